@@ -1,0 +1,61 @@
+"""Every id is a UUIDv7 inside and wears a prefix on the wire: `le_0190c2...`.
+
+A prefix makes a pasted id say what it is, and lets the API refuse an instance id where a lease
+id belongs. Ids are made by the world (`World.new_id`), never here: the domain has no randomness.
+"""
+
+from enum import StrEnum
+from typing import NewType
+from uuid import UUID
+
+OrganizationId = NewType("OrganizationId", UUID)
+ApiKeyId = NewType("ApiKeyId", UUID)
+SshKeyId = NewType("SshKeyId", UUID)
+LeaseId = NewType("LeaseId", UUID)
+InstanceId = NewType("InstanceId", UUID)
+LaunchKey = NewType("LaunchKey", str)
+"""Our id for one attempt to get one machine. Travels to the provider as tag, name or token."""
+ProviderRef = NewType("ProviderRef", str)
+"""The provider's id for a machine."""
+AccountName = NewType("AccountName", str)
+"""A provider account as configured: `lambda_cloud`, or `lambda_cloud/research` for a second one."""
+
+
+class Prefix(StrEnum):
+    ORGANIZATION = "org"
+    API_KEY = "key"
+    SSH_KEY = "ssh"
+    LEASE = "le"
+    INSTANCE = "in"
+    INTERVAL = "iv"
+    CHARGE = "ch"
+
+
+class MalformedIdError(ValueError):
+    """The text is not an id of the kind that belongs here."""
+
+
+def on_wire(prefix: Prefix, value: UUID) -> str:
+    return f"{prefix}_{value.hex}"
+
+
+def off_wire(prefix: Prefix, text: str) -> UUID:
+    """Read an id back; raises MalformedIdError for another prefix or broken hex."""
+    head, _, tail = text.partition("_")
+    if head != prefix or len(tail) != 32:
+        raise MalformedIdError(
+            f"expected an id like {prefix}_ followed by 32 hexadecimal digits, got {text[:60]!r}"
+        )
+    try:
+        return UUID(hex=tail)
+    except ValueError as error:
+        raise MalformedIdError(f"not an id: {text[:60]!r}") from error
+
+
+LAUNCH_KEY_PREFIX = "sp-"
+"""Every machine of ours carries a name or tag that starts so; a sweep looks at nothing else."""
+
+
+def launch_key(instance_id: UUID) -> LaunchKey:
+    """The launch key of an attempt: short enough for every provider's name rule (35 characters, DNS-safe)."""
+    return LaunchKey(f"{LAUNCH_KEY_PREFIX}{instance_id.hex}")

@@ -4,6 +4,7 @@ A prefix makes a pasted id say what it is, and lets the API refuse an instance i
 id belongs. Ids are made by the world (`World.new_id`), never here: the domain has no randomness.
 """
 
+import re
 from enum import StrEnum
 from typing import NewType
 from uuid import UUID
@@ -52,10 +53,19 @@ def off_wire(prefix: Prefix, text: str) -> UUID:
         raise MalformedIdError(f"not an id: {text[:60]!r}") from error
 
 
-LAUNCH_KEY_PREFIX = "sp-"
-"""Every machine of ours carries a name or tag that starts so; a sweep looks at nothing else."""
+_LAUNCH_KEY = re.compile(r"sp-([0-9a-f]{8})-([0-9a-f]{32})")
 
 
-def launch_key(instance_id: UUID) -> LaunchKey:
-    """The launch key of an attempt: short enough for every provider's name rule (35 characters, DNS-safe)."""
-    return LaunchKey(f"{LAUNCH_KEY_PREFIX}{instance_id.hex}")
+def launch_key(installation: str, instance_id: UUID) -> LaunchKey:
+    """The launch key of an attempt: 44 characters, DNS-safe, short enough for every provider's name rule.
+
+    `installation` is eight hexadecimal digits, drawn once per database. Two installations that share
+    a provider account (staging and production) must never take each other's machines for orphans.
+    """
+    return LaunchKey(f"sp-{installation}-{instance_id.hex}")
+
+
+def installation_of(key: str) -> str | None:
+    """Which installation of this product made `key`; None when it is not a launch key at all."""
+    match = _LAUNCH_KEY.fullmatch(key)
+    return match.group(1) if match else None

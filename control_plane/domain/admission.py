@@ -1,0 +1,82 @@
+"""Whether a wish may become a lease: decided at the door, before anything is bought.
+
+The checks run in the order in which a customer can do something about them, and all of them run
+again when a quote is asked for, so that a quote and a create never disagree on the same facts.
+"""
+
+from dataclasses import dataclass
+
+from control_plane.domain.money import Nano, accrued, usd
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.sku import Sku
+from control_plane.domain.wish import Wish
+
+HOLD_SECONDS = 3_600
+"""A lease is admitted when its first hour can be set aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What we know of an organization at this moment, read under its lock."""
+
+    suspended: bool
+    gpu_quota: int
+    gpus_held: int
+    """GPUs of leases that are placing, starting or ready."""
+    available_nano: Nano
+    """Posted balance less open holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    sku: Sku
+    nano_per_gpu_hour: Nano
+
+    @property
+    def nano_per_hour(self) -> Nano:
+        return Nano(self.nano_per_gpu_hour * self.sku.shape.gpu_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    price: Price
+    hold_nano: Nano
+
+
+def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
+    return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
+
+
+def admit(wish: Wish, price: Price | None, standing: Standing) -> Admitted | Refused:
+    """Decide on a wish. `price` is the price book's entry for `wish.sku`, or None when we do not sell it."""
+    if standing.suspended:
+        return Refused(
+            RefusalCode.ORGANIZATION_SUSPENDED,
+            "The organization is suspended; settle its account to lease again.",
+        )
+    if price is None:
+        return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {wish.sku!r}; GET /v1/skus lists them.")
+
+    ceiling = wish.price_nano_per_hour_max
+    if ceiling is not None and price.nano_per_hour > ceiling:
+        return Refused(
+            RefusalCode.PRICE_ABOVE_CEILING,
+            f"{wish.sku} costs {usd(price.nano_per_hour)} USD per hour, above the ceiling of {usd(ceiling)}.",
+        )
+
+    gpus_after = standing.gpus_held + price.sku.shape.gpu_count
+    if gpus_after > standing.gpu_quota:
+        return Refused(
+            RefusalCode.QUOTA_EXCEEDED,
+            f"{gpus_after} GPUs would be held and the quota is {standing.gpu_quota};"
+            " release a lease or ask for a higher quota.",
+        )
+
+    hold = hold_for(price)
+    if standing.available_nano < hold:
+        return Refused(
+            RefusalCode.BALANCE_TOO_LOW,
+            f"The first hour takes a hold of {usd(hold)} USD and {usd(standing.available_nano)} USD is available;"
+            " top up the balance.",
+        )
+    return Admitted(price=price, hold_nano=hold)

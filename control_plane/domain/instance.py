@@ -1,0 +1,126 @@
+"""The instance machine: one attempt to hold one provider machine, from the intent to the proof of its end.
+
+    INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
+       |                   |                             |                        |                        |
+       |               rejected                          `--- failed / vanished --+--- end wanted ---------'
+       v                   v                                           v
+      GONE                GONE  <----------- gone ----------------- ENDING
+
+A row is committed as LAUNCHING *before* the call that costs money. From then on only the provider
+can close it: by a definite no to the launch, or by evidence that no machine is there. An answer
+that was lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
+"""
+
+from enum import StrEnum
+
+from control_plane.domain.machine import Ignored, Moved
+from control_plane.domain.machine import step as step_table
+
+
+class InstanceState(StrEnum):
+    INTENDED = "intended"
+    """Chosen and written down. Nothing was asked of the provider."""
+    LAUNCHING = "launching"
+    """The launch was or is being asked for; there may be a machine."""
+    BOOTING = "booting"
+    """The provider accepted it; we know its reference."""
+    BOOTSTRAPPING = "bootstrapping"
+    """It runs and has an address; we set it up and check it."""
+    VERIFIED = "verified"
+    """It is what was sold, and reachable."""
+    ENDING = "ending"
+    """It has to go. An open liability until the provider confirms."""
+    GONE = "gone"
+
+
+class InstanceEvent(StrEnum):
+    ASKED = "asked"
+    REJECTED = "rejected"
+    """The provider's definite no to the launch."""
+    ACCEPTED = "accepted"
+    """The provider answered with a reference."""
+    FOUND = "found"
+    """The answer was lost, and the inventory shows the launch key."""
+    REACHABLE = "reachable"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    """Never booted, never answered, or not what was sold."""
+    VANISHED = "vanished"
+    """The provider's complete lists no longer show it."""
+    END_WANTED = "end_wanted"
+    """The lease no longer wants it."""
+    CONFIRMED_GONE = "confirmed_gone"
+    """The provider says so explicitly, or complete lists miss it twice."""
+    NEVER_ASKED = "never_asked"
+    """It was dropped before anything was asked of the provider."""
+
+
+_S = InstanceState
+_E = InstanceEvent
+
+NEXT: dict[tuple[InstanceState, InstanceEvent], InstanceState] = {
+    (_S.INTENDED, _E.ASKED): _S.LAUNCHING,
+    (_S.INTENDED, _E.NEVER_ASKED): _S.GONE,
+    (_S.LAUNCHING, _E.REJECTED): _S.GONE,
+    (_S.LAUNCHING, _E.ACCEPTED): _S.BOOTING,
+    (_S.LAUNCHING, _E.FOUND): _S.BOOTING,
+    (_S.LAUNCHING, _E.FAILED): _S.ENDING,  # The answer never came: keep looking for it while ending.
+    (_S.LAUNCHING, _E.END_WANTED): _S.ENDING,
+    (_S.BOOTING, _E.REACHABLE): _S.BOOTSTRAPPING,
+    (_S.BOOTING, _E.FAILED): _S.ENDING,
+    (_S.BOOTING, _E.VANISHED): _S.ENDING,
+    (_S.BOOTING, _E.END_WANTED): _S.ENDING,
+    (_S.BOOTSTRAPPING, _E.VERIFIED): _S.VERIFIED,
+    (_S.BOOTSTRAPPING, _E.FAILED): _S.ENDING,
+    (_S.BOOTSTRAPPING, _E.VANISHED): _S.ENDING,
+    (_S.BOOTSTRAPPING, _E.END_WANTED): _S.ENDING,
+    (_S.VERIFIED, _E.VANISHED): _S.ENDING,
+    (_S.VERIFIED, _E.END_WANTED): _S.ENDING,
+    (_S.ENDING, _E.CONFIRMED_GONE): _S.GONE,
+    (_S.ENDING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
+}
+
+MAY_HAVE_MACHINE = frozenset({_S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED, _S.ENDING})
+"""States in which the provider may be charging us."""
+WANTED = frozenset({_S.INTENDED, _S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
+SHOULD_BE_SIGHTED = frozenset({_S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
+"""States in which a complete list without it is odd."""
+TERMINAL = frozenset({_S.GONE})
+PROVIDER_CONFIRMS = frozenset({_E.REJECTED, _E.CONFIRMED_GONE})
+"""The only events that may close a row which may have a machine."""
+
+
+class Step(StrEnum):
+    """What a customer sees on the way to ready, in this order. Evidence, not control flow."""
+
+    PLACED = "placed"
+    LAUNCHED = "launched"
+    BOOTED = "booted"
+    CONNECTED = "connected"
+    KEYS_INSTALLED = "keys_installed"
+    MESH_JOINED = "mesh_joined"
+    GPUS_VERIFIED = "gpus_verified"
+
+
+class FailReason(StrEnum):
+    """Why an attempt did not become a verified machine. Stable codes."""
+
+    NO_CAPACITY = "no_capacity"
+    QUOTA_REACHED = "quota_reached"
+    ORDER_REFUSED = "order_refused"
+    UNAUTHORIZED = "unauthorized"
+    LAUNCH_ANSWER_LOST = "launch_answer_lost"
+    NEVER_BOOTED = "never_booted"
+    PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
+    UNREACHABLE = "unreachable"
+    HOST_KEY_CHANGED = "host_key_changed"
+    SETUP_FAILED = "setup_failed"
+    GPU_MISMATCH = "gpu_mismatch"
+    VANISHED = "vanished"
+    LEASE_ENDED = "lease_ended"
+
+
+def step(
+    state: InstanceState, event: InstanceEvent
+) -> Moved[InstanceState, InstanceEvent] | Ignored[InstanceState, InstanceEvent]:
+    return step_table(NEXT, state, event)

@@ -1,0 +1,77 @@
+"""Balanced postings. Every transaction sums to zero; nothing is ever edited.
+
+A customer's wallet is a liability of ours: money paid in is owed to them until it is used.
+Amounts are signed from the ledger's side: credit positive, debit negative.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from control_plane.domain.money import NANO_MAX, Nano
+
+
+class AccountKind(StrEnum):
+    WALLET = "wallet"
+    """What we owe a customer. One per organization."""
+    CASH = "cash"
+    """What was paid in. Ours, one in all."""
+    REVENUE = "revenue"
+    """What was used. Ours, one in all."""
+
+
+class TransactionKind(StrEnum):
+    TOP_UP = "top_up"
+    USAGE = "usage"
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    kind: AccountKind
+    organization_id: UUID | None
+    """Whose account; None for our own."""
+    amount_nano: Nano
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    key: str
+    """Names the fact it records. The same key twice has the effect of one."""
+    kind: TransactionKind
+    organization_id: UUID
+    postings: tuple[Posting, ...]
+
+    def __post_init__(self) -> None:
+        if sum(posting.amount_nano for posting in self.postings) != 0:
+            raise ValueError(f"{self.key} does not balance")
+        if any(posting.amount_nano == 0 or abs(posting.amount_nano) > NANO_MAX for posting in self.postings):
+            raise ValueError(f"{self.key} has a posting of zero or beyond 64 bits")
+
+
+def top_up(organization_id: UUID, amount: Nano, *, key: str) -> Transaction:
+    if amount <= 0:
+        raise ValueError("a top-up is positive")
+    return Transaction(
+        key=f"top_up:{key}",
+        kind=TransactionKind.TOP_UP,
+        organization_id=organization_id,
+        postings=(
+            Posting(AccountKind.CASH, None, Nano(-amount)),
+            Posting(AccountKind.WALLET, organization_id, amount),
+        ),
+    )
+
+
+def usage(organization_id: UUID, amount: Nano, *, charge_id: UUID) -> Transaction:
+    """The posting of one charge. `amount` is positive; a charge of nothing is not posted."""
+    if amount <= 0:
+        raise ValueError("a usage charge is positive")
+    return Transaction(
+        key=f"charge:{charge_id.hex}",
+        kind=TransactionKind.USAGE,
+        organization_id=organization_id,
+        postings=(
+            Posting(AccountKind.WALLET, organization_id, Nano(-amount)),
+            Posting(AccountKind.REVENUE, None, amount),
+        ),
+    )

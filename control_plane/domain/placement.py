@@ -1,0 +1,181 @@
+"""Which machine to try next: every candidate in order, and every rejected one with the reason.
+
+Order: what we pay, then how sure the provider is of its stock, then a stable key, so that the same
+facts always give the same order. A candidate that failed this lease before comes last or not at
+all: an offer that had no capacity may be tried again after a pause, an offer that sold us the
+wrong hardware never.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from control_plane.domain.instance import FailReason
+from control_plane.domain.money import Nano, usd
+from control_plane.domain.sku import Shape
+from control_plane.domain.wish import Wish
+
+OFFER_STALE_AFTER = timedelta(minutes=15)
+"""A price older than this is not sold: dstack's hourly and SkyPilot's 7-hour catalogues sell ghosts."""
+RETRY_AFTER = timedelta(minutes=2)
+"""How long an offer that failed for a passing reason rests, per lease."""
+ATTEMPTS_MAX = 12
+"""Attempts per lease before it is given up."""
+
+_PASSING = frozenset(
+    {
+        FailReason.NO_CAPACITY,
+        FailReason.QUOTA_REACHED,
+        FailReason.LAUNCH_ANSWER_LOST,
+        FailReason.NEVER_BOOTED,
+        FailReason.PROVIDER_REPORTED_FAILURE,
+        FailReason.UNREACHABLE,
+        FailReason.VANISHED,
+    }
+)
+"""Failures that say little about the next try. The others rule the offer out for this lease."""
+
+
+class RejectCode(StrEnum):
+    SHAPE_DIFFERS = "shape_differs"
+    REGION_EXCLUDED = "region_excluded"
+    PROVIDER_EXCLUDED = "provider_excluded"
+    SOLD_OUT = "sold_out"
+    STALE = "stale"
+    COSTS_MORE_THAN_SOLD = "costs_more_than_sold"
+    ACCOUNT_UNHEALTHY = "account_unhealthy"
+    FAILED_BEFORE = "failed_before"
+    RESTING = "resting"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A provider's capacity at a price, with its age. The key names it across refreshes."""
+
+    key: str
+    account: str
+    provider: str
+    region: str
+    native_region: str
+    native_type: str
+    shape: Shape
+    capacity: str
+    cost_nano_per_hour: Nano
+    available: bool
+    confidence: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt of this lease that failed on this offer."""
+
+    reason: FailReason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    offer: Offer
+    code: RejectCode
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    candidates: tuple[Offer, ...]
+    """Best first."""
+    rejected: tuple[Rejection, ...]
+
+
+_CONFIDENCE_ORDER = {"live": 0, "advisory": 1, "static": 2}
+
+
+def rank(
+    wish: Wish,
+    shape: Shape,
+    price_nano_per_hour: Nano,
+    offers: Iterable[Offer],
+    *,
+    failures: Mapping[str, Failure],
+    unhealthy_accounts: Mapping[str, str],
+    now: datetime,
+) -> Ranking:
+    """Order the offers that can serve `wish`; say of every other one why not.
+
+    `failures` maps offer keys to this lease's latest failure there; `unhealthy_accounts` maps
+    account names to the sentence that says why nothing is bought there now.
+    """
+    candidates: list[Offer] = []
+    rejected: list[Rejection] = []
+    for offer in offers:
+        refusal = (
+            _does_not_fit(wish, shape, price_nano_per_hour, offer)
+            or _cannot_be_bought(offer, unhealthy_accounts, now)
+            or _failed_here(offer, failures.get(offer.key), now)
+        )
+        if refusal is None:
+            candidates.append(offer)
+        else:
+            rejected.append(refusal)
+    candidates.sort(key=_order)
+    rejected.sort(key=_rejection_order)
+    return Ranking(tuple(candidates), tuple(rejected))
+
+
+def _order(offer: Offer) -> tuple[int, int, str]:
+    return (offer.cost_nano_per_hour, _CONFIDENCE_ORDER.get(offer.confidence, 3), offer.key)
+
+
+def _rejection_order(rejection: Rejection) -> tuple[str, str]:
+    return (rejection.code, rejection.offer.key)
+
+
+def _does_not_fit(wish: Wish, shape: Shape, price_nano_per_hour: Nano, offer: Offer) -> Rejection | None:
+    if not offer.shape.holds(shape):
+        why = f"{offer.native_type} is {_spoken(offer.shape)}; the SKU promises {_spoken(shape)}."
+        return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
+    if not wish.allows_region(offer.region):
+        why = f"{offer.region} is not in {', '.join(wish.regions)}."
+        return Rejection(offer, RejectCode.REGION_EXCLUDED, why)
+    if not wish.allows_provider(offer.provider):
+        why = f"{offer.provider} is not among {', '.join(wish.providers)}."
+        return Rejection(offer, RejectCode.PROVIDER_EXCLUDED, why)
+    if offer.cost_nano_per_hour > price_nano_per_hour:
+        why = f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."
+        return Rejection(offer, RejectCode.COSTS_MORE_THAN_SOLD, why)
+    return None
+
+
+def _cannot_be_bought(offer: Offer, unhealthy_accounts: Mapping[str, str], now: datetime) -> Rejection | None:
+    if offer.account in unhealthy_accounts:
+        return Rejection(offer, RejectCode.ACCOUNT_UNHEALTHY, unhealthy_accounts[offer.account])
+    age = now - offer.observed_at
+    if age > OFFER_STALE_AFTER:
+        seconds, limit = int(age.total_seconds()), int(OFFER_STALE_AFTER.total_seconds())
+        why = f"It was last seen {seconds} s ago; {limit} s is the limit."
+        return Rejection(offer, RejectCode.STALE, why)
+    if not offer.available:
+        return Rejection(offer, RejectCode.SOLD_OUT, f"{offer.provider} lists no stock in {offer.region}.")
+    return None
+
+
+def _failed_here(offer: Offer, failure: Failure | None, now: datetime) -> Rejection | None:
+    if failure is None:
+        return None
+    if failure.reason not in _PASSING:
+        return Rejection(offer, RejectCode.FAILED_BEFORE, f"This lease failed there: {failure.reason}.")
+    if now - failure.at < RETRY_AFTER:
+        seconds = int((RETRY_AFTER - (now - failure.at)).total_seconds())
+        return Rejection(
+            offer, RejectCode.RESTING, f"This lease failed there ({failure.reason}); again in {seconds} s."
+        )
+    return None
+
+
+def _spoken(shape: Shape) -> str:
+    return (
+        f"{shape.gpu_count} x {shape.gpu_model}, {shape.vcpus} vCPUs, {shape.memory_gib} GiB memory,"
+        f" {shape.disk_gib} GiB disk"
+    )

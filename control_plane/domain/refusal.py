@@ -1,0 +1,30 @@
+"""Every "no" is data: a stable code for machines, a sentence for people."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RefusalCode(StrEnum):
+    """Codes never change meaning. The API documents each under docs/errors.md."""
+
+    ORGANIZATION_SUSPENDED = "organization_suspended"
+    SKU_UNKNOWN = "sku_unknown"
+    SSH_KEY_UNKNOWN = "ssh_key_unknown"
+    SSH_KEY_MISSING = "ssh_key_missing"
+    PRICE_ABOVE_CEILING = "price_above_ceiling"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    BALANCE_TOO_LOW = "balance_too_low"
+    REGION_NOT_SERVED = "region_not_served"
+    PROVIDER_UNKNOWN = "provider_unknown"
+    LEASE_NOT_FOUND = "lease_not_found"
+    NAME_TAKEN = "name_taken"
+    KEY_INVALID = "key_invalid"
+    LAST_OPERATOR_KEY = "last_operator_key"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    code: RefusalCode
+    why: str
+    """A sentence that says what to change."""

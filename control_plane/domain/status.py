@@ -1,0 +1,92 @@
+"""What a customer reads: computed from lease, instance and evidence, never stored.
+
+The only place where the two machines meet. Every arm says why it reads as it does.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from control_plane.domain.instance import InstanceState, Step
+from control_plane.domain.lease import LeaseState
+
+CONTACT_LOST_AFTER = timedelta(minutes=5)
+"""Without a sighting for longer, a ready lease is shown as unconfirmed. It is not ended (law 5)."""
+
+
+class Phase(StrEnum):
+    PENDING = "pending"
+    """Waiting for a machine to be chosen."""
+    STARTING = "starting"
+    READY = "ready"
+    UNCONFIRMED = "unconfirmed"
+    """Ready, but the provider has not confirmed the machine lately."""
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of the lease's current instance."""
+
+    state: InstanceState
+    step: Step | None
+    sighted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    phase: Phase
+    step: Step | None
+    steps_done: int
+    steps_total: int
+    message: str
+
+
+_STEPS = tuple(Step)
+_NEXT_STEP = {
+    None: "Choosing a machine.",
+    Step.PLACED: "Asking the provider for the machine.",
+    Step.LAUNCHED: "The provider accepted it; the machine boots.",
+    Step.BOOTED: "The machine runs; connecting.",
+    Step.CONNECTED: "Connected; installing your SSH keys.",
+    Step.KEYS_INSTALLED: "Keys are installed; joining your private network.",
+    Step.MESH_JOINED: "On your private network; checking the GPUs.",
+    Step.GPUS_VERIFIED: "Verified.",
+}
+
+
+def project(lease: LeaseState, evidence: Evidence | None, *, attempts: int, now: datetime) -> Status:
+    """The status of a lease as its customer reads it at `now`."""
+    step = evidence.step if evidence is not None else None
+    done = _STEPS.index(step) + 1 if step is not None else 0
+
+    def status(phase: Phase, message: str, *, steps: int = done, at: Step | None = step) -> Status:
+        return Status(phase, at, steps, len(_STEPS), message)
+
+    match lease:
+        case LeaseState.PLACING:
+            # The last attempt's progress is history: the customer waits for a new one.
+            waiting = (
+                "Choosing a machine."
+                if attempts == 0
+                else f"Attempt {attempts} failed; choosing another machine."
+            )
+            return status(Phase.PENDING, waiting, steps=0, at=None)
+        case LeaseState.STARTING:
+            if evidence is not None and evidence.state is InstanceState.LAUNCHING and step is Step.PLACED:
+                return status(Phase.STARTING, "Asking the provider for the machine.")
+            return status(Phase.STARTING, _NEXT_STEP[step])
+        case LeaseState.READY:
+            if (
+                evidence is None
+                or evidence.sighted_at is None
+                or now - evidence.sighted_at > CONTACT_LOST_AFTER
+            ):
+                return status(Phase.UNCONFIRMED, "Ready; the provider has not confirmed the machine lately.")
+            return status(Phase.READY, "Ready.", steps=len(_STEPS))
+        case LeaseState.ENDING:
+            # Billing has stopped; the machine is ours to chase.
+            return status(Phase.ENDING, "No longer billed; the machine is being ended.")
+        case LeaseState.ENDED:
+            return status(Phase.ENDED, "Ended; the provider confirmed that no machine is left.")

@@ -1,0 +1,166 @@
+"""Which providers exist, and which accounts with them are switched on.
+
+A provider is a module of this folder with the four names NAME, Settings, CAPABILITIES and
+`connect`. Nothing lists them by hand; `tests/golden/roster.txt` shows the list in every diff.
+
+An account is named `lambda_cloud`, or `lambda_cloud/research` for a second one with the same
+provider. Its settings come from variables: field `api_key` is `PROVIDER_LAMBDA_CLOUD_API_KEY`, or
+`PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY`. An account whose settings are incomplete or unreadable
+is off and says why: it must not keep the others from working. An account of a provider that does
+not exist is a mistake in the deployment and raises.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
+from types import MappingProxyType, ModuleType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import providers
+from control_plane.domain.ids import AccountName
+from providers.base import Capabilities, Provider
+
+FOUR_NAMES = ("NAME", "Settings", "CAPABILITIES", "connect")
+ACCOUNT_PATTERN = re.compile(r"[a-z][a-z0-9_]*(/[a-z][a-z0-9-]*)?")
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+class UnknownProviderError(ValueError):
+    """An account names a provider that no module of this folder implements."""
+
+
+class AccountOffError(RuntimeError):
+    """The account was asked to connect and its settings do not allow it."""
+
+
+class _UnreadableError(ValueError):
+    """A variable is missing or does not read as its field's type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A provider account as configured. Its repr shows no secret: Settings hide theirs."""
+
+    name: AccountName
+    module: ModuleType
+    settings: object | None
+    off_because: str | None = None
+    """A sentence that names the variable to set; None when the account is on."""
+
+    @property
+    def provider(self) -> str:
+        return str(self.module.NAME)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The provider's facts; a connected provider may know more precise ones of its account."""
+        found = self.module.CAPABILITIES
+        assert isinstance(found, Capabilities)  # noqa: S101 - a provider's file is ours, not input
+        return found
+
+    @property
+    def on(self) -> bool:
+        return self.off_because is None
+
+    def connect(self) -> Provider:
+        """A bare provider; callers wrap it with `guard.Guard`."""
+        if self.off_because is not None:
+            raise AccountOffError(f"{self.name}: {self.off_because}")
+        provider: Provider = self.module.connect(self.settings)
+        return provider
+
+
+@cache
+def discovered() -> Mapping[str, ModuleType]:
+    """Every provider by its NAME, in order of name."""
+    found: dict[str, ModuleType] = {}
+    for entry in pkgutil.iter_modules(providers.__path__):
+        if entry.ispkg:
+            continue
+        module = importlib.import_module(f"{providers.__name__}.{entry.name}")
+        has = [name for name in FOUR_NAMES if name in vars(module)]
+        if not has:
+            continue
+        assert len(has) == len(FOUR_NAMES), (  # noqa: S101 - a half written provider must not be skipped in silence
+            f"{entry.name} has {has} of {FOUR_NAMES}"
+        )
+        assert entry.name == module.NAME, f"{entry.name}.py calls itself {module.NAME}"  # noqa: S101
+        assert module.NAME not in found, f"two providers are called {module.NAME}"  # noqa: S101
+        found[module.NAME] = module
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def configured(accounts: Sequence[AccountName], environ: Mapping[str, str]) -> tuple[Account, ...]:
+    """The accounts with their settings, in the order asked for.
+
+    Raises UnknownProviderError for a provider that does not exist, ValueError for a malformed or
+    repeated name.
+    """
+    if len(set(accounts)) != len(accounts):
+        raise ValueError(f"an account is named twice: {', '.join(accounts)}")
+    return tuple(_configured(name, environ) for name in accounts)
+
+
+def variable(account: AccountName, field: str) -> str:
+    """The variable that a field of an account's settings is read from.
+
+    >>> variable(AccountName("lambda_cloud/research"), "api_key")
+    'PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY'
+    """
+    return "_".join(("PROVIDER", *re.split(r"[/-]", account), field)).upper()
+
+
+def _configured(name: AccountName, environ: Mapping[str, str]) -> Account:
+    if not ACCOUNT_PATTERN.fullmatch(name):
+        raise ValueError(f"not an account name: {name[:60]!r}; write provider or provider/label")
+    module = discovered().get(name.partition("/")[0])
+    if module is None:
+        known = ", ".join(discovered())
+        raise UnknownProviderError(f"no provider for account {name!r}; there are {known}")
+    try:
+        return Account(name, module, _settings(name, module.Settings, environ))
+    except _UnreadableError as error:
+        return Account(name, module, None, off_because=str(error))
+
+
+def _settings(account: AccountName, kind: type[Any], environ: Mapping[str, str]) -> object:
+    hints = get_type_hints(kind)
+    values: dict[str, object] = {}
+    for field in fields(kind):
+        name = variable(account, field.name)
+        text = environ.get(name, "").strip()
+        if text:
+            values[field.name] = _read(name, text, hints[field.name])
+        elif _required(field):
+            raise _UnreadableError(f"{name} is not set")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise _UnreadableError(f"settings of {account}: {error}") from None
+
+
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _read(name: str, text: str, kind: Any) -> object:
+    """The value of a variable as its field wants it. The text itself stays out of the error: it may be a secret."""
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(arm for arm in get_args(kind) if arm is not type(None))
+    try:
+        if kind is bool:
+            return _flag(text)
+        return kind(text)
+    except (ValueError, TypeError):
+        raise _UnreadableError(f"{name} does not read as {getattr(kind, '__name__', kind)}") from None
+
+
+def _flag(text: str) -> bool:
+    word = text.lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(text)
+    return word in _TRUE

@@ -1,0 +1,26 @@
+"""A virtual clock: days pass in seconds, and nothing waits."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
+
+
+class Clock:
+    """Stands still until it is told to advance; a sleep is an advance."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._now = start
+
+    def now(self) -> datetime:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError("time does not run backwards")
+        self._now += timedelta(seconds=seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Advance at once and let other tasks run."""
+        self.advance(max(0.0, seconds))
+        await asyncio.sleep(0)

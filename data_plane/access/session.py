@@ -1,0 +1,91 @@
+"""The steps of a machine's bootstrap over a logged-in shell, and the parsing of what it answers."""
+
+from collections.abc import Sequence
+
+from data_plane import protocol
+from data_plane.access import bootstrap
+from data_plane.access.port import AgentBundle, GpuReading, GpuReport, MeshLink, StepFailed
+from data_plane.access.shell import Answer, Shell, Step
+
+
+class MachineSession:
+    """`port.Session` over a shell."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    async def install_keys(self, authorized_keys: Sequence[str]) -> None:
+        step = bootstrap.INSTALL_KEYS
+        try:
+            text = bootstrap.authorized_keys_text(authorized_keys)
+        except ValueError as error:
+            raise StepFailed(step.name, None, str(error)) from None
+        await must(self._shell, step, stdin=text.encode())
+
+    async def mesh_public_key(self) -> str:
+        step = bootstrap.MESH_KEY
+        return public_key(step, await must(self._shell, step))
+
+    async def join_mesh(self, link: MeshLink) -> None:
+        step = bootstrap.JOIN_MESH
+        try:
+            config = bootstrap.machine_config(link)
+        except ValueError as error:
+            raise StepFailed(step.name, None, str(error)) from None
+        await must(self._shell, step, [link.hub_address, bootstrap.JOIN_MESH_PROOF], stdin=config.encode())
+
+    async def read_gpus(self, agent: AgentBundle) -> GpuReport:
+        step = bootstrap.RUN_AGENT
+        answer = await self._shell.run(step, [agent.sha256])
+        if answer.exit_status == bootstrap.MISSING:
+            await must(self._shell, bootstrap.PUSH_AGENT, [agent.sha256], stdin=agent.content)
+            answer = await self._shell.run(step, [agent.sha256])
+        return gpu_report(step, answer, agent.sha256)
+
+
+async def must(shell: Shell, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    """Run a step; any exit status but 0 is StepFailed."""
+    answer = await shell.run(step, arguments, stdin=stdin)
+    if answer.exit_status != 0:
+        raise StepFailed(step.name, answer.exit_status, answer.detail)
+    return answer
+
+
+def public_key(step: Step, answer: Answer) -> str:
+    """The WireGuard public key that a step printed, or StepFailed."""
+    try:
+        return bootstrap.wireguard_key(answer.output.decode("ascii"))
+    except ValueError:  # UnicodeDecodeError is one too.
+        raise StepFailed(step.name, None, "the machine did not answer with a WireGuard public key") from None
+
+
+def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
+    """Read the agent's answer. The exit status is checked last: a failure document says more."""
+    try:
+        message = protocol.decode(answer.output)
+    except protocol.Malformed as error:
+        if answer.exit_status != 0:
+            raise StepFailed(step.name, answer.exit_status, answer.detail) from None
+        raise StepFailed(step.name, None, f"the agent's answer is malformed: {error}") from None
+    if isinstance(message, protocol.Failure):
+        raise StepFailed(step.name, answer.exit_status, f"{message.code}: {message.detail}")
+    if answer.exit_status != 0:
+        raise StepFailed(step.name, answer.exit_status, answer.detail)
+    return GpuReport(
+        source=message.source,
+        driver_version=message.driver_version,
+        gpus=tuple(_reading(gpu) for gpu in message.gpus),
+        agent_sha256=agent_sha256,
+    )
+
+
+def _reading(gpu: protocol.Gpu) -> GpuReading:
+    return GpuReading(
+        index=gpu.index,
+        name=gpu.name,
+        uuid=gpu.uuid,
+        memory_mib=gpu.memory_total_mib,
+        sharing=gpu.sharing,
+        pci_device_id=gpu.pci_device_id,
+        compute_capability=gpu.compute_capability,
+    )

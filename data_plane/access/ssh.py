@@ -1,0 +1,207 @@
+"""The only owner of SSH. Every host key is pinned before first contact; nothing is learnt on first use.
+
+asyncssh would read `~/.ssh/config`, the SSH agent and X.509 stores if left alone; all of that is off, so
+that what happens follows from the arguments only.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import asyncssh
+
+from data_plane.access.port import (
+    HostKey,
+    HostKeyChanged,
+    LoginRefused,
+    StepFailed,
+    Target,
+    Unreachable,
+)
+from data_plane.access.session import MachineSession
+from data_plane.access.shell import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
+
+CONNECT_SECONDS = 8
+"""For the whole way in: TCP, key exchange, login."""
+GRACE_SECONDS = 10
+"""A step ends itself on the machine; we wait this much longer before we call it hung."""
+CLOSE_SECONDS = 2
+KEEPALIVE_SECONDS = 10
+KEEPALIVES_MISSED_MAX = 3
+
+# Others are offered so that a stranger with another kind of key shows it and is known as a stranger; were
+# only ours offered, it would hang up during the key exchange and look like a bad line. Only the pinned key
+# is ever accepted.
+_HOST_KEY_ALGORITHMS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
+
+
+def new_host_key() -> HostKey:
+    """A new ed25519 identity for a machine that is about to be ordered."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return HostKey(
+        private_openssh=key.export_private_key().decode(), public=key.export_public_key().decode().strip()
+    )
+
+
+class SshAccess:
+    """`port.Access` over SSH, with one private key of ours that every machine lets in."""
+
+    def __init__(self, private_key: Path | str, *, login_user: str = "splitplane") -> None:
+        """`private_key` is a file's path, or the key itself as OpenSSH text.
+
+        Raises OSError or ValueError for a key that cannot be read.
+        """
+        try:
+            key = (
+                asyncssh.read_private_key(private_key)
+                if isinstance(private_key, Path)
+                else asyncssh.import_private_key(private_key)
+            )
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            raise ValueError(f"not a usable private key: {error}") from None
+        self.public_key = key.export_public_key().decode().strip()
+        """One OpenSSH public key line, for the user data of new machines."""
+        self._options = asyncssh.SSHClientConnectionOptions(
+            config=None,
+            agent_path=None,
+            x509_trusted_certs=None,
+            username=login_user,
+            client_keys=[key],
+            preferred_auth="publickey",
+            gss_auth=False,
+            gss_kex=False,
+            password_auth=False,
+            kbdint_auth=False,
+            connect_timeout=CONNECT_SECONDS,
+            login_timeout=CONNECT_SECONDS,
+            keepalive_interval=KEEPALIVE_SECONDS,
+            keepalive_count_max=KEEPALIVES_MISSED_MAX,
+        )
+
+    @asynccontextmanager
+    async def connect(self, target: Target) -> AsyncIterator[MachineSession]:
+        """Log in. Raises Unreachable, HostKeyChanged or LoginRefused."""
+        async with self.shell(target) as shell:
+            yield MachineSession(shell)
+
+    @asynccontextmanager
+    async def shell(self, target: Target) -> AsyncIterator["SshShell"]:
+        """Log in for steps of another kind than a machine's bootstrap. Raises as `connect`."""
+        connection = await self._dial(target)
+        try:
+            yield SshShell(connection)
+        finally:
+            connection.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(_closed(connection), CLOSE_SECONDS)
+            connection.abort()  # A node that never acknowledges the goodbye must not hold our socket.
+
+    async def _dial(self, target: Target) -> asyncssh.SSHClientConnection:
+        where = f"{target.address} port {target.port}"
+        try:
+            pinned = asyncssh.import_public_key(target.host_key)
+        except asyncssh.KeyImportError:
+            raise HostKeyChanged(f"{where}: the host key on record is not a public key") from None
+        own = [name for name in _HOST_KEY_ALGORITHMS if name == pinned.get_algorithm()]
+        others = [name for name in _HOST_KEY_ALGORITHMS if name not in own]
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS + CLOSE_SECONDS):
+                return await asyncssh.connect(
+                    target.address,
+                    target.port,
+                    options=self._options,
+                    known_hosts=([pinned], [], []),
+                    server_host_key_algs=own + others,
+                )
+        except asyncssh.HostKeyNotVerifiable:
+            raise HostKeyChanged(f"{where} shows another host key than the one we gave the machine") from None
+        except asyncssh.PermissionDenied:
+            raise LoginRefused(f"{where} does not accept our key") from None
+        except TimeoutError:
+            raise Unreachable(f"{where}: no answer in time") from None
+        except Exception as error:  # noqa: BLE001 - a hostile peer can make the library raise anything
+            raise Unreachable(f"{where}: {_short(error)}") from None
+
+
+class SshShell:
+    """`shell.Shell` over a connection. Steps may run side by side on one connection."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+        self._connection = connection
+
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+        seconds = step.seconds + GRACE_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._run(step, step.command(arguments), stdin)
+        except TimeoutError:
+            raise StepFailed(step.name, None, f"no end after {seconds} s") from None
+        except (StepFailed, Unreachable):
+            raise
+        except Exception as error:  # noqa: BLE001 - as above: whatever the library meets is a broken line to us
+            raise Unreachable(f"{step.name}: {_short(error)}") from None
+
+    async def _run(self, step: Step, command: str, stdin: bytes) -> Answer:
+        process = await self._connection.create_process(command, encoding=None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_feed(process.stdin, stdin))
+                output = group.create_task(_read_to_end(process.stdout, step))
+                errors = group.create_task(_read_tail(process.stderr))
+            await process.wait_closed()
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        finally:
+            process.close()
+        if process.exit_signal is not None:
+            raise StepFailed(step.name, None, "ended by a signal")
+        if process.exit_status is None:
+            raise Unreachable(f"{step.name}: the connection broke")
+        return Answer(process.exit_status, output.result(), _printable(errors.result()))
+
+
+async def _feed(writer: "asyncssh.SSHWriter[bytes]", content: bytes) -> None:
+    # A step may end without reading its input; its exit status says why.
+    with suppress(BrokenPipeError):
+        writer.write(content)
+        await writer.drain()
+        writer.write_eof()
+
+
+async def _read_to_end(reader: "asyncssh.SSHReader[bytes]", step: Step) -> bytes:
+    content = bytearray()
+    while chunk := await reader.read(OUTPUT_BYTES_MAX):
+        content += chunk
+        if len(content) > OUTPUT_BYTES_MAX:
+            raise StepFailed(step.name, None, f"the machine answered more than {OUTPUT_BYTES_MAX} bytes")
+    return bytes(content)
+
+
+async def _read_tail(reader: "asyncssh.SSHReader[bytes]") -> bytes:
+    tail = b""
+    while chunk := await reader.read(OUTPUT_BYTES_MAX):
+        tail = (tail + chunk)[-DETAIL_CHARACTERS_MAX:]
+    return tail
+
+
+async def _closed(connection: asyncssh.SSHClientConnection) -> None:
+    with suppress(asyncssh.Error, OSError):
+        await connection.wait_closed()
+
+
+def _printable(content: bytes) -> str:
+    text = content.decode("ascii", "replace")
+    return " ".join("".join(c if " " <= c <= "~" else " " for c in text).split())
+
+
+def _short(error: Exception) -> str:
+    """The library's word, cut: parts of it may be the peer's."""
+    return f"{type(error).__name__}: {_printable(str(error).encode())}"[:DETAIL_CHARACTERS_MAX]

@@ -1,0 +1,48 @@
+"""A hub host of ours, reached over pinned SSH, with one WireGuard interface per tenant network.
+
+Every network lives in its own network namespace on the hub, which holds nothing but that interface: a
+packet of one tenant finds no route, no neighbour and no listening service of another, whatever it claims
+to be. The encrypted UDP socket stays outside: an interface keeps the socket of the namespace it was born
+in (the kernel's by design; wireguard-go because the process never leaves the root namespace).
+
+How it can go wrong and what then happens: the hub reboots (a systemd unit per network brings it back
+from its file); wireguard-go dies (the next `sync` sees no interface and restarts the unit); a sync is
+cut midway (the next one starts over; files are renamed into place); two replicas sync one network at
+once (a lock on the hub; the later list wins and the next activation corrects a stale one).
+"""
+
+from collections.abc import Sequence
+
+from data_plane.access.port import StepFailed, Target
+from data_plane.access.session import must, public_key
+from data_plane.access.ssh import SshAccess
+from data_plane.mesh import scripts
+from data_plane.mesh.port import HubIdentity, Network, Peer
+
+
+class SshHub:
+    """`port.Hub` over SSH. The login user needs sudo without a password; the hub runs systemd."""
+
+    def __init__(self, access: SshAccess, target: Target, *, outside: str | None = None) -> None:
+        """`outside` is the host name or address machines reach the hub at, if it differs from the target's."""
+        self._access = access
+        self._target = target
+        host = outside or target.address
+        self._host = f"[{host}]" if ":" in host else host
+
+    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+        step = scripts.SYNC
+        try:
+            text = scripts.peers_text(network, peers)
+        except ValueError as error:
+            raise StepFailed(step.name, None, str(error)) from None
+        port = network.hub_port
+        own = f"{network.hub_address}/{network.subnet.prefixlen}"
+        arguments = [str(network.number), own, str(port), scripts.UP, scripts.UNIT]
+        async with self._access.shell(self._target) as shell:
+            answer = await must(shell, step, arguments, stdin=text.encode())
+        return HubIdentity(public_key(step, answer), f"{self._host}:{port}")
+
+    async def drop(self, network: Network) -> None:
+        async with self._access.shell(self._target) as shell:
+            await must(shell, scripts.DROP, [str(network.number)])

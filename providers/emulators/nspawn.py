@@ -1,0 +1,288 @@
+"""Machines that really boot: systemd-nspawn containers with their own init, sshd, network and TUN device.
+
+What a machine gets from outside is what a cloud would give it: user data, meta data and network
+configuration as a NoCloud seed, an address on a bridge, and hardware, here as the file that the
+emulated NVML reads. Its disk is the shared image under an overlay in memory.
+
+Every machine dies with the process that booted it: the kernel kills nspawn when its parent ends
+(PR_SET_PDEATHSIG, armed by setpriv), and nspawn's end ends its machine. Mind that the kernel counts
+the parent's *thread*: run the event loop in one that lives as long as the machines should.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
+
+from providers.emulators import plumbing
+from providers.emulators.host import HostedMachine, HostedState, MachineSpec
+from providers.emulators.plumbing import PlumbingError, Slot
+
+STATE = Path("/run/splitplane")
+DRIVER_VERSION = "570.124.06"
+SSH_PORT = 22
+PROBE_SECONDS = 0.1
+POWER_OFF_SECONDS = 3.0
+ADDRESSES_FROM = 10
+"""Addresses below are free for the host's own uses, such as a hub beside the gateway at .1."""
+
+PACKAGES = {
+    "systemd-nspawn": "systemd-container",
+    "debootstrap": "debootstrap",
+    "ip": "iproute2",
+    "wg": "wireguard-tools",
+    "wireguard-go": "wireguard-go",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+}
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+ENTER_GROUPS = 'for group in $1; do echo $$ > "$group/cgroup.procs"; done; shift; exec "$@"'
+"""A shell moves itself into the machine's control groups before it becomes nspawn."""
+
+
+def missing_requirements() -> list[str]:
+    """What this host lacks to boot machines, in sentences; the last one is the command that installs it."""
+    missing = {package for tool, package in PACKAGES.items() if shutil.which(tool) is None}
+    if not KEYRING.exists():
+        missing.add("debian-archive-keyring")
+    sentences = []
+    if os.geteuid() != 0:
+        sentences.append("not root: machines need network interfaces and mounts")
+    if not Path("/dev/net/tun").exists():
+        sentences.append("no /dev/net/tun: the kernel has no TUN device, and the mesh needs it")
+    if missing:
+        sentences.append(f"packages are missing: {', '.join(sorted(missing))}")
+        sentences.append(f"apt-get install --yes {' '.join(sorted(missing))}")
+    return sentences
+
+
+@dataclass
+class _Machine:
+    spec: MachineSpec
+    folder: Path
+    address: str
+    state: HostedState = HostedState.BOOTING
+    why: str | None = None
+    process: asyncio.subprocess.Process | None = None
+    life: asyncio.Task[None] | None = None
+    end: asyncio.Task[None] | None = None
+
+    def shown(self) -> HostedMachine:
+        address = self.address if self.state is HostedState.RUNNING else None
+        return HostedMachine(self.spec.name, self.state, address=address, ssh_port=SSH_PORT, why=self.why)
+
+
+@dataclass
+class NspawnHost:
+    """A MachineHost over systemd-nspawn. Make one with `await NspawnHost.open(root)`."""
+
+    root: Path
+    slot: Slot
+    subnet: IPv4Network
+    boot_seconds_max: float
+    _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
+    _booted: int = 0
+
+    @classmethod
+    async def open(cls, root: Path, *, state: Path = STATE, boot_seconds_max: float = 60.0) -> "NspawnHost":
+        """Claim a slot, end what dead processes left, make the bridge. Raises PlumbingError.
+
+        `root` is the image (`image.ensure_image`); `state` holds sockets' worth of short-lived files.
+        """
+        slot = await asyncio.to_thread(plumbing.claim_slot, state)
+        try:
+            subnet = await asyncio.to_thread(plumbing.make_bridge, slot)
+        except BaseException:
+            await asyncio.to_thread(plumbing.delete_link, slot.bridge)
+            slot.release()
+            raise
+        return cls(root=root, slot=slot, subnet=subnet, boot_seconds_max=boot_seconds_max)
+
+    @property
+    def bridge(self) -> str:
+        return self.slot.bridge
+
+    @property
+    def gateway(self) -> str:
+        """The host's own address on the bridge: where machines reach what listens here."""
+        return str(self.subnet[1])
+
+    async def boot(self, spec: MachineSpec) -> None:
+        if spec.name in self._machines:
+            raise ValueError(f"a machine named {spec.name} exists")
+        self._booted += 1
+        folder = self.slot.folder / self.slot.machine(self._booted)
+        machine = _Machine(spec, folder, self._free_address())
+        self._machines[spec.name] = machine
+        machine.life = asyncio.create_task(self._live(machine))
+
+    def machines(self) -> dict[str, HostedMachine]:
+        return {name: machine.shown() for name, machine in self._machines.items()}
+
+    async def destroy(self, name: str) -> None:
+        machine = self._machines.get(name)
+        if machine is None:
+            return
+        if machine.end is None:
+            machine.end = asyncio.create_task(self._end(machine))
+        await asyncio.shield(machine.end)  # A caller that gives up must not leave half a machine.
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))
+        await asyncio.to_thread(plumbing.delete_link, self.slot.bridge)
+        self.slot.release()
+
+    def console(self, name: str) -> str:
+        """What the machine printed so far, for a person who asks why it failed."""
+        machine = self._machines.get(name)
+        return _console(machine.folder) if machine else ""
+
+    def _free_address(self) -> str:
+        """The address used longest ago: a reused one makes a dead machine look alive to whoever knew it."""
+        used = {machine.address for machine in self._machines.values()}
+        places = self.subnet.num_addresses - 1 - ADDRESSES_FROM
+        for step in range(places):
+            address = str(self.subnet[ADDRESSES_FROM + (self._booted - 1 + step) % places])
+            if address not in used:
+                return address
+        raise PlumbingError(f"all {places} addresses of {self.subnet} are in use")
+
+    async def _live(self, machine: _Machine) -> None:
+        """Boot a machine and watch it until its process ends."""
+        try:
+            _write_seed(machine, self.subnet.prefixlen)
+            machine.process = await self._spawn(machine)
+        except OSError as error:
+            machine.state, machine.why = HostedState.FAILED, f"could not start: {error}"
+            return
+        ended = asyncio.create_task(machine.process.wait())
+        reached = asyncio.create_task(_reachable(machine.address))
+        try:
+            await asyncio.wait(
+                {ended, reached}, timeout=self.boot_seconds_max, return_when=asyncio.FIRST_COMPLETED
+            )
+            if reached.done():
+                machine.state = HostedState.RUNNING
+            elif not ended.done():
+                machine.state = HostedState.FAILED
+                machine.why = f"not reachable within {self.boot_seconds_max:.0f} s"
+            status = await ended
+            machine.state = HostedState.FAILED
+            machine.why = f"powered off with status {status}: {_last_line(machine.folder)}"
+        finally:
+            ended.cancel()
+            reached.cancel()
+
+    async def _spawn(self, machine: _Machine) -> asyncio.subprocess.Process:
+        groups = plumbing.make_control_groups(machine.folder)
+        with (machine.folder / "console.log").open("wb") as console:
+            return await asyncio.create_subprocess_exec(
+                *(
+                    "setpriv",
+                    "--pdeathsig",
+                    "KILL",
+                    "sh",
+                    "-c",
+                    ENTER_GROUPS,
+                    "sh",
+                    " ".join(map(str, groups)),
+                ),
+                *_nspawn(machine, self.root, self.slot.bridge),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=console,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+
+    async def _end(self, machine: _Machine) -> None:
+        if machine.life is not None:
+            machine.life.cancel()
+            await asyncio.wait({machine.life})
+        if machine.process is not None:
+            await _power_off(machine.process)
+        await asyncio.to_thread(plumbing.clear_machine, machine.folder)
+        del self._machines[machine.spec.name]
+
+
+def _nspawn(machine: _Machine, root: Path, bridge: str) -> list[str]:
+    folder = machine.folder
+    return [
+        *("systemd-nspawn", "--quiet", f"--directory={root}", "--volatile=overlay", "--boot"),
+        *(f"--machine={folder.name}", f"--uuid={uuid5(NAMESPACE_URL, machine.spec.name)}"),
+        *("--register=no", "--keep-unit"),  # There need be no systemd on this host.
+        "--kill-signal=SIGKILL",  # SIGTERM to nspawn pulls the plug, then nspawn tidies up after itself.
+        f"--network-bridge={bridge}",
+        *("--capability=CAP_NET_ADMIN", "--bind=/dev/net/tun"),  # wireguard-go needs both.
+        f"--bind-ro={folder}/seed:/var/lib/cloud/seed/nocloud-net",
+        f"--bind-ro={folder}/nvml.json:/etc/emulated-nvml.json",
+    ]
+
+
+def _write_seed(machine: _Machine, prefix: int) -> None:
+    """Everything the machine learns from outside. User data may hold a private host key: root only."""
+    machine.folder.mkdir(mode=0o700)
+    seed = machine.folder / "seed"
+    seed.mkdir(mode=0o700)
+    name = machine.spec.name
+    network = {"version": 2, "ethernets": {"host0": {"addresses": [f"{machine.address}/{prefix}"]}}}
+    (seed / "user-data").write_text(machine.spec.user_data)
+    # JSON is YAML, and needs no quoting rules of ours.
+    (seed / "meta-data").write_text(json.dumps({"instance-id": name, "local-hostname": name}))
+    (seed / "network-config").write_text(json.dumps(network))
+    (machine.folder / "nvml.json").write_text(json.dumps(_hardware(machine.spec)))
+
+
+def _hardware(spec: MachineSpec) -> dict[str, object]:
+    """The machine's cards as the emulated NVML shows them; the same name always has the same cards."""
+    gpus = [
+        {
+            "index": index,
+            "name": gpu.name,
+            "uuid": f"GPU-{uuid5(NAMESPACE_URL, f'{spec.name}/{index}')}",
+            "memory_total_mib": gpu.memory_mib,
+        }
+        for index, gpu in enumerate(spec.gpus)
+    ]
+    return {"driver_version": DRIVER_VERSION, "gpus": gpus}
+
+
+async def _reachable(address: str) -> None:
+    """Until a connection is accepted or refused: either way somebody has the address."""
+    while True:
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(address, SSH_PORT), timeout=1.0)
+        except ConnectionRefusedError:
+            return
+        except (OSError, TimeoutError):
+            await asyncio.sleep(PROBE_SECONDS)
+        else:
+            writer.close()
+            return
+
+
+async def _power_off(process: asyncio.subprocess.Process) -> None:
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        if process.returncode is not None:
+            return
+        process.send_signal(how)
+        try:
+            await asyncio.wait_for(process.wait(), timeout=POWER_OFF_SECONDS)
+        except TimeoutError:
+            continue  # Before it set up its signals, nspawn hears only the second.
+
+
+def _console(folder: Path) -> str:
+    try:
+        return (folder / "console.log").read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _last_line(folder: Path) -> str:
+    lines = _console(folder).strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"

@@ -129,7 +129,7 @@ class NspawnHost:
         machine = self._machines.get(name)
         if machine is None:
             return
-        if machine.end is None:
+        if machine.end is None or machine.end.done():  # Done and still here: it failed, so try again.
             machine.end = asyncio.create_task(self._end(machine))
         await asyncio.shield(machine.end)  # A caller that gives up must not leave half a machine.
 
@@ -183,16 +183,8 @@ class NspawnHost:
         groups = plumbing.make_control_groups(machine.folder)
         with (machine.folder / "console.log").open("wb") as console:
             return await asyncio.create_subprocess_exec(
-                *(
-                    "setpriv",
-                    "--pdeathsig",
-                    "KILL",
-                    "sh",
-                    "-c",
-                    ENTER_GROUPS,
-                    "sh",
-                    " ".join(map(str, groups)),
-                ),
+                *("setpriv", "--pdeathsig", "KILL"),
+                *("sh", "-c", ENTER_GROUPS, "sh", " ".join(map(str, groups))),
                 *_nspawn(machine, self.root, self.slot.bridge),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=console,

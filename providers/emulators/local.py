@@ -1,0 +1,338 @@
+"""The local cloud: a small GPU cloud with a contract of its own, whose machines run on this host.
+
+It behaves as clouds do, so that the path from an order to a working machine is the real one: no
+idempotency key, a list in pages, deletion that takes its time, a terminated machine that stays
+visible for a while, and whatever weather the scenario brings. Faults on `launch` that concern the
+machine itself (`never_boots`, `wrong_gpu`, `hidden`) are taken when it is bought.
+
+    GET    /v1/types                       what is sold, with price and stock
+    POST   /v1/machines                    201; buys one
+    GET    /v1/machines?limit=&cursor=     in order of purchase; `next_cursor` is null on the last page
+    GET    /v1/machines/{id}
+    DELETE /v1/machines/{id}               202; `terminating`, then `terminated`, then gone
+
+Errors are `{"error": {"code": ..., "message": ...}}`.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Request, Response, Router, delete, get, post
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, NotAuthorizedException
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.status_codes import HTTP_202_ACCEPTED
+
+from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
+from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cutting
+
+TOKEN = "local-cloud-token"  # noqa: S105 - opens nothing but an emulator on this host
+REGION = "local-1"
+PAGE_SIZE = 50
+MACHINES_MAX = 200
+"""The account's quota; below the number of addresses on the host's bridge."""
+USER_DATA_BYTES_MAX = 65_536
+TERMINATED_SHOWN = timedelta(seconds=5)
+BROKEN_CURSOR = "broken"
+NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    name: str
+    model: str
+    """The contract's own word, which the adapter translates."""
+    gpu: EmulatedGpu
+    gpus: int
+    vcpus: int
+    memory_gib: int
+    disk_gib: int
+    usd_per_hour: str
+
+
+H100 = EmulatedGpu("NVIDIA H100 80GB HBM3", 81559)
+A100 = EmulatedGpu("NVIDIA A100-SXM4-80GB", 81920)
+L4 = EmulatedGpu("NVIDIA L4", 23034)
+TYPES = {
+    kind.name: kind
+    for kind in (
+        MachineType("gpu-h100x1", "H100-SXM-80", H100, 1, 24, 200, 1_000, "1.99"),
+        MachineType("gpu-h100x8", "H100-SXM-80", H100, 8, 192, 1_600, 8_000, "15.92"),
+        MachineType("gpu-a100x1", "A100-SXM-80", A100, 1, 16, 120, 500, "1.19"),
+        MachineType("gpu-l4x1", "L4-24", L4, 1, 8, 32, 250, "0.35"),
+    )
+}
+
+
+class Status(StrEnum):
+    BOOTING = "booting"
+    ACTIVE = "active"
+    FAILED = "failed"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+
+
+class Order(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/machines`."""
+
+    name: str
+    type: str
+    region: str
+    user_data: str = ""
+    tags: dict[str, str] = {}
+
+
+class ContractError(Exception):
+    """A definite no of the cloud, in its own words."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass
+class _Machine:
+    number: int
+    id: str
+    order: Order
+    created_at: datetime
+    hosted_as: str
+    hidden: bool
+    ending: asyncio.Task[None] | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass
+class LocalCloud:
+    """What the cloud knows, apart from how it is asked."""
+
+    host: MachineHost
+    scenario: Scenario
+    now: Callable[[], datetime]
+    _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
+    _sold: int = 0
+
+    def types(self) -> list[dict[str, Any]]:
+        return [self._shown_type(kind) for kind in TYPES.values()]
+
+    async def buy(self, order: Order) -> dict[str, Any]:
+        kind = TYPES.get(order.type)
+        self._check(order, kind)
+        assert kind is not None  # noqa: S101 - `_check` refuses an unknown type
+        if not self.scenario.sell(order.type, order.region):
+            raise ContractError(409, "out_of_stock", f"no {order.type} is left in {order.region}")
+        self._sold += 1
+        name = (
+            f"m-{secrets.token_hex(6)}"  # Not counted: after a restart an old id must not name a new machine.
+        )
+        hidden = self.scenario.take("launch", FaultKind.HIDDEN)
+        machine = _Machine(
+            self._sold, name, order, self.now(), f"{order.name[:46]}-{name}".replace("--", "-"), hidden
+        )
+        self._machines[name] = machine
+        if not self.scenario.take("launch", FaultKind.NEVER_BOOTS):
+            wrong = self.scenario.take("launch", FaultKind.WRONG_GPU)
+            gpu = _another(kind.gpu) if wrong else kind.gpu
+            await self.host.boot(MachineSpec(machine.hosted_as, order.user_data, (gpu,) * kind.gpus))
+        return self._shown(machine)
+
+    def page(self, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        """Machines bought after number `after`, and the number the next page starts behind."""
+        visible = [machine for machine in self._alive() if machine.number > after and self._listed(machine)]
+        page = visible[:limit]
+        more = page[-1].number if len(visible) > len(page) and page else None
+        return [self._shown(machine) for machine in page], more
+
+    def one(self, machine_id: str) -> dict[str, Any]:
+        return self._shown(self._find(machine_id))
+
+    def end(self, machine_id: str) -> dict[str, Any]:
+        machine = self._find(machine_id)
+        if machine.ended_at is not None:
+            raise ContractError(404, "machine_not_found", f"machine {machine_id} was terminated")
+        if self.scenario.take("terminate", FaultKind.REFUSE_TERMINATE):
+            raise ContractError(409, "machine_busy", f"machine {machine_id} cannot be terminated right now")
+        if machine.ending is None or machine.ending.done():
+            machine.ending = asyncio.create_task(self._end(machine))
+        return self._shown(machine)
+
+    def everything(self) -> list[dict[str, Any]]:
+        """For the scenario control: also what no list shows."""
+        return [self._shown(machine) | {"hidden": machine.hidden} for machine in self._alive()]
+
+    async def _end(self, machine: _Machine) -> None:
+        await self.host.destroy(machine.hosted_as)
+        machine.ended_at = self.now()
+        self.scenario.put_back(machine.order.type, machine.order.region)
+
+    def _check(self, order: Order, kind: MachineType | None) -> None:
+        if kind is None or order.region != REGION:
+            raise ContractError(400, "unknown_type", f"no type {order.type!r} in region {order.region!r}")
+        if not NAME_PATTERN.fullmatch(order.name):
+            raise ContractError(400, "invalid_request", "a name has letters, digits and dashes, at most 63")
+        if len(order.user_data.encode()) > USER_DATA_BYTES_MAX:
+            raise ContractError(
+                400, "invalid_request", f"user data is longer than {USER_DATA_BYTES_MAX} bytes"
+            )
+        if sum(machine.ended_at is None for machine in self._machines.values()) >= MACHINES_MAX:
+            raise ContractError(403, "quota_exceeded", f"the account holds {MACHINES_MAX} machines")
+
+    def _alive(self) -> list[_Machine]:
+        """Forget machines whose time as `terminated` is over."""
+        over = self.now() - TERMINATED_SHOWN
+        for machine in list(self._machines.values()):
+            if machine.ended_at is not None and machine.ended_at < over:
+                del self._machines[machine.id]
+        return list(self._machines.values())
+
+    def _listed(self, machine: _Machine) -> bool:
+        lag = timedelta(seconds=self.scenario.list_lag_seconds)
+        return not machine.hidden and self.now() - machine.created_at >= lag
+
+    def _find(self, machine_id: str) -> _Machine:
+        for machine in self._alive():
+            if machine.id == machine_id:
+                return machine
+        raise ContractError(404, "machine_not_found", f"no machine {machine_id}")
+
+    def _status(self, machine: _Machine) -> tuple[Status, str | None]:
+        """The status word, and the address of a machine that has one."""
+        if machine.ended_at is not None:
+            return Status.TERMINATED, None
+        if machine.ending is not None:
+            return Status.TERMINATING, None
+        hosted = self.host.machines().get(machine.hosted_as)
+        waiting = self.now() - machine.created_at < timedelta(seconds=self.scenario.boot_delay_seconds)
+        if hosted is None or hosted.state is HostedState.BOOTING or waiting:
+            return Status.BOOTING, None
+        if hosted.state is HostedState.FAILED:
+            return Status.FAILED, None
+        return Status.ACTIVE, hosted.address
+
+    def _shown(self, machine: _Machine) -> dict[str, Any]:
+        status, address = self._status(machine)
+        return {
+            "id": machine.id,
+            "name": machine.order.name,
+            "type": machine.order.type,
+            "region": machine.order.region,
+            "tags": machine.order.tags,
+            "status": status,
+            "ip": address,
+            "created_at": machine.created_at.isoformat(),
+        }
+
+    def _shown_type(self, kind: MachineType) -> dict[str, Any]:
+        return {
+            "name": kind.name,
+            "region": REGION,
+            "gpu": {"model": kind.model, "count": kind.gpus},
+            "vcpus": kind.vcpus,
+            "memory_gib": kind.memory_gib,
+            "disk_gib": kind.disk_gib,
+            "usd_per_hour": kind.usd_per_hour,
+            "in_stock": self.scenario.in_stock(kind.name, REGION),
+        }
+
+
+def _another(gpu: EmulatedGpu) -> EmulatedGpu:
+    return A100 if gpu == L4 else L4
+
+
+def create_app(
+    host: MachineHost, scenario: Scenario, *, now: Callable[[], datetime], token: str = TOKEN
+) -> Litestar:
+    """The cloud over HTTP. The caller owns `host` and closes it."""
+    cloud = LocalCloud(host, scenario, now)
+
+    @get("/types")
+    async def types() -> dict[str, Any]:
+        await scenario.arrive("offers")
+        scenario.depart("offers")
+        return {"types": cloud.types()}
+
+    @post("/machines")
+    async def launch(data: JSONBody[Order]) -> dict[str, Any]:
+        await scenario.arrive("launch")
+        machine = await cloud.buy(data)
+        scenario.depart("launch")
+        return {"machine": machine}
+
+    @get("/machines")
+    async def inventory(
+        limit: FromQuery[int | None] = None, cursor: FromQuery[str | None] = None
+    ) -> dict[str, Any]:
+        return await _list(cloud, limit, cursor)
+
+    @get("/machines/{machine_id:str}")
+    async def look(machine_id: FromPath[str]) -> dict[str, Any]:
+        await scenario.arrive("look")
+        return {"machine": cloud.one(machine_id)}
+
+    @delete("/machines/{machine_id:str}", status_code=HTTP_202_ACCEPTED)
+    async def terminate(machine_id: FromPath[str]) -> dict[str, Any]:
+        await scenario.arrive("terminate")
+        machine = cloud.end(machine_id)
+        scenario.depart("terminate")
+        return {"machine": machine}
+
+    def authorised(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        given = connection.headers.get("Authorization", "")
+        if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            raise NotAuthorizedException("the token is not valid")
+
+    api = Router("/v1", route_handlers=[types, launch, inventory, look, terminate], guards=[authorised])
+    return Litestar(
+        [api, *control_routes(scenario, cloud.everything)],
+        middleware=[cutting],
+        exception_handlers={
+            ContractError: _refused,
+            ScriptedFailure: _scripted,
+            HTTPException: _misused,
+        },
+        openapi_config=None,
+        logging_config=None,
+    )
+
+
+async def _list(cloud: LocalCloud, limit: int | None, cursor: str | None) -> dict[str, Any]:
+    scenario = cloud.scenario
+    await scenario.arrive("inventory")
+    if cursor == BROKEN_CURSOR:
+        raise ScriptedFailure(FaultKind.PARTIAL_LIST)
+    if not (cursor or "0").isdecimal():
+        raise ContractError(400, "invalid_request", "not a cursor of ours")
+    size = min(max(limit or PAGE_SIZE, 1), PAGE_SIZE)
+    machines, more = cloud.page(int(cursor or 0), size)
+    scenario.depart("inventory")
+    if scenario.take("inventory", FaultKind.PARTIAL_LIST):
+        return {"machines": machines[: len(machines) // 2], "next_cursor": BROKEN_CURSOR}
+    return {"machines": machines, "next_cursor": None if more is None else str(more)}
+
+
+def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response[Any]:
+    return Response({"error": {"code": code, "message": message}}, status_code=status, headers=headers)
+
+
+def _refused(_: Request[Any, Any, Any], error: ContractError) -> Response[Any]:
+    return _answer(error.status, error.code, str(error))
+
+
+def _scripted(_: Request[Any, Any, Any], failure: ScriptedFailure) -> Response[Any]:
+    if failure.kind is FaultKind.THROTTLE:
+        return _answer(429, "too_many_requests", "slow down", {"Retry-After": "2"})
+    return _answer(500, "internal_error", "something broke on our side")
+
+
+def _misused(_: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+    code = {401: "unauthorized", 404: "not_found", 405: "not_found"}.get(error.status_code, "invalid_request")
+    return _answer(error.status_code, code, error.detail)

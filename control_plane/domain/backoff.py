@@ -8,4 +8,4 @@ def delay(attempt: int, *, first: timedelta, ceiling: timedelta) -> timedelta:
     if attempt < 1:
         raise ValueError("attempts count from one")
     doublings = min(attempt - 1, 30)
-    return min(first * 2**doublings, ceiling)
+    return min(first * (1 << doublings), ceiling)

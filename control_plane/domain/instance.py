@@ -1,7 +1,7 @@
 """The instance machine: one attempt to hold one provider machine, from the intent to the proof of its end.
 
     INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
-       |                   |                             |                        |                        |
+       |  ^----put back----|                             |                        |                        |
        |               rejected                          `--- failed / vanished --+--- end wanted ---------'
        v                   v                                           v
       GONE                GONE  <----------- gone ----------------- ENDING
@@ -11,8 +11,11 @@ can close it: by a definite no to the launch, or by evidence that no machine is 
 that was lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
 """
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
+from control_plane.domain.ids import AccountName, InstanceId, LaunchKey, LeaseId, OrganizationId, ProviderRef
 from control_plane.domain.machine import Ignored, Moved
 from control_plane.domain.machine import step as step_table
 
@@ -37,6 +40,8 @@ class InstanceEvent(StrEnum):
     ASKED = "asked"
     REJECTED = "rejected"
     """The provider's definite no to the launch."""
+    PUT_BACK = "put_back"
+    """The request never left us, or the provider was too busy to take it: nothing was bought."""
     ACCEPTED = "accepted"
     """The provider answered with a reference."""
     FOUND = "found"
@@ -62,6 +67,7 @@ NEXT: dict[tuple[InstanceState, InstanceEvent], InstanceState] = {
     (_S.INTENDED, _E.ASKED): _S.LAUNCHING,
     (_S.INTENDED, _E.NEVER_ASKED): _S.GONE,
     (_S.LAUNCHING, _E.REJECTED): _S.GONE,
+    (_S.LAUNCHING, _E.PUT_BACK): _S.INTENDED,
     (_S.LAUNCHING, _E.ACCEPTED): _S.BOOTING,
     (_S.LAUNCHING, _E.FOUND): _S.BOOTING,
     (_S.LAUNCHING, _E.FAILED): _S.ENDING,  # The answer never came: keep looking for it while ending.
@@ -124,3 +130,55 @@ def step(
     state: InstanceState, event: InstanceEvent
 ) -> Moved[InstanceState, InstanceEvent] | Ignored[InstanceState, InstanceEvent]:
     return step_table(NEXT, state, event)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An attempt as it is written down now."""
+
+    id: InstanceId
+    organization_id: OrganizationId
+    lease_id: LeaseId
+    account: AccountName
+    provider: str
+    region: str
+    native_region: str
+    native_type: str
+    launch_key: LaunchKey
+    state: InstanceState
+    generation: int
+    tries: int
+    """Failed tries of the step in progress."""
+    host_key: str | None
+    provider_ref: ProviderRef | None
+    address: str | None
+    ssh_port: int
+    asked_at: datetime | None
+    sighted_at: datetime | None
+    missed_since: datetime | None
+    missed_lists: int
+    step: Step | None
+    fail_reason: FailReason | None
+    fail_why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMove:
+    """One move of one instance, with what becomes known in the same moment. None leaves a column as it is."""
+
+    id: InstanceId
+    seen: int
+    """The generation the decision was made on."""
+    moved: Moved[InstanceState, InstanceEvent]
+    why: str | None = None
+    host_key: str | None = None
+    asked_at: datetime | None = None
+    deadline_at: datetime | None = None
+    provider_ref: ProviderRef | None = None
+    provider_state: str | None = None
+    address: str | None = None
+    ssh_port: int | None = None
+    step: Step | None = None
+    fail_reason: FailReason | None = None
+    gone_evidence: str | None = None
+    due_at: datetime | None = None

@@ -8,10 +8,15 @@ The bill runs exactly while the lease is READY. ENDING holds until the provider 
 end of every machine the lease ever had; why it ended is `EndReason`, not more states.
 """
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
+from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.machine import Ignored, Moved
 from control_plane.domain.machine import step as step_table
+from control_plane.domain.money import Nano
+from control_plane.domain.wish import Wish
 
 
 class LeaseState(StrEnum):
@@ -84,3 +89,40 @@ def step(
     state: LeaseState, event: LeaseEvent
 ) -> Moved[LeaseState, LeaseEvent] | Ignored[LeaseState, LeaseEvent]:
     return step_table(NEXT, state, event)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as it is written down now."""
+
+    id: LeaseId
+    organization_id: OrganizationId
+    name: str
+    wish: Wish
+    gpu_model: str
+    gpu_count: int
+    nano_per_gpu_hour: Nano
+    """Fixed when the lease was admitted; later price changes do not touch it."""
+    authorized_keys: tuple[str, ...]
+    state: LeaseState
+    generation: int
+    attempts: int
+    end_reason: EndReason | None
+    end_why: str | None
+    created_at: datetime
+    ready_at: datetime | None
+    billed_until: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseMove:
+    """One move of one lease."""
+
+    id: LeaseId
+    seen: int
+    """The generation the decision was made on."""
+    moved: Moved[LeaseState, LeaseEvent]
+    why: str | None = None
+    billed_until: datetime | None = None
+    """When billing stopped, for a move out of READY; the moment of the move when None."""

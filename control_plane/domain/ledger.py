@@ -28,8 +28,6 @@ class TransactionKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Posting:
     kind: AccountKind
-    organization_id: UUID | None
-    """Whose account; None for our own."""
     amount_nano: Nano
 
 
@@ -39,6 +37,7 @@ class Transaction:
     """Names the fact it records. The same key twice has the effect of one."""
     kind: TransactionKind
     organization_id: UUID
+    """Whose money moves. Postings to our own accounts carry it too: every row has its tenant."""
     postings: tuple[Posting, ...]
 
     def __post_init__(self) -> None:
@@ -56,8 +55,8 @@ def top_up(organization_id: UUID, amount: Nano, *, key: str) -> Transaction:
         kind=TransactionKind.TOP_UP,
         organization_id=organization_id,
         postings=(
-            Posting(AccountKind.CASH, None, Nano(-amount)),
-            Posting(AccountKind.WALLET, organization_id, amount),
+            Posting(AccountKind.CASH, Nano(-amount)),
+            Posting(AccountKind.WALLET, amount),
         ),
     )
 
@@ -71,7 +70,7 @@ def usage(organization_id: UUID, amount: Nano, *, charge_id: UUID) -> Transactio
         kind=TransactionKind.USAGE,
         organization_id=organization_id,
         postings=(
-            Posting(AccountKind.WALLET, organization_id, Nano(-amount)),
-            Posting(AccountKind.REVENUE, None, amount),
+            Posting(AccountKind.WALLET, Nano(-amount)),
+            Posting(AccountKind.REVENUE, amount),
         ),
     )

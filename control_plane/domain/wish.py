@@ -1,6 +1,6 @@
 """What a customer asks for, as stored with the lease."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import region_within
@@ -29,4 +29,4 @@ class LeaseOrder:
 
     wish: Wish
     name: str
-    authorized_keys: tuple[str, ...] = field(default=())
+    authorized_keys: tuple[str, ...]

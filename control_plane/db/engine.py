@@ -1,0 +1,98 @@
+"""The engine and its three doors: a tenant's transaction, a tenant's read, and the system's transaction.
+
+The API process logs in with the role `splitplane_api`, for which the database filters every tenant
+table by `app.organization_id`; a query that forgets its filter returns nothing of anybody else.
+The reconciler's role sees all tenants.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+STATEMENT_TIMEOUT_MS = 15_000
+LOCK_TIMEOUT_MS = 5_000
+IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000
+
+_SET_TENANT = text("SELECT set_config('app.organization_id', :organization, true)")
+_SET_TENANT_ON_CONNECTION = text("SELECT set_config('app.organization_id', :organization, false)")
+
+
+class Role(StrEnum):
+    API = "splitplane_api"
+    RECONCILER = "splitplane_reconciler"
+
+
+class Database:
+    """Connections of one process to one database, in one role (or the login's own role when None)."""
+
+    def __init__(self, url: str, *, role: Role | None, pool_size: int = 10, readers: int = 10) -> None:
+        settings = {
+            "application_name": "splitplane",
+            "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+            "lock_timeout": str(LOCK_TIMEOUT_MS),
+            "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_TIMEOUT_MS),
+            # Small, known statements only: compiling them just in time costs more than running them.
+            "jit": "off",
+        }
+        if role is not None:
+            settings["role"] = role.value
+        arguments: dict[str, Any] = {
+            "connect_args": {"server_settings": settings, "timeout": 10},
+            "pool_timeout": 10,
+            "max_overflow": 0,
+            # A restarted database closes connections under us; one look per checkout would cost a
+            # round trip on every request, so a dead connection is one failed request or activation.
+            "pool_pre_ping": False,
+        }
+        driver_url = make_url(url).set(drivername="postgresql+asyncpg")
+        self._writes = create_async_engine(driver_url, pool_size=pool_size, **arguments)
+        self._reads = create_async_engine(
+            driver_url, pool_size=readers, isolation_level="AUTOCOMMIT", **arguments
+        )
+
+    @asynccontextmanager
+    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+        """One transaction: commits at the end, rolls back on any exception."""
+        async with self._writes.begin() as connection:
+            if tenant is not None:
+                await connection.execute(_SET_TENANT, {"organization": str(tenant)})
+            yield connection
+
+    @asynccontextmanager
+    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+        """Single statements without a transaction around them: half the round trips of one.
+
+        A pooled connection remembers whose it was last; only this door uses these connections, and
+        it always sets the tenant when it differs, to nobody when there is none.
+        """
+        async with self._reads.connect() as connection:
+            organization = str(tenant) if tenant is not None else ""
+            if connection.sync_connection is None:  # pragma: no cover - connected by the context manager
+                raise RuntimeError("not connected")
+            info = connection.sync_connection.info
+            if info.get("tenant") != organization:
+                await connection.execute(_SET_TENANT_ON_CONNECTION, {"organization": organization})
+                info["tenant"] = organization
+            yield connection
+
+    async def close(self) -> None:
+        await asyncio.gather(self._writes.dispose(), self._reads.dispose())
+
+
+def is_connection_trouble(error: BaseException) -> bool:
+    """Whether the database went away rather than refused: worth a retry by whoever called."""
+    return isinstance(error, InterfaceError | OperationalError | ConnectionError | TimeoutError) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    )
+
+
+async def rows(connection: AsyncConnection, statement: TextClause, **values: object) -> Sequence[Any]:
+    return (await connection.execute(statement, values)).all()

@@ -1,0 +1,61 @@
+"""Stored answers of POST requests, written in the transaction of their effect."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db.engine import rows
+from control_plane.domain.ids import OrganizationId
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    request_sha256: bytes
+    status: int
+    answer: bytes
+
+
+_GET = text("""
+SELECT request_sha256, status, answer FROM idempotency_keys WHERE organization_id = :organization_id AND key = :key
+""")
+_INSERT = text("""
+INSERT INTO idempotency_keys (organization_id, key, request_sha256, status, answer, created_at)
+VALUES (:organization_id, :key, :request_sha256, :status, :answer, :now)
+""")
+
+
+async def get(connection: AsyncConnection, organization_id: OrganizationId, key: str) -> StoredAnswer | None:
+    found = await rows(connection, _GET, organization_id=organization_id, key=key)
+    if not found:
+        return None
+    return StoredAnswer(bytes(found[0].request_sha256), found[0].status, bytes(found[0].answer))
+
+
+class KeyTaken(Exception):  # noqa: N818 - not a fault: a twin of this request was faster
+    """Another request with this key committed first; its effect stands and ours must roll back."""
+
+
+async def insert(
+    connection: AsyncConnection,
+    organization_id: OrganizationId,
+    key: str,
+    answer: StoredAnswer,
+    *,
+    now: datetime,
+) -> None:
+    """Store an answer; raises KeyTaken when a concurrent request with this key committed first."""
+    values = {
+        "organization_id": organization_id,
+        "key": key,
+        "request_sha256": answer.request_sha256,
+        "status": answer.status,
+        "answer": answer.answer,
+        "now": now,
+    }
+    try:
+        await connection.execute(_INSERT, values)
+    except IntegrityError as error:
+        raise KeyTaken from error

@@ -1,0 +1,94 @@
+"""Queries on private networks: one per organization, one address per machine."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db.engine import rows
+from control_plane.domain.ids import InstanceId, OrganizationId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRow:
+    instance_id: InstanceId
+    slot: int
+    address: str
+    public_key: str
+
+
+# Numbers are handed out one by one under an advisory lock; organizations come seldom.
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane networks'))")
+_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id")
+_NEW_NETWORK = text("""
+INSERT INTO networks (organization_id, number)
+SELECT :organization_id, coalesce(max(number), 0) + 1 FROM networks RETURNING number
+""")
+_NETWORKS = text("SELECT organization_id, number FROM networks ORDER BY number")
+_PEERS = text("""
+SELECT p.instance_id, p.slot, p.address, p.public_key FROM peers p JOIN instances i ON i.id = p.instance_id
+WHERE p.organization_id = :organization_id AND i.state IN ('bootstrapping', 'verified') ORDER BY p.slot
+""")
+_SLOTS = text("SELECT slot FROM peers WHERE organization_id = :organization_id ORDER BY slot")
+_PUT_PEER = text("""
+INSERT INTO peers (instance_id, organization_id, slot, address, public_key)
+VALUES (:instance_id, :organization_id, :slot, :address, :public_key)
+ON CONFLICT (instance_id) DO UPDATE SET public_key = excluded.public_key RETURNING address
+""")
+_MINE = text("SELECT slot, address FROM peers WHERE instance_id = :instance_id")
+_DROP = text("""
+DELETE FROM peers USING instances i
+WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+""")
+_LOCK_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
+
+
+async def network_number(connection: AsyncConnection, organization_id: OrganizationId) -> int:
+    """The organization's network, made on first use."""
+    found = await rows(connection, _NETWORK, organization_id=organization_id)
+    if not found:
+        await connection.execute(_LOCK)
+        found = await rows(connection, _NETWORK, organization_id=organization_id) or await rows(
+            connection, _NEW_NETWORK, organization_id=organization_id
+        )
+    return int(found[0].number)
+
+
+async def networks(connection: AsyncConnection) -> list[tuple[OrganizationId, int]]:
+    return [(OrganizationId(row.organization_id), row.number) for row in await rows(connection, _NETWORKS)]
+
+
+async def slot_for(
+    connection: AsyncConnection, organization_id: OrganizationId, instance_id: InstanceId
+) -> int:
+    """The machine's slot in its network, or the lowest free one. Locks the network for this transaction."""
+    await rows(connection, _LOCK_NETWORK, organization_id=organization_id)
+    mine = await rows(connection, _MINE, instance_id=instance_id)
+    if mine:
+        return int(mine[0].slot)
+    taken = {row.slot for row in await rows(connection, _SLOTS, organization_id=organization_id)}
+    return next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
+
+
+async def put_peer(connection: AsyncConnection, organization_id: OrganizationId, peer: PeerRow) -> None:
+    values = {
+        "instance_id": peer.instance_id,
+        "organization_id": organization_id,
+        "slot": peer.slot,
+        "address": peer.address,
+        "public_key": peer.public_key,
+    }
+    await connection.execute(_PUT_PEER, values)
+
+
+async def peers(connection: AsyncConnection, organization_id: OrganizationId) -> list[PeerRow]:
+    """Who belongs on the hub now: machines being set up or verified."""
+    return [
+        PeerRow(InstanceId(row.instance_id), row.slot, row.address, row.public_key)
+        for row in await rows(connection, _PEERS, organization_id=organization_id)
+    ]
+
+
+async def drop_ended(connection: AsyncConnection) -> set[OrganizationId]:
+    """Forget peers whose machine has to go; answers whose networks changed."""
+    return {OrganizationId(row.organization_id) for row in await rows(connection, _DROP)}

@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 NAME = "fake"
+_MARK = "sp-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,10 @@ class FakeProvider:
     slow: Callable[[], Awaitable[None]] = _no_wait
     on_call: Callable[[Call], None] | None = None
     capabilities: Capabilities = CAPABILITIES
-    machines: dict[ProviderRef, FakeMachine] = field(default_factory=dict[ProviderRef, FakeMachine])
+    machines: dict[ProviderRef, FakeMachine] = field(
+        default_factory=dict[ProviderRef, FakeMachine],
+        repr=False,  # User data holds bootstrap secrets.
+    )
     """Every machine that ever lived."""
     calls: list[Call] = field(default_factory=list[Call])
     closed: bool = False
@@ -220,7 +224,11 @@ class FakeProvider:
             raise Unavailable("the listing failed half way")
         now = self.now()
         self._forget_the_unlisted(now)
-        listed = [machine for machine in self._still_listed.values() if machine.listed(now)]
+        listed = [
+            machine
+            for machine in self._still_listed.values()
+            if machine.listed(now) and machine.launch_key.startswith(_MARK)
+        ]
         if event is Event.EMPTY_LIST:
             listed = []
         if event is Event.SHRUNKEN_LIST:

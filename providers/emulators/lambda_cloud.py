@@ -1,0 +1,346 @@
+"""The HTTP contract of Lambda Cloud v1, over machines of our own.
+
+Envelopes, codes, statuses and limits are those of the official OpenAPI 1.8.3 (checked by
+tests/contract against `schemas/lambda_cloud.json`). What the specification leaves open, and what
+we chose: the 429 body is an error envelope without Retry-After; a second terminate is accepted
+while `terminating` and 404 afterwards; `quantity` is accepted when it is 1, since others send it.
+"""
+
+import base64
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from litestar import Litestar, Request, Response, get, post
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+from litestar.status_codes import HTTP_200_OK
+
+from providers.emulators.host import MachineHost
+from providers.emulators.lambda_world import KINDS, REGIONS, Instance, World
+from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cutting
+
+USER_DATA_BYTES_MAX = 1_000_000
+_HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
+_TAG_KEY = re.compile(r"[a-z][a-z0-9-:]+")
+_ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
+
+Anything = Request[Any, Any, Any]
+Wanted = TypeVar("Wanted")
+
+
+class Refusal(Exception):  # noqa: N818 - the contract's word for it is in `code`
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message = status, code, message
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the account may do."""
+
+    api_key: str = "emulated-lambda-key"
+    rate_limited: bool = True
+    time_factor: float = 1.0
+    """Rate limits pass this many times faster: 12 makes one launch per second."""
+    instances_max: int = 1_000
+
+
+class TagIn(msgspec.Struct):
+    key: str
+    value: str
+
+
+class LaunchIn(msgspec.Struct):
+    region_name: str
+    instance_type_name: str
+    ssh_key_names: list[str]
+    name: str = ""
+    hostname: str | None = None
+    user_data: str = ""
+    tags: list[TagIn] = []
+    quantity: int = 1
+
+
+class IdsIn(msgspec.Struct):
+    instance_ids: list[str]
+
+
+class KeyIn(msgspec.Struct):
+    name: str
+    public_key: str | None = None
+
+
+@dataclass
+class Limiter:
+    """One request per second, one launch per twelve, by the given clock."""
+
+    now: Callable[[], datetime]
+    terms: Terms
+    refused: int = 0
+    _free_from: dict[str, datetime] = field(default_factory=dict[str, datetime])
+
+    def draw(self, *buckets: tuple[str, float]) -> None:
+        if not self.terms.rate_limited:
+            return
+        now = self.now()
+        if any(self._free_from.get(bucket, now) > now for bucket, _ in buckets):
+            self.refused += 1
+            raise Refusal(429, "global/too-many-requests", "Too many requests.")
+        for bucket, seconds in buckets:
+            self._free_from[bucket] = now + timedelta(seconds=seconds / self.terms.time_factor)
+
+
+def create_app(
+    host: MachineHost,
+    scenario: Scenario,
+    *,
+    now: Callable[[], datetime],
+    terms: Terms | None = None,
+) -> Litestar:
+    """The emulator as an ASGI application; tests reach what is behind it at `app.state.world`."""
+    terms = terms or Terms()
+    world = World(host, scenario, now, instances_max=terms.instances_max)
+    limiter = Limiter(now, terms)
+    return Litestar(
+        route_handlers=[
+            *_instance_routes(world, scenario, limiter),
+            *_key_routes(world, scenario, limiter),
+            *control_routes(scenario, lambda: [instance_on_wire(world, each) for each in world.standing()]),
+        ],
+        before_request=_doorman(terms),
+        exception_handlers={
+            Refusal: _refused,
+            ScriptedFailure: _scripted,
+            HTTPException: _unrouted,
+        },
+        middleware=[cutting],
+        openapi_config=None,
+        state=State({"world": world, "limiter": limiter}),
+    )
+
+
+def _instance_routes(world: World, scenario: Scenario, limiter: Limiter) -> list[Any]:
+    @get("/api/v1/instance-types")
+    async def instance_types() -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("offers")
+        scenario.depart("offers")
+        return _data({name: _type_on_wire(scenario, name) for name in KINDS})
+
+    @get("/api/v1/instances")
+    async def instances() -> Response[Any]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("inventory")
+        answer = {"data": [instance_on_wire(world, each) for each in world.listed()]}
+        scenario.depart("inventory")
+        if scenario.take("inventory", FaultKind.PARTIAL_LIST):
+            whole = msgspec.json.encode(answer)
+            return Response(whole[: len(whole) // 2], media_type="application/json")
+        return Response(answer)
+
+    @get("/api/v1/instances/{instance_id:str}")
+    async def instance(request: Anything) -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("get")
+        return _data(instance_on_wire(world, _known(world, request.path_params["instance_id"])))
+
+    @post("/api/v1/instance-operations/launch", status_code=HTTP_200_OK)
+    async def launch(request: Anything) -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0), ("launch", 12.0))
+        await scenario.arrive("launch")
+        made = await _launch(world, scenario, _body(await request.body(), LaunchIn))
+        scenario.depart("launch")
+        return _data({"instance_ids": [made.id]})
+
+    @post("/api/v1/instance-operations/terminate", status_code=HTTP_200_OK)
+    async def terminate(request: Anything) -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("terminate")
+        wanted = [_known(world, each) for each in _body(await request.body(), IdsIn).instance_ids]
+        if any(world.status(each) == "terminated" for each in wanted):
+            raise _absent("Specified instance does not exist.")
+        ended = [] if scenario.take("terminate", FaultKind.REFUSE_TERMINATE) else wanted
+        for each in ended:
+            if each.ended_at is None:
+                await world.terminate(each)
+        scenario.depart("terminate")
+        return _data({"terminated_instances": [instance_on_wire(world, each) for each in ended]})
+
+    return [instance_types, instances, instance, launch, terminate]
+
+
+def _key_routes(world: World, scenario: Scenario, limiter: Limiter) -> list[Any]:
+    @get("/api/v1/ssh-keys")
+    async def read_keys() -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("prepare")
+        scenario.depart("prepare")
+        return _data(world.ssh_keys)
+
+    @post("/api/v1/ssh-keys", status_code=HTTP_200_OK)
+    async def add_key(request: Anything) -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("prepare")
+        wanted = _body(await request.body(), KeyIn)
+        if not 1 <= len(wanted.name) <= 64 or wanted.public_key is None:
+            # The real API would make a key pair; nothing of ours wants a private key that somebody else made.
+            raise _invalid("Invalid request data.")
+        if any(key["name"] == wanted.name for key in world.ssh_keys):
+            raise Refusal(400, "global/duplicate", "An SSH key with this name exists.")
+        key = {"id": secrets.token_hex(16), "name": wanted.name, "public_key": wanted.public_key}
+        world.ssh_keys.append(key)
+        scenario.depart("prepare")
+        return _data(key)
+
+    return [read_keys, add_key]
+
+
+async def _launch(world: World, scenario: Scenario, wanted: LaunchIn) -> Instance:
+    """Check in the contract's order: the request, what it names, the account, the stock."""
+    _check_form(wanted)
+    kind = KINDS.get(wanted.instance_type_name)
+    if kind is None:
+        raise _absent("Specified instance type does not exist.")
+    if wanted.ssh_key_names[0] not in {key["name"] for key in world.ssh_keys}:
+        raise _absent("Specified SSH key does not exist.")
+    if len(world.standing()) >= world.instances_max:
+        raise Refusal(400, "global/quota-exceeded", "Quota exceeded.")
+    sold_here = wanted.region_name in kind.sold_in
+    if not sold_here or not scenario.sell(kind.name, wanted.region_name):
+        code = "instance-operations/launch/insufficient-capacity"
+        raise Refusal(400, code, "Not enough capacity to fulfill launch request.")
+    return await world.launch(
+        kind,
+        wanted.region_name,
+        name=wanted.name,
+        hostname=wanted.hostname,
+        tags=[{"key": tag.key, "value": tag.value} for tag in wanted.tags],
+        ssh_key_names=wanted.ssh_key_names,
+        user_data=wanted.user_data,
+    )
+
+
+def _check_form(wanted: LaunchIn) -> None:
+    sound = (
+        wanted.region_name in REGIONS
+        and len(wanted.ssh_key_names) == 1
+        and wanted.quantity == 1
+        and len(wanted.name) <= 64
+        and (wanted.hostname is None or _HOSTNAME.fullmatch(wanted.hostname))
+        and all(
+            _TAG_KEY.fullmatch(tag.key) and len(tag.key) <= 55 and len(tag.value) <= 128
+            for tag in wanted.tags
+        )
+        and len(wanted.user_data.encode()) <= USER_DATA_BYTES_MAX
+    )
+    if not sound:
+        raise _invalid("Invalid request data.")
+
+
+def _type_on_wire(scenario: Scenario, name: str) -> dict[str, Any]:
+    kind = KINDS[name]
+    return {
+        "instance_type": kind.on_wire(),
+        "regions_with_capacity_available": [
+            {"name": region, "description": REGIONS[region]}
+            for region in kind.sold_in
+            if scenario.in_stock(name, region)
+        ],
+    }
+
+
+def instance_on_wire(world: World, instance: Instance) -> dict[str, Any]:
+    """The contract's instance object. It has no time of creation, and no `ip` until it is active."""
+    status = world.status(instance)
+    shown: dict[str, Any] = {
+        "id": instance.id,
+        "name": instance.name,
+        "status": status,
+        "ssh_key_names": instance.ssh_key_names,
+        "file_system_names": [],
+        "region": {"name": instance.region, "description": REGIONS[instance.region]},
+        "instance_type": instance.kind.on_wire(),
+        "actions": {action: _availability(action, status) for action in _ACTIONS},
+        "tags": instance.tags,
+    }
+    if instance.hostname is not None:
+        shown["hostname"] = instance.hostname
+    machine = world.host.machines().get(instance.id)
+    if status == "active" and machine is not None and machine.address is not None:
+        shown["ip"] = machine.address
+    return shown
+
+
+def _availability(action: str, status: str) -> dict[str, Any]:
+    if status in ("terminating", "terminated"):
+        why = ("vm-is-terminating", "The instance is terminating.")
+    elif status == "booting" and action != "terminate":
+        why = ("vm-has-not-launched", "The instance has not launched yet.")
+    else:
+        return {"available": True}
+    return {"available": False, "reason_code": why[0], "reason_description": why[1]}
+
+
+def _known(world: World, instance_id: str) -> Instance:
+    found = world.known(instance_id)
+    if found is None:
+        raise _absent("Specified instance does not exist.")
+    return found
+
+
+def _absent(message: str) -> Refusal:
+    return Refusal(404, "global/object-does-not-exist", message)
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(400, "global/invalid-parameters", message)
+
+
+def _body(raw: bytes, kind: type[Wanted]) -> Wanted:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.MsgspecError:
+        raise _invalid("Invalid request data.") from None
+
+
+def _data(payload: Any) -> Response[dict[str, Any]]:
+    return Response({"data": payload})
+
+
+def _error(status: int, code: str, message: str) -> Response[dict[str, Any]]:
+    return Response({"error": {"code": code, "message": message}}, status_code=status)
+
+
+def _doorman(terms: Terms) -> Callable[[Anything], Awaitable[Response[dict[str, Any]] | None]]:
+    """Bearer, or Basic with the key as user and no password."""
+    basic = base64.b64encode(f"{terms.api_key}:".encode()).decode()
+    known = (f"Bearer {terms.api_key}", f"Basic {basic}")
+
+    async def check(request: Anything) -> Response[dict[str, Any]] | None:
+        if request.route_handler.opt.get("open"):
+            return None
+        shown = request.headers.get("Authorization", "")
+        if any(secrets.compare_digest(shown.encode(), each.encode()) for each in known):
+            return None
+        return _error(401, "global/invalid-api-key", "API key was invalid, expired, or deleted.")
+
+    return check
+
+
+def _refused(_: Anything, refusal: Refusal) -> Response[dict[str, Any]]:
+    return _error(refusal.status, refusal.code, refusal.message)
+
+
+def _scripted(_: Anything, failure: ScriptedFailure) -> Response[dict[str, Any]]:
+    if failure.kind is FaultKind.THROTTLE:
+        return _error(429, "global/too-many-requests", "Too many requests.")
+    return _error(500, "global/internal-error", "An internal server error occurred.")
+
+
+def _unrouted(_: Anything, error: HTTPException) -> Response[dict[str, Any]]:
+    return _error(error.status_code, "global/object-does-not-exist", "Not found.")

@@ -1,0 +1,192 @@
+"""Run emulated clouds on this machine.
+
+    python -m providers.emulators local --port 9001              real machines, needs root
+    python -m providers.emulators local --port 9001 --paper      machines on paper
+    python -m providers.emulators local=9001 lambda_cloud=9002   two contracts over one host
+    python -m providers.emulators image                          only build the machine image
+
+One line per cloud is printed when it listens, on 127.0.0.1 only. SIGTERM and SIGINT end every
+machine before the process ends; a kill ends them too, and the next start sweeps up.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+
+import uvicorn
+
+from providers.emulators import nspawn
+from providers.emulators.host import MachineHost, PaperHost
+from providers.emulators.image import ImageBuildError, ensure_image
+from providers.emulators.plumbing import PlumbingError
+from providers.emulators.scenario import Scenario
+
+LOCAL_ADDRESS = "127.0.0.1"
+PAPER_BOOT_SECONDS = 2.0
+READY_PROBE_SECONDS = 0.02
+SHUTDOWN_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    name: str
+    port: int
+    """0 lets the system choose; the ready line says what it chose."""
+
+
+class Server(uvicorn.Server):
+    """Several run in one process, so none of them may take the signals for itself."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        clouds = _clouds(arguments.clouds, arguments.port)
+    except ValueError as error:
+        _say(f"error: {error}")
+        return 2
+    if arguments.clouds == ["image"]:
+        return _with_root(lambda root: _say(f"image: {root}"), arguments.cache)
+    if arguments.paper:
+        asyncio.run(_serve_paper(clouds))
+        return 0
+    return _with_root(lambda root: asyncio.run(_serve_real(clouds, root, arguments.state)), arguments.cache)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m providers.emulators",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("clouds", nargs="+", metavar="cloud[=port]")
+    parser.add_argument(
+        "--port", type=int, default=0, help="for a cloud without one; 0 lets the system choose"
+    )
+    parser.add_argument("--paper", action="store_true", help="machines on paper: no root, nothing boots")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where machine images are kept")
+    parser.add_argument("--state", type=Path, default=nspawn.STATE, help="short-lived files of machines")
+    return parser
+
+
+def default_cache() -> Path:
+    """`SPLITPLANE_IMAGES`, or a folder in the user's cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("SPLITPLANE_IMAGES") or Path(home) / "splitplane" / "images")
+
+
+def _clouds(words: list[str], port: int) -> list[Cloud]:
+    if words == ["image"]:
+        return []
+    clouds = []
+    for word in words:
+        name, _, own_port = word.partition("=")
+        _module(name)
+        if own_port and not own_port.isdecimal():
+            raise ValueError(f"not a port: {own_port!r}")
+        clouds.append(Cloud(name, int(own_port or port)))
+    return clouds
+
+
+def _module(name: str) -> ModuleType:
+    """The emulator of that name: a module of this folder with `create_app(host, scenario, *, now)`."""
+    found = name.isidentifier() and importlib.util.find_spec(f"providers.emulators.{name}") is not None
+    module = importlib.import_module(f"providers.emulators.{name}") if found else None
+    if module is None or not hasattr(module, "create_app"):
+        raise ValueError(f"there is no emulated cloud named {name!r}")
+    return module
+
+
+def _with_root(use: Callable[[Path], None], cache: Path) -> int:
+    missing = nspawn.missing_requirements()
+    if missing:
+        _say("error: this host cannot boot machines; --paper needs nothing", *missing)
+        return 1
+    try:
+        use(ensure_image(cache, _say))
+    except (ImageBuildError, PlumbingError, OSError) as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+async def _serve_paper(clouds: list[Cloud]) -> None:
+    await _serve(clouds, PaperHost(_now, PAPER_BOOT_SECONDS), "machines on paper")
+
+
+async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
+    host = await nspawn.NspawnHost.open(root, state=state)
+    try:
+        await _serve(clouds, host, f"machines on {host.bridge}, {host.subnet}")
+    finally:
+        await host.close()
+
+
+async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
+    """Serve every cloud until a signal comes or one of them fails."""
+    servers = []
+    for cloud in clouds:
+        listener = socket.create_server((LOCAL_ADDRESS, cloud.port))
+        servers.append((cloud, _server(cloud, host), listener))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, [server for _, server, _ in servers])
+    async with asyncio.TaskGroup() as group:
+        for cloud, server, listener in servers:
+            group.create_task(server.serve(sockets=[listener]))
+            group.create_task(_announce(cloud, server, listener, where))
+
+
+def _server(cloud: Cloud, host: MachineHost) -> Server:
+    app = _module(cloud.name).create_app(host, Scenario(), now=_now)
+    return Server(
+        uvicorn.Config(
+            app,
+            log_level="critical",  # A cut connection is an exception on purpose, with a traceback each.
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+    )
+
+
+async def _announce(cloud: Cloud, server: Server, listener: socket.socket, where: str) -> None:
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for
+        await asyncio.sleep(READY_PROBE_SECONDS)
+    port = listener.getsockname()[1]
+    _say(f"ready: {cloud.name} at http://{LOCAL_ADDRESS}:{port} ({where})")
+
+
+def _stop(servers: list[Server]) -> None:
+    for server in servers:
+        server.should_exit = True
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,9 +11,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
+from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import BILLED, END_REASONS, LIVE, EndReason, Lease, LeaseMove, LeaseState
 from control_plane.domain.money import Nano
+from control_plane.domain.status import Evidence
 from control_plane.domain.wish import Wish
 
 _COLUMNS = """id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, regions, providers,
@@ -180,13 +183,7 @@ def _move_row(move: LeaseMove, now: datetime) -> dict[str, Any]:
     }
 
 
-_GET = text(f"SELECT {_COLUMNS} FROM leases WHERE id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} FROM leases WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
-
-
-async def get(connection: AsyncConnection, lease_id: LeaseId) -> Lease | None:
-    found = await rows(connection, _GET, id=lease_id)
-    return _lease(found[0]) if found else None
 
 
 async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
@@ -195,13 +192,59 @@ async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dic
     return {lease.id: lease for lease in map(_lease, found)}
 
 
-_PAGE = text(f"""
-SELECT {_COLUMNS} FROM leases
-WHERE organization_id = :organization_id
-  AND (CAST(:before_at AS timestamptz) IS NULL OR (created_at, id) < (:before_at, CAST(:before_id AS uuid)))
-  AND (CAST(:states AS text[]) IS NULL OR state = ANY(:states))
-ORDER BY created_at DESC, id DESC LIMIT :limit
-""")
+# A lease as a customer reads it: with its latest attempt, in one round trip.
+_OVERVIEW = f"""
+SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
+  i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port,
+  CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
+       ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
+  p.address AS mesh_address
+FROM leases l
+LEFT JOIN LATERAL (SELECT * FROM instances WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
+LEFT JOIN provider_accounts a ON a.name = i.account
+LEFT JOIN peers p ON p.instance_id = i.id
+"""
+_SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
+_PAGE = text(
+    _OVERVIEW
+    + """
+WHERE l.organization_id = :organization_id
+  AND (CAST(:before_at AS timestamptz) IS NULL OR (l.created_at, l.id) < (:before_at, CAST(:before_id AS uuid)))
+  AND (CAST(:states AS text[]) IS NULL OR l.state = ANY(:states))
+ORDER BY l.created_at DESC, l.id DESC LIMIT :limit
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    lease: Lease
+    evidence: Evidence | None
+    """Of the latest attempt; None before the first."""
+
+
+def _overview(row: Any) -> Overview:
+    if row.instance_id is None:
+        return Overview(_lease(row), None)
+    evidence = Evidence(
+        instance_id=InstanceId(row.instance_id),
+        provider=row.provider,
+        region=row.region,
+        state=InstanceState(row.instance_state),
+        step=None if row.step is None else Step(row.step),
+        sighted_at=row.sighted_at,
+        address=row.address,
+        ssh_port=row.ssh_port,
+        mesh_address=row.mesh_address,
+    )
+    return Overview(_lease(row), evidence)
+
+
+async def show(
+    connection: AsyncConnection, organization_id: OrganizationId, lease_id: LeaseId
+) -> Overview | None:
+    found = await rows(connection, _SHOW, organization_id=organization_id, id=lease_id)
+    return _overview(found[0]) if found else None
 
 
 async def page(
@@ -211,8 +254,8 @@ async def page(
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
     limit: int,
-) -> list[Lease]:
-    """Newest first; `before` is the last lease of the page before."""
+) -> list[Overview]:
+    """Newest first; `before` is creation time and id of the last lease of the page before."""
     found = await rows(
         connection,
         _PAGE,
@@ -222,7 +265,7 @@ async def page(
         states=[state.value for state in states] if states is not None else None,
         limit=limit,
     )
-    return [_lease(row) for row in found]
+    return [_overview(row) for row in found]
 
 
 _DUE_FOR_PLACING = text(f"""

@@ -87,9 +87,9 @@ def _claim() -> list[Column[object]]:
 installation = Table(
     "installation",
     metadata,
-    Column("only", Boolean, primary_key=True, server_default=text("true")),
+    Column("singleton", Boolean, primary_key=True, server_default=text("true")),
     Column("code", Text, nullable=False),
-    CheckConstraint("only", name="one_row"),
+    CheckConstraint("singleton", name="one_row"),
 )
 
 organizations = Table(

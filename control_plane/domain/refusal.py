@@ -10,7 +10,6 @@ class RefusalCode(StrEnum):
     ORGANIZATION_SUSPENDED = "organization_suspended"
     SKU_UNKNOWN = "sku_unknown"
     SSH_KEY_UNKNOWN = "ssh_key_unknown"
-    SSH_KEY_MISSING = "ssh_key_missing"
     PRICE_ABOVE_CEILING = "price_above_ceiling"
     QUOTA_EXCEEDED = "quota_exceeded"
     BALANCE_TOO_LOW = "balance_too_low"
@@ -18,8 +17,8 @@ class RefusalCode(StrEnum):
     PROVIDER_UNKNOWN = "provider_unknown"
     LEASE_NOT_FOUND = "lease_not_found"
     NAME_TAKEN = "name_taken"
-    KEY_INVALID = "key_invalid"
-    LAST_OPERATOR_KEY = "last_operator_key"
+    SSH_KEY_INVALID = "ssh_key_invalid"
+    KEY_IN_USE = "key_in_use"
     NOT_FOUND = "not_found"
 
 

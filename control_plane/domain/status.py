@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.ids import InstanceId
 from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import LeaseState
 
@@ -27,11 +28,19 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of the lease's current instance."""
+    """What is known of the lease's latest instance."""
 
+    instance_id: InstanceId
+    provider: str
+    region: str
     state: InstanceState
     step: Step | None
     sighted_at: datetime | None
+    """When the provider last listed it."""
+    address: str | None
+    ssh_port: int
+    mesh_address: str | None
+    """Its address in the organization's private network."""
 
 
 @dataclass(frozen=True, slots=True)

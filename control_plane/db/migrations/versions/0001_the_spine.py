@@ -20,10 +20,10 @@ def upgrade() -> None:
     )
     op.create_table(
         "installation",
-        sa.Column("only", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("singleton", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("code", sa.Text(), nullable=False),
-        sa.CheckConstraint("only", name=op.f("ck_installation_one_row")),
-        sa.PrimaryKeyConstraint("only", name=op.f("pk_installation")),
+        sa.CheckConstraint("singleton", name=op.f("ck_installation_one_row")),
+        sa.PrimaryKeyConstraint("singleton", name=op.f("pk_installation")),
     )
     op.create_table(
         "loop_reports",

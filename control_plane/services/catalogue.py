@@ -1,0 +1,57 @@
+"""What we sell and what we can buy."""
+
+import tomllib
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db import catalogue
+from control_plane.domain.admission import Price
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.money import parse_usd
+from control_plane.domain.placement import Offer
+from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.world import World
+
+
+class CatalogueError(ValueError):
+    """A price book file that cannot be read; the message names the entry and what is wrong."""
+
+
+def parse_price_book(text: str) -> list[Price]:
+    """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string."""
+    try:
+        entries = tomllib.loads(text).get("sku", [])
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogueError(f"not TOML: {error}") from error
+    book: list[Price] = []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            shape = Shape(
+                gpu_model=GpuModel(entry["gpu_model"]),
+                gpu_count=int(entry["gpu_count"]),
+                vcpus=int(entry["vcpus"]),
+                memory_gib=int(entry["memory_gib"]),
+                disk_gib=int(entry["disk_gib"]),
+            )
+            sku = Sku(str(entry["name"]), shape, CapacityShape(entry.get("capacity", "vm")))
+            book.append(Price(sku, parse_usd(entry["usd_per_gpu_hour"])))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise CatalogueError(f"SKU number {number}: {error}") from error
+    return book
+
+
+async def load_price_book(connection: AsyncConnection, world: World, book: Sequence[Price]) -> None:
+    """Put SKUs and prices in force from now on. Unchanged prices are left alone."""
+    for price in book:
+        await catalogue.put_price(connection, price, effective_from=world.now())
+
+
+async def skus(world: World) -> Sequence[Price]:
+    async with world.db.reading() as connection:
+        return await catalogue.prices(connection, now=world.now())
+
+
+async def offers(world: World, *, gpu_model: GpuModel | None) -> Sequence[Offer]:
+    async with world.db.reading() as connection:
+        return await catalogue.offers(connection, gpu_model=gpu_model)

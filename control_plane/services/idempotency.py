@@ -1,0 +1,76 @@
+"""One effect per Idempotency-Key: the answer is stored in the transaction of the effect."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db.idempotency import KeyTaken, StoredAnswer
+from control_plane.db.idempotency import get as get_answer
+from control_plane.db.idempotency import insert as insert_answer
+from control_plane.domain.ids import OrganizationId
+from control_plane.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What went out on the wire."""
+
+    status: int
+    body: bytes
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OtherBody:
+    """The key was used for another request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What an effect answers: the body for now, and what of it may be stored (no secrets)."""
+
+    status: int
+    body: bytes
+    stored_body: bytes
+
+
+async def once(
+    world: World,
+    tenant: OrganizationId,
+    *,
+    key: str | None,
+    request_sha256: bytes,
+    effect: Callable[[AsyncConnection], Awaitable[Produced]],
+) -> Answer | OtherBody:
+    """Run `effect` in a transaction of `tenant`, at most once per key.
+
+    Only effects that happened are stored: an effect that raises (a refusal) rolls back and leaves
+    the key free, since nothing was done and the customer may mend the cause and ask again.
+    """
+    if key is None:
+        async with world.db.transaction(tenant) as connection:
+            produced = await effect(connection)
+        return Answer(produced.status, produced.body)
+
+    stored = await _stored(world, tenant, key)
+    if stored is None:
+        try:
+            async with world.db.transaction(tenant) as connection:
+                produced = await effect(connection)
+                answer = StoredAnswer(request_sha256, produced.status, produced.stored_body)
+                await insert_answer(connection, tenant, key, answer, now=world.now())
+        except KeyTaken:
+            stored = await _stored(world, tenant, key)
+            if stored is None:
+                raise
+        else:
+            return Answer(produced.status, produced.body)
+    if stored.request_sha256 != request_sha256:
+        return OtherBody()
+    return Answer(stored.status, stored.answer, replayed=True)
+
+
+async def _stored(world: World, tenant: OrganizationId, key: str) -> StoredAnswer | None:
+    async with world.db.reading(tenant) as connection:
+        return await get_answer(connection, tenant, key)

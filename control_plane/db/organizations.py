@@ -56,8 +56,10 @@ class Owner:
 
 
 _INSERT = text("""
-WITH made AS (INSERT INTO organizations (id, name, created_at) VALUES (:id, :name, :now))
-INSERT INTO standings (organization_id, gpu_quota) VALUES (:id, :gpu_quota)
+WITH made AS (
+  INSERT INTO organizations (id, name, created_at) VALUES (:id, :name, :now) ON CONFLICT (name) DO NOTHING RETURNING id
+)
+INSERT INTO standings (organization_id, gpu_quota) SELECT id, :gpu_quota FROM made
 """)
 _GET = text("""
 SELECT o.id, o.name, o.suspended, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano, o.created_at
@@ -73,9 +75,11 @@ _LOCK_STANDING = text(_STANDING.text + " FOR UPDATE OF s")
 
 async def insert(
     connection: AsyncConnection, organization_id: OrganizationId, name: str, *, gpu_quota: int, now: datetime
-) -> None:
+) -> bool:
+    """False when the name is taken."""
     values = {"id": organization_id, "name": name, "gpu_quota": gpu_quota, "now": now}
-    await connection.execute(_INSERT, values)
+    result = await connection.execute(_INSERT, values)
+    return bool(result.rowcount)
 
 
 async def get(connection: AsyncConnection, organization_id: OrganizationId) -> Organization | None:

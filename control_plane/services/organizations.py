@@ -51,10 +51,9 @@ async def create(
     gpu_quota: int = GPU_QUOTA_DEFAULT,
 ) -> Refused | None:
     """Make an organization under an id chosen by the caller (the tenant of this transaction)."""
-    if await organizations.named(connection, name) is not None:
-        return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
-    await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=world.now())
-    return None
+    if await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=world.now()):
+        return None
+    return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
 
 
 async def show(world: World, organization_id: OrganizationId) -> Organization:

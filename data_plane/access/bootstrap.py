@@ -85,7 +85,7 @@ wg pubkey < "$key"
 _PROVE_HUB = r"""
 import os, select, socket, struct, sys, time
 
-hub, device = sys.argv[1], sys.argv[2]
+hub, device, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
 token = os.urandom(16)
@@ -97,7 +97,7 @@ def echo(number):
     total += total >> 16
     return blank[:2] + struct.pack("!H", ~total & 0xFFFF) + blank[4:]
 
-end, number = time.monotonic() + 15, 0
+end, number = time.monotonic() + seconds, 0
 while time.monotonic() < end:
     number += 1
     try:
@@ -110,11 +110,13 @@ while time.monotonic() < end:
             packet, sender = link.recvfrom(2048)
             if sender[0] == hub and packet[20:21] == b"\0" and packet[28:44] == token:
                 sys.exit(0)
-sys.exit("the hub did not answer through the tunnel within 15 s")
+sys.exit(f"the hub did not answer through the tunnel within {seconds} s")
 """
 
 # wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself.
-# Restarted only if something differs, so that repeating the step does not cut the customer's connections.
+# Restarted only if something differs or nobody answers, so that repeating the step does not cut the customer's
+# connections. Silence from a hub that knows us happens: one that forgot us and learnt us again has lost our
+# session, and WireGuard would notice by itself only minutes later; a new start shakes hands at once.
 JOIN_MESH = Step(
     "join mesh",
     f"""set -eu
@@ -124,18 +126,26 @@ prove=$2
 unit=wg-quick@{INTERFACE}.service
 conf=/etc/wireguard/{INTERFACE}.conf
 [ -s /etc/wireguard/{INTERFACE}.key ] || {{ echo 'this machine has no mesh key' >&2; exit 66; }}
+hub_answers() {{
+  python3 -I -c "$prove" "$hub" {INTERFACE} "$1"
+}}
+start() {{
+  systemctl stop "$unit" 2>/dev/null || true
+  ip link del dev {INTERFACE} 2>/dev/null || true  # Left by a wg-quick that died halfway.
+  systemctl start "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+}}
 new=$(mktemp "$conf.XXXXXX")
 trap 'rm -f "$new"' EXIT
 cat > "$new"
-if ! cmp -s "$new" "$conf" || ! systemctl is-active --quiet "$unit" || ! wg show {INTERFACE} >/dev/null 2>&1
+if cmp -s "$new" "$conf" && systemctl is-active --quiet "$unit" && wg show {INTERFACE} >/dev/null 2>&1 &&
+  hub_answers 3 2>/dev/null
 then
-  systemctl stop "$unit" || true
-  ip link del dev {INTERFACE} 2>/dev/null || true  # Left by a wg-quick that died halfway.
-  mv -f "$new" "$conf"
-  systemctl enable --quiet "$unit"
-  systemctl start "$unit" || {{ systemctl status --no-pager --lines 5 "$unit" >&2 || true; exit 70; }}
+  exit 0
 fi
-python3 -I -c "$prove" "$hub" {INTERFACE}
+mv -f "$new" "$conf"
+systemctl enable --quiet "$unit"
+start
+hub_answers 12
 """,
     seconds=75,
     user="root",

@@ -154,7 +154,7 @@ class FakeSession:
             raise StepFailed(step, 66, "this machine has no mesh key")
         self.machine.link = link
         if self.access.hub is not None and not _answers(self.access.hub, link, self.machine.mesh_key):
-            raise StepFailed(step, 1, "the hub did not answer through the tunnel within 15 s")
+            raise StepFailed(step, 1, "the hub did not answer through the tunnel within 12 s")
         self._end(step)
 
     async def read_gpus(self, agent: AgentBundle) -> GpuReport:

@@ -9,7 +9,7 @@ from data_plane.mesh.port import PEERS_MAX, Network, Peer
 _DIRECTORY = "/etc/splitplane/mesh"
 
 # The unit's start: at boot, and whenever `sync` finds no interface. nsenter instead of `ip netns exec`: the
-# latter mounts a new /sys, which containers forbid. `setconf` before `up`, so no packet meets a half-made device.
+# latter mounts a new /sys, which containers may not.
 UP = f"""#!/bin/sh
 # Brings up tenant network $1 from {_DIRECTORY}/$1.conf. Written by Splitplane; changes are lost.
 set -eu
@@ -20,8 +20,9 @@ inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
 [ -e "/run/netns/$space" ] || ip netns add "$space"
 ip link del dev "$device" 2>/dev/null || true  # Born but never moved: we died between the two.
 ip link add dev "$device" type wireguard 2>/dev/null || wireguard-go "$device"
+# Before the move: wireguard-go forks, answers when it is ready, and looks its device up by name in this namespace.
+wg setconf "$device" {_DIRECTORY}/$1.conf
 ip link set dev "$device" netns "$space"
-inside wg setconf "$device" {_DIRECTORY}/$1.conf
 inside ip address add "$address" dev "$device"
 inside ip link set dev lo up
 inside ip link set dev "$device" mtu 1420 up
@@ -102,7 +103,7 @@ if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips >
 then
   tr '\\t' ' ' < "$number.shown" | sort | cmp -s - "$number.peers" || inside wg syncconf "$device" "$number.conf"
 else
-  systemctl restart "$unit" || {{ systemctl status --no-pager --lines 5 "$unit" >&2 || true; exit 70; }}
+  systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
 fi
 rm -f "$number.shown"
 wg pubkey < "$number.key"

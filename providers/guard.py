@@ -70,8 +70,9 @@ PATIENCE: Mapping[str, Patience] = {
     "launch": Patience(turn=15.0, answer=60.0),
     "prepare": Patience(turn=15.0, answer=30.0),
     "inventory": Patience(turn=5.0, answer=30.0),
-    "offers": Patience(turn=1.0, answer=20.0),
+    "offers": Patience(turn=2.0, answer=20.0),
 }
+"""Even offers may wait behind one call of a provider that allows one a second."""
 
 _LAWFUL: Mapping[str, tuple[type[ProviderError], ...]] = {
     "offers": (Unauthorized, Throttled, Unavailable),

@@ -226,6 +226,7 @@ async def test_a_terminate_refused_for_now_leaves_the_machine(cloud: Cloud) -> N
         await cloud.provider.terminate(ref)
     assert cloud.alive(a_key()) == 1
     await cloud.provider.terminate(ref)
+    assert await state(cloud) in ENDED
     assert cloud.alive(a_key()) == 0
 
 

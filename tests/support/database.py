@@ -1,0 +1,67 @@
+"""The embedded PostgreSQL for tests: one server per machine user, one database per test, copied from a template.
+
+The server's directory lies outside the checkout and is shared by parallel test workers; it keeps
+nothing worth keeping, so durability is off.
+"""
+
+import getpass
+import hashlib
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+
+from control_plane.db import embedded
+from control_plane.db.migrate import migrate
+
+_counter = itertools.count()
+
+
+def start_server() -> str:
+    """The URL of the server's maintenance database; starts it when it is not running."""
+    return embedded.start(
+        Path(tempfile.gettempdir()) / f"splitplane-test-pg-{getpass.getuser()}", throwaway=True
+    )
+
+
+def _schema_digest() -> str:
+    versions = Path("control_plane/db/migrations/versions")
+    text = b"".join(path.read_bytes() for path in sorted(versions.glob("*.py")))
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+async def ensure_template(url: str) -> str:
+    """The name of a migrated template database; built once per schema, by whichever worker is first."""
+    name = f"template_{_schema_digest()}"
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("SELECT pg_advisory_lock(4711)")
+        known = await connection.fetchval(
+            "SELECT 1 FROM pg_database WHERE datname = $1 AND datistemplate", name
+        )
+        if not known:
+            await connection.execute(f"DROP DATABASE IF EXISTS {name}")
+            await connection.execute(f"CREATE DATABASE {name}")
+            await migrate(embedded.named(url, name))
+            await connection.execute(f"ALTER DATABASE {name} IS_TEMPLATE true")
+    finally:
+        await connection.execute("SELECT pg_advisory_unlock(4711)")
+        await connection.close()
+    return name
+
+
+@asynccontextmanager
+async def fresh_database(url: str, template: str) -> AsyncIterator[str]:
+    """A database of its own for one test, gone afterwards. Yields its URL."""
+    name = f"test_{os.getpid()}_{next(_counter)}"
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        yield embedded.named(url, name)
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await connection.close()

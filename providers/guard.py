@@ -17,7 +17,7 @@ Pacing waits happen before the timeout starts; the timeout is real time and cove
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -201,9 +201,11 @@ class Guard:
         self._budget = budget
         self._patience = patience
         self._not_before: dict[str, datetime] = {}
+        limits = inner.capabilities.rate_limits
+        self._windows = {limit.bucket: _window(limit, limits) for limit in limits}
         self._limiters = {
-            limit.bucket: AsyncLimiter(1, SLACK * limit.seconds / limit.calls)
-            for limit in inner.capabilities.rate_limits
+            limit.bucket: AsyncLimiter(1, self._windows[limit.bucket] / limit.calls)
+            for limit in limits
             if pace_in_process
         }
 
@@ -301,7 +303,7 @@ class Guard:
         left = self._patience[verb].turn
         left -= await self._wait_out_throttle(verb, left)
         limits = [limit for limit in self.capabilities.rate_limits if verb in limit.verbs]
-        for limit in sorted(limits, key=lambda limit: limit.calls / limit.seconds):
+        for limit in sorted(limits, key=_interval, reverse=True):
             left -= await self._draw_here(limit, left)
             left -= await self._draw_shared(limit, left)
 
@@ -334,7 +336,7 @@ class Guard:
                 self._account,
                 limit.bucket,
                 calls=limit.calls,
-                seconds=SLACK * limit.seconds,
+                seconds=self._windows[limit.bucket],
                 wait_seconds_max=max(0.0, left),
             )
         except Exception as error:
@@ -348,6 +350,20 @@ class Guard:
     def _no_turn(self, limit: RateLimit) -> NoTurn:
         why = f"{self._account}: no turn in bucket {limit.bucket} ({limit.calls} per {limit.seconds:g} s)"
         return NoTurn(why, retry_after_seconds=limit.seconds / limit.calls)
+
+
+def _interval(limit: RateLimit) -> float:
+    return limit.seconds / limit.calls
+
+
+def _window(limit: RateLimit, limits: Iterable[RateLimit]) -> float:
+    """The seconds in which we make at most `limit.calls` calls: a little more than the provider's.
+
+    A call draws from its scarcest bucket first and may then wait behind one call of each faster
+    bucket. Without that in the reckoning, a late launch and the next punctual one come too close.
+    """
+    faster = (each for each in limits if each.verbs & limit.verbs and _interval(each) < _interval(limit))
+    return SLACK * (limit.seconds + sum(map(_interval, faster)))
 
 
 class _BetweenReads(wait_base):

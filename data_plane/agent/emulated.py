@@ -19,7 +19,7 @@ PATH = Path("/etc/emulated-nvml.json")
 _OPTIONAL = {"sharing": "none", "pci_device_id": None, "compute_capability": None}
 
 
-def read(path: Path = PATH) -> "Inventory | Failure | None":
+def read(path: Path) -> "Inventory | Failure | None":
     """What the file says, marked `emulated`; None if there is no file; Failure if it is not well-formed."""
     try:
         with path.open("rb") as file:

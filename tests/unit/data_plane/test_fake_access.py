@@ -1,0 +1,133 @@
+import pytest
+
+from data_plane.access.fake import FakeAccess
+from data_plane.access.port import (
+    Access,
+    AgentBundle,
+    GpuReading,
+    GpuReport,
+    HostKeyChanged,
+    LoginRefused,
+    StepFailed,
+    Target,
+    Unreachable,
+)
+from data_plane.access.ssh import new_host_key
+from data_plane.mesh.fake import FakeHub
+from data_plane.mesh.port import Network, Peer, link
+
+AGENT = AgentBundle(b"agent", "a" * 64)
+TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA")
+CUSTOMER = new_host_key().public
+
+
+def hardware(target: Target) -> GpuReport:
+    gpu = GpuReading(0, "NVIDIA L4", f"GPU-{target.address}", 23034)
+    return GpuReport("emulated", "570.1", (gpu,), agent_sha256="")
+
+
+async def test_a_machine_without_a_script_does_everything_right() -> None:
+    fake = FakeAccess(hardware, hub=FakeHub())
+    access: Access = fake
+    network, hub = Network(5), fake.hub
+    assert hub is not None
+    for _ in range(2):
+        async with access.connect(TARGET) as session:
+            await session.install_keys([CUSTOMER])
+            key = await session.mesh_public_key()
+            identity = await hub.sync(network, [Peer(network.address_of(1), key)])
+            await session.join_mesh(link(network, identity, network.address_of(1)))
+            report = await session.read_gpus(AGENT)
+            assert report.agent_sha256 == AGENT.sha256
+            assert report.gpus[0].uuid == "GPU-10.0.0.7"
+    assert fake.machine(TARGET.address).authorized_keys == (CUSTOMER,)
+    assert fake.machine(TARGET.address).link == link(network, identity, network.address_of(1))
+
+
+async def test_a_machine_does_wrong_as_scripted() -> None:
+    access = FakeAccess(hardware)
+    access.script(
+        TARGET.address,
+        unreachable=2,
+        login_refused=1,
+        step_fails={"install keys": 1},
+        breaks_in={"run agent"},
+    )
+    for refusal in (Unreachable, Unreachable, LoginRefused):
+        with pytest.raises(refusal):
+            async with access.connect(TARGET):
+                pytest.fail("got in")
+    async with access.connect(TARGET) as session:
+        with pytest.raises(StepFailed):
+            await session.install_keys([CUSTOMER])
+        await session.install_keys([CUSTOMER])
+        with pytest.raises(Unreachable):
+            await session.read_gpus(AGENT)
+        await session.read_gpus(AGENT)
+
+    access.script(TARGET.address, host_key_changed=True)
+    with pytest.raises(HostKeyChanged):
+        async with access.connect(TARGET):
+            pytest.fail("got in")
+
+
+async def test_an_address_that_passes_to_another_machine_shows_another_host_key() -> None:
+    access = FakeAccess(hardware)
+    async with access.connect(TARGET):
+        pass
+    other = Target(TARGET.address, TARGET.port, "ssh-ed25519 BBBB")
+    with pytest.raises(HostKeyChanged):
+        async with access.connect(other):
+            pytest.fail("got in")
+    access.forget(TARGET.address)
+    async with access.connect(other):
+        pass
+
+
+async def test_a_liar_reports_what_it_likes() -> None:
+    access = FakeAccess(hardware)
+    lie = GpuReport("nvml", "1", (), agent_sha256="")
+    access.script(TARGET.address, report=lie)
+    async with access.connect(TARGET) as session:
+        assert (await session.read_gpus(AGENT)).gpus == ()
+
+
+async def test_joining_before_the_hub_knows_the_machine_fails_as_in_reality() -> None:
+    hub, network = FakeHub(), Network(5)
+    access = FakeAccess(hardware, hub=hub)
+    async with access.connect(TARGET) as session:
+        identity = await hub.sync(network, [])
+        wish = link(network, identity, network.address_of(1))
+        with pytest.raises(StepFailed, match="no mesh key"):
+            await session.join_mesh(wish)
+        key = await session.mesh_public_key()
+        with pytest.raises(StepFailed, match="did not answer"):
+            await session.join_mesh(wish)
+        await hub.sync(network, [Peer(network.address_of(1), key)])
+        await session.join_mesh(wish)
+        await hub.drop(network)
+        await hub.sync(network, [Peer(network.address_of(1), key)])
+        with pytest.raises(StepFailed, match="did not answer"):
+            await session.join_mesh(wish)
+
+
+async def test_a_hook_sees_every_step_before_it_happens() -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def before(target: Target, step: str) -> None:
+        seen.append((target.address, step))
+
+    access = FakeAccess(hardware, before=before)
+    async with access.connect(TARGET) as session:
+        await session.mesh_public_key()
+        await session.read_gpus(AGENT)
+    assert [step for _, step in seen] == ["connect", "make mesh key", "run agent"]
+
+
+async def test_a_bad_customer_key_changes_nothing() -> None:
+    access = FakeAccess(hardware)
+    async with access.connect(TARGET) as session:
+        await session.install_keys([CUSTOMER])
+        with pytest.raises(StepFailed):
+            await session.install_keys(["not a key"])
+    assert access.machine(TARGET.address).authorized_keys == (CUSTOMER,)

@@ -32,6 +32,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.machine_state import MachineState as MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import CapacityShape, Shape
 
@@ -82,19 +83,6 @@ class NotYet(ProviderError):  # noqa: N818
 
 class InstanceNotFound(ProviderError):  # noqa: N818
     """The provider knows no such machine."""
-
-
-class MachineState(StrEnum):
-    """A provider's status words, normalised. An unknown word maps to UNKNOWN, never to GONE."""
-
-    PROVISIONING = "provisioning"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    ENDING = "ending"
-    GONE = "gone"
-    """The provider says explicitly that the machine was terminated."""
-    FAILED = "failed"
-    UNKNOWN = "unknown"
 
 
 class Confidence(StrEnum):

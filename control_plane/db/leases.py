@@ -195,7 +195,7 @@ async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dic
 # A lease as a customer reads it: with its latest attempt, in one round trip.
 _OVERVIEW = f"""
 SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
-  i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port,
+  i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port, i.host_key,
   CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
   p.address AS mesh_address
@@ -235,6 +235,7 @@ def _overview(row: Any) -> Overview:
         sighted_at=row.sighted_at,
         address=row.address,
         ssh_port=row.ssh_port,
+        host_key=row.host_key,
         mesh_address=row.mesh_address,
     )
     return Overview(_lease(row), evidence)

@@ -1,6 +1,8 @@
 """Queries on private networks: one per organization, one address per machine."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -39,6 +41,14 @@ _MINE = text("SELECT slot, address FROM peers WHERE instance_id = :instance_id")
 _DROP = text("""
 DELETE FROM peers USING instances i
 WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+""")
+_CLAIM = text("""
+UPDATE networks SET claim_token = :token, claimed_until = :until
+WHERE organization_id = :organization_id AND (claimed_until IS NULL OR claimed_until <= :now OR claim_token = :token)
+""")
+_UNCLAIM = text("""
+UPDATE networks SET claim_token = NULL, claimed_until = NULL
+WHERE organization_id = :organization_id AND claim_token = :token
 """)
 _LOCK_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
 
@@ -92,3 +102,21 @@ async def peers(connection: AsyncConnection, organization_id: OrganizationId) ->
 async def drop_ended(connection: AsyncConnection) -> set[OrganizationId]:
     """Forget peers whose machine has to go; answers whose networks changed."""
     return {OrganizationId(row.organization_id) for row in await rows(connection, _DROP)}
+
+
+async def claim(
+    connection: AsyncConnection,
+    organization_id: OrganizationId,
+    *,
+    token: UUID,
+    now: datetime,
+    until: datetime,
+) -> bool:
+    """Whether this worker may speak to the hub for the network: two lists at once could lose a peer."""
+    values = {"organization_id": organization_id, "token": token, "now": now, "until": until}
+    result = await connection.execute(_CLAIM, values)
+    return bool(result.rowcount)
+
+
+async def unclaim(connection: AsyncConnection, organization_id: OrganizationId, *, token: UUID) -> None:
+    await connection.execute(_UNCLAIM, {"organization_id": organization_id, "token": token})

@@ -384,6 +384,9 @@ networks = Table(
     metadata,
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
     Column("number", Integer, nullable=False, unique=True),
+    # Whoever holds the claim speaks to the hub for this network.
+    Column("claim_token", Uuid),
+    Column("claimed_until", DateTime(timezone=True)),
     CheckConstraint("number > 0", name="number_positive"),
 )
 

@@ -36,7 +36,7 @@ SELECT l.id, l.organization_id, l.ready_at, l.gpu_count, l.metered_until, l.inte
         WHERE i.lease_id = l.id AND i.state = 'verified') AS evidence_at
 FROM leases l
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
-  AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) <= :hour)
+  AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
 ORDER BY l.metered_until, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
 """)
 _RECORD = text("""
@@ -61,8 +61,7 @@ FROM last WHERE leases.id = last.lease_id
 async def take_meters(connection: AsyncConnection, *, hour: datetime, limit: int) -> list[Metered]:
     """Leases with something to meter, locked for this transaction.
 
-    That is a finished hour (`hour` is the start of the current one, less an hour) or an end that is
-    not metered yet.
+    That is time before the current hour, which starts at `hour`, or an end that is not metered yet.
     """
     return [
         Metered(

@@ -39,6 +39,8 @@ class Evidence:
     """When the provider last listed it."""
     address: str | None
     ssh_port: int
+    host_key: str | None
+    """The SSH host key the machine was ordered with; another one is another machine."""
     mesh_address: str | None
     """Its address in the organization's private network."""
 

@@ -1,0 +1,145 @@
+"""How an attempt ends well or badly, for instance and lease together. Used by the loops.
+
+Every function locks the lease first, then its attempts: the order all transactions keep.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db import instances, journal, leases
+from control_plane.domain.ids import InstanceId, LeaseId
+from control_plane.domain.instance import WANTED, FailReason, Instance, InstanceEvent, InstanceMove, Step
+from control_plane.domain.instance import step as instance_step
+from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState
+from control_plane.domain.lease import step as lease_step
+from control_plane.domain.machine import Moved
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why an attempt is over."""
+
+    event: InstanceEvent
+    reason: FailReason
+    why: str
+    gone_evidence: str | None = None
+    """For events that close the row."""
+
+
+async def fail(
+    connection: AsyncConnection,
+    lease_id: LeaseId,
+    instance_id: InstanceId,
+    failed: Failed,
+    *,
+    actor: str,
+    now: datetime,
+) -> bool:
+    """End an attempt; its lease looks for another machine, or ends when it was running.
+
+    The event is judged against the row as it is now. False when it does not apply any more.
+    """
+    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+    attempt = _find(await instances.lock_open(connection, [lease_id]), instance_id)
+    if lease is None or attempt is None:
+        return False
+    moved = instance_step(attempt.state, failed.event)
+    if not isinstance(moved, Moved):
+        return False
+    move = InstanceMove(
+        attempt.id,
+        attempt.generation,
+        moved,
+        why=failed.why,
+        fail_reason=failed.reason,
+        gone_evidence=failed.gone_evidence,
+    )
+    await instances.move(connection, [move], actor=actor, now=now)
+    if attempt.state in WANTED:
+        await _without_machine(connection, lease, attempt, failed, actor=actor, now=now)
+    return True
+
+
+def _find(attempts: list[Instance], instance_id: InstanceId) -> Instance | None:
+    return next((attempt for attempt in attempts if attempt.id == instance_id), None)
+
+
+async def _without_machine(
+    connection: AsyncConnection, lease: Lease, attempt: Instance, failed: Failed, *, actor: str, now: datetime
+) -> None:
+    event = LeaseEvent.MACHINE_LOST if lease.state is LeaseState.READY else LeaseEvent.ATTEMPT_FAILED
+    moved = lease_step(lease.state, event)
+    if not isinstance(moved, Moved):
+        return
+    # A machine that was lost while running is billed through the last list that showed it.
+    billed_until = None
+    if event is LeaseEvent.MACHINE_LOST and lease.ready_at is not None:
+        billed_until = max(lease.ready_at, min(now, attempt.sighted_at or lease.ready_at))
+    move = LeaseMove(lease.id, lease.generation, moved, why=failed.why, billed_until=billed_until)
+    await leases.move(connection, [move], actor=actor, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the machine showed, as stored."""
+
+    report_id: UUID
+    source: str
+    reading: str
+    """JSON text, parsed and bounded before it came here."""
+
+
+async def verified(
+    connection: AsyncConnection, instance: Instance, proof: Proof, *, actor: str, now: datetime
+) -> bool:
+    """The machine is what was sold: from this moment the lease is ready, and billed."""
+    lease = (await leases.lock(connection, [instance.lease_id])).get(instance.lease_id)
+    if lease is None:
+        return False
+    ready = lease_step(lease.state, LeaseEvent.VERIFIED)
+    done = instance_step(instance.state, InstanceEvent.VERIFIED)
+    if not isinstance(ready, Moved) or not isinstance(done, Moved):
+        return False
+    move = InstanceMove(instance.id, instance.generation, done, step=Step.GPUS_VERIFIED)
+    if not await instances.move(connection, [move], actor=actor, now=now):
+        return False
+    await leases.move(connection, [LeaseMove(lease.id, lease.generation, ready)], actor=actor, now=now)
+    await _store(connection, instance, proof, verdict="verified", why=None, now=now)
+    return True
+
+
+async def mismatched(
+    connection: AsyncConnection, instance: Instance, proof: Proof, *, why: str, actor: str, now: datetime
+) -> bool:
+    """The machine is not what was sold: keep the evidence, end it, try elsewhere."""
+    failed = Failed(InstanceEvent.FAILED, FailReason.GPU_MISMATCH, why)
+    if not await fail(connection, instance.lease_id, instance.id, failed, actor=actor, now=now):
+        return False
+    await _store(connection, instance, proof, verdict="mismatch", why=why, now=now)
+    return True
+
+
+async def _store(
+    connection: AsyncConnection,
+    instance: Instance,
+    proof: Proof,
+    *,
+    verdict: str,
+    why: str | None,
+    now: datetime,
+) -> None:
+    await journal.insert_report(
+        connection,
+        proof.report_id,
+        instance.organization_id,
+        instance.lease_id,
+        instance.id,
+        verdict=verdict,
+        why=why,
+        source=proof.source,
+        reading=proof.reading,
+        now=now,
+    )

@@ -34,9 +34,11 @@ Wanted = TypeVar("Wanted")
 
 
 class Refusal(Exception):  # noqa: N818 - the contract's word for it is in `code`
-    def __init__(self, status: int, code: str, message: str) -> None:
+    """`suggestion` is in the contract for some errors and missing in others."""
+
+    def __init__(self, status: int, code: str, message: str, suggestion: str | None = None) -> None:
         super().__init__(code)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message, self.suggestion = status, code, message, suggestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +207,11 @@ async def _launch(world: World, scenario: Scenario, wanted: LaunchIn) -> Instanc
     _check_form(wanted)
     kind = KINDS.get(wanted.instance_type_name)
     if kind is None:
-        raise _absent("Specified instance type does not exist.")
+        raise _absent("Specified instance type does not exist.", "Check the name of the type.")
     if wanted.ssh_key_names[0] not in {key["name"] for key in world.ssh_keys}:
-        raise _absent("Specified SSH key does not exist.")
+        raise _absent("Specified SSH key does not exist.", "Add the key first.")
     if len(world.standing()) >= world.instances_max:
-        raise Refusal(400, "global/quota-exceeded", "Quota exceeded.")
+        raise Refusal(400, "global/quota-exceeded", "Quota exceeded.", "Ask for a higher quota.")
     sold_here = wanted.region_name in kind.sold_in
     if not sold_here or not scenario.sell(kind.name, wanted.region_name):
         code = "instance-operations/launch/insufficient-capacity"
@@ -293,8 +295,8 @@ def _known(world: World, instance_id: str) -> Instance:
     return found
 
 
-def _absent(message: str) -> Refusal:
-    return Refusal(404, "global/object-does-not-exist", message)
+def _absent(message: str, suggestion: str | None = None) -> Refusal:
+    return Refusal(404, "global/object-does-not-exist", message, suggestion)
 
 
 def _invalid(message: str) -> Refusal:
@@ -312,8 +314,9 @@ def _data(payload: Any) -> Response[dict[str, Any]]:
     return Response({"data": payload})
 
 
-def _error(status: int, code: str, message: str) -> Response[dict[str, Any]]:
-    return Response({"error": {"code": code, "message": message}}, status_code=status)
+def _error(status: int, code: str, message: str, suggestion: str | None = None) -> Response[dict[str, Any]]:
+    error = {"code": code, "message": message} | ({"suggestion": suggestion} if suggestion else {})
+    return Response({"error": error}, status_code=status)
 
 
 def _doorman(terms: Terms) -> Callable[[Anything], Awaitable[Response[dict[str, Any]] | None]]:
@@ -327,19 +330,21 @@ def _doorman(terms: Terms) -> Callable[[Anything], Awaitable[Response[dict[str, 
         shown = request.headers.get("Authorization", "")
         if any(secrets.compare_digest(shown.encode(), each.encode()) for each in known):
             return None
-        return _error(401, "global/invalid-api-key", "API key was invalid, expired, or deleted.")
+        return _error(
+            401, "global/invalid-api-key", "API key was invalid, expired, or deleted.", "Check your API key."
+        )
 
     return check
 
 
 def _refused(_: Anything, refusal: Refusal) -> Response[dict[str, Any]]:
-    return _error(refusal.status, refusal.code, refusal.message)
+    return _error(refusal.status, refusal.code, refusal.message, refusal.suggestion)
 
 
 def _scripted(_: Anything, failure: ScriptedFailure) -> Response[dict[str, Any]]:
     if failure.kind is FaultKind.THROTTLE:
         return _error(429, "global/too-many-requests", "Too many requests.")
-    return _error(500, "global/internal-error", "An internal server error occurred.")
+    return _error(500, "global/internal-error", "An internal server error occurred.", "Try again later.")
 
 
 def _unrouted(_: Anything, error: HTTPException) -> Response[dict[str, Any]]:

@@ -1,0 +1,242 @@
+"""What the law suite does not reach: the text of descriptions, regions, redirects, odd answers."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import ProviderRef
+from control_plane.domain.sku import REGION_PATTERN, region_within
+from providers.base import (
+    InstanceNotFound,
+    MachineState,
+    NotYet,
+    OrderRefused,
+    OutcomeUnknown,
+    ProviderError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
+from providers.lambda_cloud import REGIONS, LambdaCloud, Settings, connect, gpu_of
+from tests.contract.clouds import a_key
+from tests.contract.clouds.fake import FakeCloud
+
+ORDER = FakeCloud().order()
+KEYS = {"data": [{"id": "1", "name": "theirs", "public_key": ORDER.ssh_public_key + "-another-comment"}]}
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+def answering(answer: Answer, base_url: str = "https://lambda.test/api/v1") -> LambdaCloud:
+    def with_keys(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=KEYS) if request.url.path.endswith("/ssh-keys") else answer(request)
+
+    settings = Settings(api_key="planted-secret-key", base_url=base_url)
+    return connect(settings, transport=httpx.MockTransport(with_keys))
+
+
+def always(status: int, **content: object) -> LambdaCloud:
+    return answering(lambda _: httpx.Response(status, **content))  # type: ignore[arg-type]
+
+
+def error(status: int, code: str, message: str = "no") -> LambdaCloud:
+    return always(status, json={"error": {"code": code, "message": message}})
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("H100 (80 GB SXM5)", GpuModel.H100_SXM_80GB),
+        ("H100 (80 GB PCIe)", GpuModel.H100_PCIE_80GB),
+        ("H200 (141 GB SXM5)", GpuModel.H200_SXM_141GB),
+        ("B200 (180 GB SXM6)", GpuModel.B200_SXM_180GB),
+        ("A100 (40 GB PCIe)", GpuModel.A100_PCIE_40GB),
+        ("A100 (40 GB SXM4)", GpuModel.A100_SXM_40GB),
+        ("A100 (80 GB SXM4)", GpuModel.A100_SXM_80GB),
+        ("A10 (24 GB PCIe)", GpuModel.A10_24GB),
+        ("A6000 (48 GB)", GpuModel.A6000_48GB),
+        ("GH200 (96 GB)", GpuModel.GH200_96GB),
+        ("RTX 6000 (24 GB)", None),
+        ("Tesla V100 (16 GB)", None),
+        ("H100 (94 GB SXM5)", None),
+        ("N/A", None),
+        ("", None),
+    ],
+)
+def test_a_gpu_is_known_by_name_memory_and_link_or_not_at_all(text: str, model: GpuModel | None) -> None:
+    assert gpu_of(text) is model
+
+
+def test_every_region_has_a_jurisdiction_and_only_germany_is_in_the_eu() -> None:
+    assert all(REGION_PATTERN.fullmatch(ours) for ours in REGIONS.values())
+    assert [theirs for theirs, ours in REGIONS.items() if region_within(ours, "eu")] == ["europe-central-1"]
+    assert len(set(REGIONS.values())) == len(REGIONS)
+
+
+async def test_types_and_regions_that_we_cannot_name_are_left_out_and_counted() -> None:
+    specs = {"vcpus": 1, "memory_gib": 1, "storage_gib": 1, "gpus": 1}
+    kinds = {
+        name: {
+            "instance_type": {
+                "name": name,
+                "description": name,
+                "gpu_description": text,
+                "price_cents_per_hour": 329,
+                "specs": specs,
+            },
+            "regions_with_capacity_available": [{"name": "europe-north-1"}, {"name": "us-east-1"}],
+        }
+        for name, text in (("h", "H100 (80 GB SXM5)"), ("v", "Tesla V100 (16 GB)"))
+    }
+    provider = always(200, json={"data": kinds})
+    offers = await provider.offers()
+    assert {offer.native_type for offer in offers} == {"h"}
+    assert [offer.native_region for offer in offers if offer.available] == ["us-east-1"]
+    assert {offer.cost_nano_per_hour for offer in offers} == {3_290_000_000}
+    assert provider.types_left_out == {"v"}
+    assert provider.regions_left_out == {"europe-north-1"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        (error(400, "global/invalid-parameters"), OrderRefused),
+        (error(403, "global/account-inactive"), Unauthorized),
+        (error(400, "a/code-of-tomorrow"), OrderRefused),
+        (error(503, "provider/internal-unavailable"), OutcomeUnknown),
+        (error(400, "provider/resource-exhausted"), OutcomeUnknown),
+        (error(500, "global/internal-error"), OutcomeUnknown),
+        (always(502, text="<html>Bad gateway</html>"), OutcomeUnknown),
+        (always(403, text="<html>Attention required</html>"), OutcomeUnknown),
+        (always(401, text="who?"), Unauthorized),
+        (always(200, text="<html>"), OutcomeUnknown),
+        (always(200, json={"data": {"instance_ids": []}}), OutcomeUnknown),
+        (always(200, json={"data": {"instance_ids": ["a", "b"]}}), OutcomeUnknown),
+        (always(200, content=b"\xff\xfe"), OutcomeUnknown),
+    ],
+)
+async def test_what_an_answer_to_a_launch_means(provider: LambdaCloud, expected: type[ProviderError]) -> None:
+    with pytest.raises(expected) as caught:
+        await provider.launch(ORDER)
+    assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [
+        (error(404, "global/object-does-not-exist"), InstanceNotFound),
+        (error(400, "global/invalid-parameters"), NotYet),
+        (always(404, text="<html>"), OutcomeUnknown),
+        (always(200, json={"data": {"terminated_instances": []}}), NotYet),
+        (always(200, json={"data": {"terminated_instances": [{"id": "x", "status": "?"}]}}), NotYet),
+        (always(200, json={}), OutcomeUnknown),
+    ],
+)
+async def test_what_an_answer_to_a_terminate_means(
+    provider: LambdaCloud, expected: type[ProviderError]
+) -> None:
+    with pytest.raises(expected):
+        await provider.terminate(ProviderRef("y"))
+
+
+async def test_a_retry_after_is_believed_and_otherwise_the_limit_tells() -> None:
+    with pytest.raises(Throttled) as told:
+        await always(429, headers={"Retry-After": "7"}).launch(ORDER)
+    with pytest.raises(Throttled) as guessed:
+        await always(429, text="slow down").launch(ORDER)
+    assert (told.value.retry_after_seconds, guessed.value.retry_after_seconds) == (7.0, 12.0)
+
+
+async def test_a_list_with_more_pages_or_one_broken_instance_is_an_error() -> None:
+    sound = {"id": "1", "status": "active", "name": a_key()}
+    for answer in (
+        {"data": [sound], "page_token": "more"},
+        {"data": [sound, {"id": "2"}]},
+        {"data": None},
+    ):
+        with pytest.raises(Unavailable):
+            await always(200, json=answer).inventory()
+
+
+async def test_an_instance_is_ours_by_tag_or_by_name_and_a_missing_ip_is_none() -> None:
+    instances = [
+        {
+            "id": "1",
+            "status": "active",
+            "name": "renamed",
+            "tags": [{"key": "sp-launch-key", "value": a_key(1)}],
+        },
+        {"id": "2", "status": "preempted", "name": a_key(2), "ip": "", "tags": None, "new_field": {}},
+        {"id": "3", "status": "active", "name": "sp-looks-like-ours"},
+    ]
+    sightings = await always(200, json={"data": instances}).inventory()
+    assert [(each.provider_ref, each.launch_key, each.state, each.address) for each in sightings] == [
+        ("1", a_key(1), MachineState.RUNNING, None),
+        ("2", a_key(2), MachineState.FAILED, None),
+    ]
+
+
+async def test_a_redirect_is_followed_within_the_origin_and_the_key_goes_nowhere_else() -> None:
+    asked: list[str] = []
+
+    def elsewhere(location: str) -> Answer:
+        def answer(request: httpx.Request) -> httpx.Response:
+            asked.append(str(request.url))
+            assert request.headers["Authorization"] == "Bearer planted-secret-key"
+            if "/v2/" in request.url.path:
+                return httpx.Response(200, json={"data": []})
+            return httpx.Response(308, headers={"Location": location})
+
+        return answer
+
+    assert await answering(elsewhere("/api/v2/instances")).inventory() == ()
+    assert asked == ["https://lambda.test/api/v1/instances", "https://lambda.test/api/v2/instances"]
+    for location in ("https://evil.test/v2/instances", "http://lambda.test/v2/instances", "//evil.test/v2/"):
+        asked.clear()
+        with pytest.raises(Unavailable):
+            await answering(elsewhere(location)).inventory()
+        assert len(asked) == 1
+
+
+async def test_a_launch_is_not_turned_into_something_else_by_a_redirect() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(302, headers={"Location": "/api/v1/elsewhere"})
+
+    with pytest.raises(Unavailable):
+        await answering(answer).launch(ORDER)
+    assert asked == ["POST"]
+
+
+async def test_a_message_that_quotes_our_request_is_not_repeated() -> None:
+    provider = error(400, "global/invalid-parameters", f"cannot read {ORDER.user_data!r}")
+    with pytest.raises(OrderRefused) as caught:
+        await provider.launch(ORDER)
+    assert str(caught.value) == "launch: global/invalid-parameters"
+    plain = error(400, "global/invalid-parameters", "name is too long")
+    with pytest.raises(OrderRefused, match="name is too long"):
+        await plain.launch(ORDER)
+
+
+async def test_our_ssh_key_is_registered_once_and_found_again_under_any_name_or_comment() -> None:
+    asked: list[tuple[str, str]] = []
+    registered: list[dict[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path.rpartition("/")[2]))
+        if request.url.path.endswith("/launch"):
+            return httpx.Response(200, json={"data": {"instance_ids": ["1"]}})
+        if request.method == "POST" and not registered:
+            # Another replica was faster: the first try is a duplicate.
+            registered.append({"id": "1", "name": "by-a-twin", "public_key": ORDER.ssh_public_key})
+            return httpx.Response(400, json={"error": {"code": "global/duplicate", "message": ""}})
+        return httpx.Response(200, json={"data": registered})
+
+    provider = connect(Settings(api_key="k"), transport=httpx.MockTransport(answer))
+    await provider.launch(ORDER)
+    await provider.launch(ORDER)
+    keys = [("GET", "ssh-keys"), ("POST", "ssh-keys"), ("GET", "ssh-keys")]
+    assert asked == [*keys, ("POST", "launch"), ("POST", "launch")]

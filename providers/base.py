@@ -32,7 +32,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.machine_state import MachineState as MachineState
+from control_plane.domain.machine_state import MachineState as MachineState  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import CapacityShape, Shape
 

@@ -1,0 +1,528 @@
+"""The wire: every body that goes in or out. Nothing here decides anything.
+
+Times are RFC 3339 in UTC. Money is an exact decimal text in US dollars with nine places, and the
+same amount as integer nano-US-dollars. Ids wear a prefix (`le_`, `org_`, `key_`, `ssh_`, `in_`).
+A request with a field that is not listed here is refused; an answer may grow fields.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+# A dollar before a newline would match in Python: `(?!\n)` makes these mean the whole text everywhere.
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@:+-]*$(?!\n)",
+        max_length=63,
+        description="1 to 63 letters, digits, spaces or . _ @ : + -, starting with a letter or digit.",
+    ),
+]
+SkuName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)", max_length=64)]
+RegionName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z]{2}(-[a-z0-9]+)*$(?!\n)",
+        max_length=48,
+        description="A jurisdiction (`eu`) or a region in it (`eu-central-1`).",
+    ),
+]
+ProviderName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", max_length=48)]
+SshKeyIdText = Annotated[str, Meta(pattern=r"^ssh_[0-9a-f]{32}$(?!\n)", max_length=36)]
+UsdText = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$(?!\n)",
+        max_length=19,
+        description="A decimal amount in US dollars with at most nine places, as text: `25` or `2.49`.",
+    ),
+]
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """A body we read."""
+
+
+class View(Struct, frozen=True):
+    """A body we write."""
+
+
+class Money(View):
+    usd: str
+    """Exact, with nine decimal places: `2.490000000`."""
+    nano: int
+    """The same in nano-US-dollars (1e-9 USD). May exceed 2^53."""
+
+
+class FieldError(View):
+    field: str
+    """Where: `regions[0]`, a query parameter, or `body`."""
+    detail: str
+
+
+class Problem(View, omit_defaults=True):
+    """RFC 9457 problem details. `code` is stable; docs/errors.md lists every one."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: tuple[FieldError, ...] = ()
+
+
+# Organizations and keys
+
+
+class OrganizationView(View):
+    id: str
+    name: str
+    suspended: bool
+    gpu_quota: int
+    gpus_held: int
+    balance: Money
+    """Paid in less posted charges."""
+    held: Money
+    """Set aside for running leases."""
+    available: Money
+    """Balance less holds: what a new lease can be admitted on."""
+    created_at: datetime
+
+
+class ApiKeyRequest(Request):
+    name: Name
+    operator: bool = False
+    """Only an operator's key may make another operator's key."""
+
+
+class ApiKeyView(View):
+    id: str
+    name: str
+    operator: bool
+    hint: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class ApiKeyList(View):
+    items: tuple[ApiKeyView, ...]
+
+
+class IssuedApiKey(View):
+    key: ApiKeyView
+    secret: str | None
+    """Shown once. A replay of the request (same Idempotency-Key) answers null."""
+
+
+class SshKeyRequest(Request):
+    name: Name
+    public_key: Annotated[str, Meta(min_length=1, max_length=16_384)]
+    """One line of OpenSSH: `ssh-ed25519 AAAA... you@host`."""
+
+
+class SshKeyView(View):
+    id: str
+    name: str
+    public_key: str
+    fingerprint: str
+    created_at: datetime
+
+
+class SshKeyList(View):
+    items: tuple[SshKeyView, ...]
+
+
+# Catalogue
+
+
+class SkuView(View):
+    name: str
+    gpu_model: str
+    gpu_count: int
+    vcpus: int
+    memory_gib: int
+    disk_gib: int
+    capacity: str
+    price_per_gpu_hour: Money
+    price_per_hour: Money
+    """For the whole machine."""
+
+
+class SkuList(View):
+    items: tuple[SkuView, ...]
+
+
+class OfferView(View):
+    key: str
+    """Names the offer across refreshes; placements refer to it."""
+    provider: str
+    region: str
+    native_type: str
+    gpu_model: str
+    gpu_count: int
+    vcpus: int
+    memory_gib: int
+    disk_gib: int
+    capacity: str
+    available: bool
+    confidence: str
+    """How the provider knows its stock: `live`, `advisory` or `static`."""
+    observed_at: datetime
+    age_seconds: int
+    price_per_hour: Money | None
+    """Ours, of the dearest SKU this offer can serve; null when we sell nothing of its shape."""
+    skus: tuple[str, ...]
+    """SKUs that this offer can serve."""
+    cost_per_hour: Money | None
+    """What we pay; null except for operators."""
+
+
+class OfferList(View):
+    items: tuple[OfferView, ...]
+
+
+# Quotes and leases
+
+
+class QuoteRequest(Request):
+    sku: SkuName
+    regions: Annotated[tuple[RegionName, ...], Meta(max_length=16)] = ()
+    """Empty means anywhere."""
+    providers: Annotated[tuple[ProviderName, ...], Meta(max_length=16)] = ()
+    """Empty means any."""
+    price_usd_per_hour_max: UsdText | None = None
+    """Ceiling for the whole machine."""
+
+
+class LeaseRequest(QuoteRequest):
+    name: Name | None = None
+    """A name is made up when there is none. It need not be unique."""
+    ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=32)] = ()
+
+
+class VerdictView(View):
+    admitted: bool
+    code: str | None
+    """The refusal's stable code."""
+    why: str | None
+    """A sentence that says what to change."""
+
+
+class CandidateView(View):
+    key: str
+    provider: str
+    region: str
+    native_type: str
+    confidence: str | None
+    cost_per_hour: Money | None
+    """What we pay; null except for operators."""
+
+
+class RejectedView(View):
+    key: str
+    provider: str
+    region: str
+    native_type: str
+    code: str
+    why: str
+
+
+class QuoteView(View):
+    verdict: VerdictView
+    sku: str
+    price_per_gpu_hour: Money | None
+    """Null when we do not sell the SKU."""
+    price_per_hour: Money | None
+    first_hour: Money | None
+    """The expected bill of the first hour, which is also the hold that an admitted lease takes."""
+    candidates: tuple[CandidateView, ...]
+    """Best first."""
+    rejected: tuple[RejectedView, ...]
+
+
+class WishView(View):
+    """Desired: what the customer asked for."""
+
+    sku: str
+    regions: tuple[str, ...]
+    providers: tuple[str, ...]
+    price_per_hour_max: Money | None
+
+
+class StatusView(View):
+    """Projected: what the lease is to its customer now."""
+
+    phase: str
+    """`pending`, `starting`, `ready`, `unconfirmed`, `ending` or `ended`."""
+    step: str | None
+    """The last step done: `placed`, `launched`, `booted`, `connected`, `keys_installed`, `mesh_joined`,
+    `gpus_verified`."""
+    steps_done: int
+    steps_total: int
+    message: str
+
+
+class MachineView(View):
+    """Observed: the latest attempt's machine."""
+
+    instance_id: str
+    provider: str
+    region: str
+    state: str
+    address: str | None
+    ssh_port: int
+    ssh_user: str
+    host_key: str | None
+    """The SSH host key to pin; a machine that shows another one is not yours."""
+    mesh_address: str | None
+    sighted_at: datetime | None
+
+
+class LeaseView(View):
+    id: str
+    name: str
+    wish: WishView
+    gpu_model: str
+    gpu_count: int
+    price_per_gpu_hour: Money
+    """Fixed when the lease was admitted."""
+    price_per_hour: Money
+    state: str
+    """`placing`, `starting`, `ready`, `ending` or `ended`; what `?state=` filters by."""
+    status: StatusView
+    machine: MachineView | None
+    attempts: int
+    end_reason: str | None
+    end_why: str | None
+    created_at: datetime
+    ready_at: datetime | None
+    """The bill starts at the first full second after this."""
+    billed_until: datetime | None
+    ended_at: datetime | None
+
+
+class LeasePage(View):
+    items: tuple[LeaseView, ...]
+    next_cursor: str | None
+    """Pass as `?cursor=` for the next page; null on the last one."""
+
+
+class JournalLine(View):
+    number: int
+    """Grows; not without gaps."""
+    at: datetime
+    actor: str
+    event: str
+    instance_id: str | None
+    state_before: str | None
+    state_after: str | None
+    why: str | None
+
+
+class JournalPage(View):
+    items: tuple[JournalLine, ...]
+    next_cursor: str | None
+
+
+class PlacementView(View):
+    number: int
+    decided_at: datetime
+    chosen: str | None
+    """The chosen candidate's key; null when there was none."""
+    candidates: tuple[CandidateView, ...]
+    rejected: tuple[RejectedView, ...]
+
+
+class AttemptView(View):
+    instance_id: str
+    provider: str
+    region: str
+    native_type: str
+    state: str
+    step: str | None
+    asked_at: datetime | None
+    sighted_at: datetime | None
+    fail_reason: str | None
+    fail_why: str | None
+
+
+class GpuReading(View):
+    name: str
+    uuid: str
+    memory_mib: int
+
+
+class ReportView(View):
+    """What a machine said of its GPUs, and what we made of it."""
+
+    id: str
+    instance_id: str
+    at: datetime
+    verdict: str
+    why: str | None
+    source: str
+    """`nvml`, or `emulated`."""
+    gpus: tuple[GpuReading, ...]
+
+
+class ExplanationView(View):
+    """Everything that led a lease to where it is."""
+
+    lease: LeaseView
+    admission: JournalLine | None
+    placements: tuple[PlacementView, ...]
+    attempts: tuple[AttemptView, ...]
+    journal: tuple[JournalLine, ...]
+    """The first 1,000 lines; `/journal` pages through all."""
+    reports: tuple[ReportView, ...]
+
+
+# Money
+
+
+class UsageRow(View):
+    """One charge: a rated interval of one lease."""
+
+    id: str
+    lease_id: str
+    lease_name: str
+    number: int
+    sku: str
+    started_at: datetime
+    ended_at: datetime
+    gpu_seconds: int
+    price_per_gpu_hour: Money
+    amount: Money
+
+
+class UsagePage(View):
+    items: tuple[UsageRow, ...]
+    next_cursor: str | None
+
+
+class BillLineView(View):
+    lease_id: str
+    name: str
+    sku: str
+    price_per_gpu_hour: Money
+    gpu_seconds: int
+    amount: Money
+    """Rated and posted."""
+    unrated_gpu_seconds: int
+    unrated: Money
+    """Used since, not rated yet."""
+
+
+class BillView(View):
+    since: datetime
+    until: datetime
+    """The period is a calendar month in UTC: `since` is in it, `until` is not."""
+    lines: tuple[BillLineView, ...]
+    amount: Money
+    unrated: Money
+    balance: Money
+    held: Money
+    available: Money
+
+
+class ReconciliationView(View):
+    gpu_seconds: int
+    rated: Money
+    posted: Money
+    balance: Money
+    difference: Money
+    """Rated less posted; anything but zero is a fault of ours."""
+
+
+# Operators
+
+
+class LoopView(View):
+    loop: str
+    account: str
+    replica: str
+    started_at: datetime
+    finished_at: datetime
+    every_seconds: int
+    looked_at: int
+    acted_on: int
+    errors: tuple[str, ...]
+    notes: tuple[str, ...]
+    activations: int
+    age_seconds: int
+    late: bool
+    """Whether it has been silent for more than three of its periods."""
+
+
+class LoopList(View):
+    items: tuple[LoopView, ...]
+
+
+class OrphanView(View):
+    account: str
+    provider_ref: str
+    launch_key: str
+    native_status: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    lists_seen: int
+    terminate_asked_at: datetime | None
+    note: str | None
+
+
+class OrphanList(View):
+    items: tuple[OrphanView, ...]
+
+
+class AccountView(View):
+    name: str
+    provider: str
+    listing_asked_at: datetime | None
+    listing_size: int
+    frozen_since: datetime | None
+    frozen_why: str | None
+    failing_since: datetime | None
+    failing_why: str | None
+
+
+class AccountList(View):
+    items: tuple[AccountView, ...]
+
+
+class OrganizationRequest(Request):
+    name: Name
+    gpu_quota: Annotated[int, Meta(ge=0, le=1_000_000)] = 64
+    key_name: Name = "first key"
+
+
+class CreatedOrganization(View):
+    organization: OrganizationView
+    key: ApiKeyView
+    secret: str | None
+    """Of the organization's first key; shown once, null in a replay."""
+
+
+class CreditRequest(Request):
+    amount_usd: UsdText
+
+
+class CreditView(View):
+    organization_id: str
+    amount: Money
+    balance: Money
+
+
+# Health
+
+
+class Health(View):
+    status: str
+
+
+class StreamEnd(View):
+    """The data of a stream's `end` event."""
+
+    reason: str
+    """`ended` or `ready` (with `?until=ready`)."""

@@ -56,6 +56,12 @@ system_info:
     renderers: [networkd]
 """
 
+SSHD_CONFIG = """\
+# Cloud images allow no passwords. Were it not said here, user data with `ssh_pwauth: false` would
+# make cloud-init change this file and restart an sshd that already answers.
+PasswordAuthentication no
+"""
+
 RECIPE = Recipe(
     suite="bookworm",
     packages=(
@@ -85,7 +91,10 @@ RECIPE = Recipe(
         "getty@.service",
         "console-getty.service",
     ),
-    files=(("etc/cloud/cloud.cfg.d/90_local_cloud.cfg", CLOUD_CONFIG),),
+    files=(
+        ("etc/cloud/cloud.cfg.d/90_local_cloud.cfg", CLOUD_CONFIG),
+        ("etc/ssh/sshd_config.d/50-cloud-init.conf", SSHD_CONFIG),
+    ),
     revision=1,
 )
 

@@ -135,19 +135,18 @@ class LocalCloud:
         assert kind is not None  # noqa: S101 - `_check` refuses an unknown type
         if not self.scenario.sell(order.type, order.region):
             raise ContractError(409, "out_of_stock", f"no {order.type} is left in {order.region}")
-        self.sold[order.name] += 1
         name = (
             f"m-{secrets.token_hex(6)}"  # Not counted: after a restart an old id must not name a new machine.
         )
-        hidden = self.scenario.take("launch", FaultKind.HIDDEN)
-        machine = _Machine(
-            self.sold.total(), name, order, self.now(), f"{order.name[:46]}-{name}".replace("--", "-"), hidden
-        )
-        self._machines[name] = machine
+        hosted_as = f"{order.name[:46]}-{name}"
         if not self.scenario.take("launch", FaultKind.NEVER_BOOTS):
             wrong = self.scenario.take("launch", FaultKind.WRONG_GPU)
             gpu = _another(kind.gpu) if wrong else kind.gpu
-            await self.host.boot(MachineSpec(machine.hosted_as, order.user_data, (gpu,) * kind.gpus))
+            await self.host.boot(MachineSpec(hosted_as, order.user_data, (gpu,) * kind.gpus))
+        self.sold[order.name] += 1
+        hidden = self.scenario.take("launch", FaultKind.HIDDEN)
+        machine = _Machine(self.sold.total(), name, order, self.now(), hosted_as, hidden)
+        self._machines[name] = machine
         return self._shown(machine)
 
     def page(self, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:

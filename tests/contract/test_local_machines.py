@@ -25,7 +25,7 @@ from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from providers.emulators.scenario import EmulatorTransport, Scenario
 
-pytestmark = pytest.mark.machines
+pytestmark = [pytest.mark.machines, pytest.mark.xdist_group("machines")]
 
 REPOSITORY = Path(__file__).parents[2]
 BOOT_SECONDS_MAX = 60

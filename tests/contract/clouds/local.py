@@ -37,9 +37,9 @@ class LocalOnPaper(Cloud):
         self.clock = Clock()
         self.scenario = Scenario(sleep=self.clock.sleep)
         host = PaperHost(self.clock.now, boot_seconds=2.0)
-        app = create_app(host, self.scenario, now=self.clock.now, token=SECRET)
-        self.emulated: LocalCloud = app.state.cloud
-        self.line = Line(app)
+        self.app = create_app(host, self.scenario, now=self.clock.now, token=SECRET)
+        self.emulated: LocalCloud = self.app.state.cloud
+        self.line = Line(self.app)
         self.provider = self.connected(SECRET)
 
     def connected(self, token: str) -> Local:

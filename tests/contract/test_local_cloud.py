@@ -1,0 +1,159 @@
+"""The local cloud on paper: its list, its clock and its weather, also over a real connection."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import uvicorn
+
+from providers import local
+from providers.base import MachineState, OutcomeUnknown, Unavailable
+from providers.emulators.__main__ import Server
+from providers.emulators.host import EmulatedGpu, MachineSpec, PaperHost
+from providers.emulators.local import PAGE_SIZE, TERMINATED_SHOWN
+from providers.emulators.scenario import FaultKind
+from tests.contract.clouds import a_key
+from tests.contract.clouds.local import LocalOnPaper, make
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[LocalOnPaper]:
+    made = make()
+    assert isinstance(made, LocalOnPaper)
+    yield made
+    await made.provider.close()
+
+
+async def test_a_list_of_many_pages_is_complete(cloud: LocalOnPaper) -> None:
+    numbers = range(1, 2 * PAGE_SIZE + 2)
+    refs = [await cloud.provider.launch(cloud.order(number)) for number in numbers]
+
+    assert [each.provider_ref for each in await cloud.provider.inventory()] == refs
+    assert cloud.scenario.calls["inventory"] == 3
+
+
+async def test_exactly_full_pages_end_without_an_empty_one(cloud: LocalOnPaper) -> None:
+    for number in range(1, PAGE_SIZE + 1):
+        await cloud.provider.launch(cloud.order(number))
+
+    assert len(await cloud.provider.inventory()) == PAGE_SIZE
+    assert cloud.scenario.calls["inventory"] == 1
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [{"machines": []}],
+        [{"machines": [], "next_cursor": "1"}, {"machines": [], "next_cursor": "1"}],
+        [{"machines": None, "next_cursor": None}],
+        ["<html>maintenance</html>"],
+    ],
+    ids=["no word on more", "a cursor twice", "no machines", "a proxy's page"],
+)
+async def test_a_list_that_does_not_say_it_is_whole_is_an_error(pages: list[object]) -> None:
+    answers = iter(pages)
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=next(answers)))
+    provider = local.connect(local.Settings(token="t", url="http://local.test"), transport=transport)
+
+    with pytest.raises(Unavailable):
+        await provider.inventory()
+    await provider.close()
+
+
+async def test_a_new_machine_is_invisible_for_the_list_lag_and_then_shows(cloud: LocalOnPaper) -> None:
+    cloud.scenario.list_lag_seconds = 4.0
+    ref = await cloud.provider.launch(cloud.order())
+
+    assert await cloud.provider.inventory() == ()
+    cloud.advance(4.0)
+    assert [each.provider_ref for each in await cloud.provider.inventory()] == [ref]
+
+
+async def test_a_hidden_machine_is_never_listed_and_the_control_still_sees_it(cloud: LocalOnPaper) -> None:
+    cloud.scenario.add("launch", FaultKind.HIDDEN)
+    await cloud.provider.launch(cloud.order())
+
+    cloud.advance(3_600.0)
+    assert await cloud.provider.inventory() == ()
+    assert [machine["hidden"] for machine in cloud.emulated.everything()] == [True]
+
+
+async def test_a_boot_delay_holds_the_machine_back(cloud: LocalOnPaper) -> None:
+    cloud.scenario.boot_delay_seconds = 60.0
+    await cloud.provider.launch(cloud.order())
+
+    cloud.advance(59.0)
+    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.PROVISIONING]
+    cloud.advance(1.0)
+    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.RUNNING]
+
+
+async def test_a_terminated_machine_stays_visible_for_a_while(cloud: LocalOnPaper) -> None:
+    ref = await cloud.provider.launch(cloud.order())
+    await cloud.provider.terminate(ref)
+    await asyncio.sleep(0)
+
+    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.GONE]
+    cloud.advance(TERMINATED_SHOWN.total_seconds() + 1)
+    assert await cloud.provider.inventory() == ()
+
+
+async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(cloud: LocalOnPaper) -> None:
+    cloud.scenario.stock[cloud.native_type, cloud.native_region] = 1
+    ref = await cloud.provider.launch(cloud.order())
+    assert [o.available for o in await cloud.provider.offers() if o.native_type == cloud.native_type] == [
+        False
+    ]
+
+    await cloud.provider.terminate(ref)
+    await cloud.provider.inventory()
+    assert [o.available for o in await cloud.provider.offers() if o.native_type == cloud.native_type] == [
+        True
+    ]
+
+
+@dataclass
+class Booted(PaperHost):
+    specs: tuple[MachineSpec, ...] = ()
+
+    async def boot(self, spec: MachineSpec) -> None:
+        self.specs = (*self.specs, spec)
+        await super().boot(spec)
+
+
+async def test_a_wrong_gpu_is_another_card_than_was_sold(cloud: LocalOnPaper) -> None:
+    host = Booted(cloud.clock.now)
+    cloud.emulated.host = host
+    cloud.scenario.add("launch", FaultKind.WRONG_GPU)
+
+    await cloud.provider.launch(cloud.order(1))
+    await cloud.provider.launch(cloud.order(2))
+    assert [spec.gpus for spec in host.specs] == [
+        (EmulatedGpu("NVIDIA L4", 23034),) * 8,
+        (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8,
+    ]
+
+
+async def test_weather_over_http_and_a_real_cut(cloud: LocalOnPaper) -> None:
+    server = Server(uvicorn.Config(cloud.app, port=0, log_level="critical", lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for
+        await asyncio.sleep(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    provider = local.connect(local.Settings(token=cloud.secret or "", url=url))
+    async with httpx.AsyncClient(base_url=url) as control:
+        told = await control.post("/__control", json={"faults": [{"verb": "launch", "kind": "cut_after"}]})
+        assert told.json()["faults"] == [{"verb": "launch", "kind": "cut_after", "times": 1}]
+        with pytest.raises(OutcomeUnknown):
+            await provider.launch(cloud.order())
+        seen = (await control.get("/__control")).json()
+        typo = await control.post("/__control", json={"fault": []})
+    await provider.close()
+    server.should_exit = True
+    await serving
+
+    assert (seen["calls"], seen["faults"]) == ({"launch": 1}, [])
+    assert [machine["name"] for machine in seen["machines"]] == [a_key()]
+    assert typo.status_code == 400

@@ -85,12 +85,16 @@ async def test_a_terminate_is_posted_exactly_once_whatever_comes_back() -> None:
     assert world.posts("instance-operations/terminate") == 1
 
 
-async def test_a_launch_that_never_left_is_still_not_posted_again() -> None:
+@pytest.mark.parametrize("event", [Event.UNAVAILABLE, Event.THROTTLED])
+@pytest.mark.parametrize("verb", ["launch", "terminate"])
+async def test_a_write_that_changed_nothing_is_still_not_posted_again(verb: str, event: Event) -> None:
     world = FakeWorld()
-    world.provider.weather.script("launch", Event.UNAVAILABLE)
-    with pytest.raises(Unavailable):
-        await world.guard.launch(world.order())
-    assert world.provider.calls_of("launch") == 1
+    ref = await world.guard.launch(world.order())
+    world.provider.calls.clear()
+    world.provider.weather.script(verb, event)
+    with pytest.raises((Unavailable, Throttled)):
+        await (world.guard.launch(world.order(2)) if verb == "launch" else world.guard.terminate(ref))
+    assert world.provider.calls_of(verb) == 1
 
 
 async def test_a_definite_no_passes_as_it_is() -> None:

@@ -23,6 +23,7 @@ IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000
 
 _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, true)")
 _SET_TENANT_ON_CONNECTION = text("SELECT set_config('app.organization_id', :organization, false)")
+_CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 class Role(StrEnum):
@@ -48,6 +49,8 @@ class Database:
             "connect_args": {"server_settings": settings, "timeout": 10},
             "pool_timeout": 10,
             "max_overflow": 0,
+            # An error's text goes to logs; the values of its statement do not.
+            "hide_parameters": True,
             # A restarted database closes connections under us; one look per checkout would cost a
             # round trip on every request, so a dead connection is one failed request or activation.
             "pool_pre_ping": False,
@@ -85,6 +88,19 @@ class Database:
 
     async def close(self) -> None:
         await asyncio.gather(self._writes.dispose(), self._reads.dispose())
+
+
+@asynccontextmanager
+async def acting_for(connection: AsyncConnection, tenant: UUID, *, back_to: UUID) -> AsyncIterator[None]:
+    """Let an operator's transaction write rows of another tenant, and come back to its own.
+
+    Constraints that wait for the commit are checked before coming back: they are checked with the
+    rights of the tenant then in force, which would see none of the rows.
+    """
+    await connection.execute(_SET_TENANT, {"organization": str(tenant)})
+    yield
+    await connection.execute(_CHECK_NOW)
+    await connection.execute(_SET_TENANT, {"organization": str(back_to)})
 
 
 def is_connection_trouble(error: BaseException) -> bool:

@@ -183,7 +183,13 @@ def _move_row(move: LeaseMove, now: datetime) -> dict[str, Any]:
     }
 
 
+_READ = text(f"SELECT {_COLUMNS} FROM leases WHERE id = ANY(:ids)")
 _LOCK = text(f"SELECT {_COLUMNS} FROM leases WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
+
+
+async def read(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
+    found = await rows(connection, _READ, ids=list(lease_ids))
+    return {lease.id: lease for lease in map(_lease, found)}
 
 
 async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:

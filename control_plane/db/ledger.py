@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
@@ -65,26 +66,23 @@ class Funded:
 
     lease_id: LeaseId
     organization_id: OrganizationId
-    generation: int
     gpu_count: int
     nano_per_gpu_hour: Nano
     ready_at: datetime
-    posted_gpu_seconds: int
     held_nano: Nano
     posted_nano: Nano
     warned: bool
 
 
-# Only leases whose hold may be half used are looked at: a fresh hold lasts half an hour.
-_TO_FUND = text("""
-SELECT l.id, l.organization_id, l.generation, l.gpu_count, l.nano_per_gpu_hour, l.ready_at,
-       h.amount_nano AS held_nano, l.funding_warned_at IS NOT NULL AS warned,
-       coalesce(c.gpu_seconds, 0) AS posted_gpu_seconds, coalesce(c.amount, 0) AS posted_nano
+_FUNDED = """
+SELECT l.id, l.organization_id, l.gpu_count, l.nano_per_gpu_hour, l.ready_at,
+       h.amount_nano AS held_nano, l.funding_warned_at IS NOT NULL AS warned, coalesce(c.amount, 0) AS posted_nano
 FROM leases l JOIN holds h ON h.lease_id = l.id
-LEFT JOIN LATERAL (SELECT sum(amount_nano)::bigint AS amount, sum(gpu_seconds)::bigint AS gpu_seconds
-                   FROM charges c WHERE c.lease_id = l.id) c ON true
-WHERE l.state = 'ready' AND h.released_at IS NULL AND l.id > :after ORDER BY l.id LIMIT :limit
-""")
+LEFT JOIN LATERAL (SELECT sum(amount_nano)::bigint AS amount FROM charges c WHERE c.lease_id = l.id) c ON true
+WHERE l.state = 'ready' AND h.released_at IS NULL
+"""
+_READY = text(_FUNDED + " AND l.id > :after ORDER BY l.id LIMIT :limit")
+_ONE_READY = text(_FUNDED + " AND l.id = :id")
 _CHANGE_HOLD = text("""
 WITH changed AS (
   UPDATE holds SET amount_nano = amount_nano + :more WHERE lease_id = :lease_id AND released_at IS NULL
@@ -121,22 +119,28 @@ _UNWARNED = text(
 )
 
 
+def _funded(row: Any) -> Funded:
+    return Funded(
+        lease_id=LeaseId(row.id),
+        organization_id=OrganizationId(row.organization_id),
+        gpu_count=row.gpu_count,
+        nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
+        ready_at=row.ready_at,
+        held_nano=Nano(row.held_nano),
+        posted_nano=Nano(row.posted_nano),
+        warned=row.warned,
+    )
+
+
 async def ready_leases(connection: AsyncConnection, *, after: UUID, limit: int) -> list[Funded]:
-    return [
-        Funded(
-            lease_id=LeaseId(row.id),
-            organization_id=OrganizationId(row.organization_id),
-            generation=row.generation,
-            gpu_count=row.gpu_count,
-            nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
-            ready_at=row.ready_at,
-            posted_gpu_seconds=row.posted_gpu_seconds,
-            held_nano=Nano(row.held_nano),
-            posted_nano=Nano(row.posted_nano),
-            warned=row.warned,
-        )
-        for row in await rows(connection, _TO_FUND, after=after, limit=limit)
-    ]
+    """Ready leases in id order, after the last one of the page before."""
+    return [_funded(row) for row in await rows(connection, _READY, after=after, limit=limit)]
+
+
+async def funded(connection: AsyncConnection, lease_id: LeaseId) -> Funded | None:
+    """One lease's funding; None when it is not ready any more."""
+    found = await rows(connection, _ONE_READY, id=lease_id)
+    return _funded(found[0]) if found else None
 
 
 async def extend_hold(connection: AsyncConnection, lease_id: LeaseId, more: Nano) -> None:

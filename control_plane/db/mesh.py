@@ -26,7 +26,9 @@ _NEW_NETWORK = text("""
 INSERT INTO networks (organization_id, number)
 SELECT :organization_id, coalesce(max(number), 0) + 1 FROM networks RETURNING number
 """)
-_NETWORKS = text("SELECT organization_id, number FROM networks ORDER BY number")
+_UNSYNCED = text("""
+SELECT organization_id, number FROM networks WHERE synced_at IS NULL OR synced_at < :before ORDER BY number LIMIT :limit
+""")
 _PEERS = text("""
 SELECT p.instance_id, p.slot, p.address, p.public_key FROM peers p JOIN instances i ON i.id = p.instance_id
 WHERE p.organization_id = :organization_id AND i.state IN ('bootstrapping', 'verified') ORDER BY p.slot
@@ -39,15 +41,18 @@ ON CONFLICT (instance_id) DO UPDATE SET public_key = excluded.public_key RETURNI
 """)
 _MINE = text("SELECT slot, address FROM peers WHERE instance_id = :instance_id")
 _DROP = text("""
-DELETE FROM peers USING instances i
-WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+WITH dropped AS (
+  DELETE FROM peers USING instances i
+  WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+)
+UPDATE networks SET synced_at = NULL WHERE organization_id IN (SELECT organization_id FROM dropped)
 """)
 _CLAIM = text("""
 UPDATE networks SET claim_token = :token, claimed_until = :until
 WHERE organization_id = :organization_id AND (claimed_until IS NULL OR claimed_until <= :now OR claim_token = :token)
 """)
 _UNCLAIM = text("""
-UPDATE networks SET claim_token = NULL, claimed_until = NULL
+UPDATE networks SET claim_token = NULL, claimed_until = NULL, synced_at = coalesce(:synced_at, synced_at)
 WHERE organization_id = :organization_id AND claim_token = :token
 """)
 _LOCK_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
@@ -64,8 +69,12 @@ async def network_number(connection: AsyncConnection, organization_id: Organizat
     return int(found[0].number)
 
 
-async def networks(connection: AsyncConnection) -> list[tuple[OrganizationId, int]]:
-    return [(OrganizationId(row.organization_id), row.number) for row in await rows(connection, _NETWORKS)]
+async def unsynced(
+    connection: AsyncConnection, *, before: datetime, limit: int
+) -> list[tuple[OrganizationId, int]]:
+    """Networks that the hub was not told about since they changed, or not since `before`."""
+    found = await rows(connection, _UNSYNCED, before=before, limit=limit)
+    return [(OrganizationId(row.organization_id), row.number) for row in found]
 
 
 async def slot_for(
@@ -99,9 +108,9 @@ async def peers(connection: AsyncConnection, organization_id: OrganizationId) ->
     ]
 
 
-async def drop_ended(connection: AsyncConnection) -> set[OrganizationId]:
-    """Forget peers whose machine has to go; answers whose networks changed."""
-    return {OrganizationId(row.organization_id) for row in await rows(connection, _DROP)}
+async def drop_ended(connection: AsyncConnection) -> int:
+    """Forget peers whose machine has to go; answers how many networks changed."""
+    return (await connection.execute(_DROP)).rowcount
 
 
 async def claim(
@@ -118,5 +127,9 @@ async def claim(
     return bool(result.rowcount)
 
 
-async def unclaim(connection: AsyncConnection, organization_id: OrganizationId, *, token: UUID) -> None:
-    await connection.execute(_UNCLAIM, {"organization_id": organization_id, "token": token})
+async def unclaim(
+    connection: AsyncConnection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
+) -> None:
+    """Give the network back; `synced_at` is when the list that reached the hub was read, None when none did."""
+    values = {"organization_id": organization_id, "token": token, "synced_at": synced_at}
+    await connection.execute(_UNCLAIM, values)

@@ -387,6 +387,7 @@ networks = Table(
     # Whoever holds the claim speaks to the hub for this network.
     Column("claim_token", Uuid),
     Column("claimed_until", DateTime(timezone=True)),
+    _at("synced_at"),
     CheckConstraint("number > 0", name="number_positive"),
 )
 

@@ -233,6 +233,7 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("claim_token", sa.Uuid(), nullable=True),
         sa.Column("claimed_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")

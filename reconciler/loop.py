@@ -1,0 +1,108 @@
+"""A loop, one run of it, and what it may touch. Knows no loop by name.
+
+A loop takes no input: it looks at the database, decides, acts, records. Whatever goes wrong, the next
+activation is the retry; a crash between any two lines leaves rows that the next activation finds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db.engine import Database
+from control_plane.domain.ids import AccountName
+from data_plane.access.port import Access, AgentBundle, HostKey
+from data_plane.mesh.port import Hub, HubIdentity
+from providers.base import Provider
+
+
+class HubSync:
+    """Lets one hub call serve everyone in this process who waits for the same network.
+
+    Joins that come in while a call runs are served together by the next one.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[UUID, asyncio.Lock] = {}
+        self._wanted: dict[UUID, int] = {}
+        self._served: dict[UUID, tuple[int, HubIdentity]] = {}
+
+    async def covering(
+        self, organization_id: UUID, call: Callable[[], Awaitable[HubIdentity]]
+    ) -> HubIdentity:
+        """The answer of a `call` that began after this was asked for. Raises what the call raises."""
+        ticket = self._wanted[organization_id] = self._wanted.get(organization_id, 0) + 1
+        async with self._locks.setdefault(organization_id, asyncio.Lock()):
+            served = self._served.get(organization_id)
+            if served is not None and served[0] >= ticket:
+                return served[1]
+            serves = self._wanted[organization_id]
+            identity = await call()
+            self._served[organization_id] = serves, identity
+            return identity
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything a loop may touch. Built in `reconciler/__main__.py`; tests bring a virtual clock and fakes."""
+
+    db: Database
+    now: Callable[[], datetime]
+    new_id: Callable[[], UUID]
+    installation: str
+    """The eight digits in our launch keys."""
+    accounts: Mapping[AccountName, Provider]
+    """Connected and guarded."""
+    access: Access
+    hub: Hub
+    agent: AgentBundle
+    login_key_public: str
+    """Our SSH key, as machines are told to trust it."""
+    new_host_key: Callable[[], HostKey]
+    accept_emulated: bool = False
+    """Whether an emulated GPU reading may make a machine verified. Never in production."""
+    orphans_dry_run: bool = False
+    replica: str = "one"
+    hub_sync: HubSync = field(default_factory=HubSync)
+
+    def actor(self, loop: str) -> str:
+        """How the journal names who did it."""
+        return f"loop:{loop}"
+
+
+@dataclass
+class Report:
+    """What one activation did. Stored, and shown to operators as the loop's last report."""
+
+    looked_at: int = 0
+    acted_on: int = 0
+    errors: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    more: bool = False
+    """The activation hit its bound; there is work left, come back at once."""
+
+
+Activate = Callable[[World], Awaitable[Report]]
+ActivateAccount = Callable[[World, AccountName], Awaitable[Report]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of the whole system."""
+
+    name: str
+    every: timedelta
+    activate: Activate
+    wakes: tuple[str, ...] = ()
+    """Loops that have something to do when this one acted."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLoop:
+    """A loop that runs for each provider account on its own: a slow provider delays nobody else (law 14)."""
+
+    name: str
+    every: timedelta
+    activate: ActivateAccount
+    wakes: tuple[str, ...] = ()

@@ -1,0 +1,144 @@
+"""Makes a running machine a leased one: keys, private network, GPU check. Only then READY, and the bill.
+
+The machine's identity is known before first contact, so whoever answers with another host key is
+refused. A booting machine may show its image's own key or no user for a while, so early refusals
+are tried again; later they are final. Every step can be repeated, and the whole is: a crash anywhere
+leaves a claim that expires, and the next worker begins again.
+
+A machine whose GPUs are not what was sold is ended at once, with the reading as evidence, and the
+lease moves on to the next candidate.
+"""
+
+import asyncio
+import json
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db import instances, leases
+from control_plane.domain.backoff import delay
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName
+from control_plane.domain.instance import FailReason, Instance, InstanceEvent, InstanceState, Step
+from control_plane.domain.lease import Lease
+from control_plane.domain.sku import Shape
+from control_plane.domain.verification import Mismatch, Reading, verify
+from control_plane.services import attempts
+from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
+from reconciler import network
+from reconciler.loop import AccountLoop, Report, World
+
+NAME = "bootstrap_machines"
+MACHINES_PER_ACTIVATION_MAX = 16
+CLAIM = timedelta(seconds=180)
+"""Longer than all steps together may take."""
+RETRY_FIRST = timedelta(seconds=1)
+RETRY_CEILING = timedelta(seconds=15)
+STEP_TRIES_MAX = 5
+STRANGE_KEY_TRIES_MAX = 10
+"""How often another host key is met with patience: cloud-init replaces the image's key during boot."""
+
+
+async def activate(world: World, account: AccountName) -> Report:
+    now = world.now()
+    token = world.new_id()
+    async with world.db.transaction() as connection:
+        reachable = await instances.claim(
+            connection,
+            account,
+            InstanceState.BOOTSTRAPPING,
+            token=token,
+            until=now + CLAIM,
+            now=now,
+            limit=MACHINES_PER_ACTIVATION_MAX,
+        )
+        of = await leases.read(connection, [one.lease_id for one in reachable]) if reachable else {}
+    report = Report(looked_at=len(reachable), more=len(reachable) == MACHINES_PER_ACTIVATION_MAX)
+    async with asyncio.TaskGroup() as group:
+        for instance in reachable:
+            group.create_task(_bootstrap(world, instance, of[instance.lease_id], token, report))
+    return report
+
+
+async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID, report: Report) -> None:
+    if instance.address is None or instance.host_key is None:
+        raise ValueError(f"{instance.id} is reachable without an address or a host key")
+    target = Target(instance.address, instance.ssh_port, instance.host_key)
+    try:
+        async with world.access.connect(target) as session:
+            gpus = await _set_up(world, instance, lease, session, token)
+    except AccessError as error:
+        await _try_again_or_fail(world, instance, error, token)
+        report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+        return
+    if gpus is not None:
+        await _judge(world, instance, lease, gpus)
+        report.acted_on += 1
+
+
+async def _set_up(
+    world: World, instance: Instance, lease: Lease, session: Session, token: UUID
+) -> GpuReport | None:
+    """The steps in their order; None when another worker took the instance over meanwhile."""
+    if not await _step(world, instance, Step.CONNECTED, token):
+        return None
+    await session.install_keys(lease.authorized_keys)
+    await _step(world, instance, Step.KEYS_INSTALLED, token)
+    public_key = await session.mesh_public_key()
+    mesh_link = await network.join(world, instance.organization_id, instance.id, public_key)
+    await session.join_mesh(mesh_link)
+    await _step(world, instance, Step.MESH_JOINED, token)
+    return await session.read_gpus(world.agent)
+
+
+async def _step(world: World, instance: Instance, step: Step, token: UUID) -> bool:
+    async with world.db.transaction() as connection:
+        return await instances.record_step(connection, instance.id, step, token=token, now=world.now())
+
+
+async def _judge(world: World, instance: Instance, lease: Lease, gpus: GpuReport) -> None:
+    sold = Shape(GpuModel(lease.gpu_model), lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
+    verdict = verify(
+        sold,
+        [Reading(gpu.name, gpu.uuid, gpu.memory_mib) for gpu in gpus.gpus],
+        emulated=gpus.source == "emulated",
+        accept_emulated=world.accept_emulated,
+    )
+    proof = attempts.Proof(world.new_id(), gpus.source, json.dumps(asdict(gpus), sort_keys=True))
+    async with world.db.transaction() as connection:
+        if isinstance(verdict, Mismatch):
+            why = f"{verdict.code}: {verdict.why}"
+            await attempts.mismatched(
+                connection, instance, proof, why=why, actor=world.actor(NAME), now=world.now()
+            )
+        else:
+            await attempts.verified(connection, instance, proof, actor=world.actor(NAME), now=world.now())
+
+
+async def _try_again_or_fail(world: World, instance: Instance, error: AccessError, token: UUID) -> None:
+    now = world.now()
+    final = _final(instance, error)
+    async with world.db.transaction() as connection:
+        if final is not None:
+            await attempts.fail(
+                connection, instance.lease_id, instance.id, final, actor=world.actor(NAME), now=now
+            )
+            return
+        await instances.retry(connection, instance.id, token=token, due_at=_next_try(instance, now))
+
+
+def _final(instance: Instance, error: AccessError) -> attempts.Failed | None:
+    """Whether this error ends the attempt. Silence does not: the deadline does (expire_stuck)."""
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, HostKeyChanged) and instance.tries + 1 >= STRANGE_KEY_TRIES_MAX:
+        return attempts.Failed(InstanceEvent.FAILED, FailReason.HOST_KEY_CHANGED, why)
+    if isinstance(error, StepFailed) and instance.tries + 1 >= STEP_TRIES_MAX:
+        return attempts.Failed(InstanceEvent.FAILED, FailReason.SETUP_FAILED, why)
+    return None
+
+
+def _next_try(instance: Instance, now: datetime) -> datetime:
+    return now + delay(instance.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
+
+
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("place_leases", "end_instances"))

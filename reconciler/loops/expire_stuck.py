@@ -1,0 +1,52 @@
+"""Gives up attempts that are past their deadline, so that their lease can try elsewhere.
+
+A launch whose answer was lost and whose machine never showed, a machine that never boots, one that
+boots and never answers: each state on the way has a time after which it counts as stuck. The attempt
+goes to ENDING, not to GONE: its machine may still appear, and then it is ended.
+"""
+
+from datetime import timedelta
+
+from control_plane.db import instances
+from control_plane.domain.instance import FailReason, Instance, InstanceEvent, InstanceState
+from control_plane.services import attempts
+from reconciler.loop import Loop, Report, World
+
+NAME = "expire_stuck"
+EXPIRED_PER_ACTIVATION_MAX = 100
+
+_STUCK = {
+    InstanceState.LAUNCHING: (
+        FailReason.LAUNCH_ANSWER_LOST,
+        "no complete list showed its launch key in time",
+    ),
+    InstanceState.BOOTING: (FailReason.NEVER_BOOTED, "it did not run and show an address in time"),
+    InstanceState.BOOTSTRAPPING: (FailReason.UNREACHABLE, "it could not be reached and set up in time"),
+}
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        stuck = await instances.stuck(connection, now=now, limit=EXPIRED_PER_ACTIVATION_MAX)
+    report = Report(looked_at=len(stuck), more=len(stuck) == EXPIRED_PER_ACTIVATION_MAX)
+    for instance in stuck:
+        async with world.db.transaction() as connection:
+            if await attempts.fail(
+                connection,
+                instance.lease_id,
+                instance.id,
+                _failed(instance),
+                actor=world.actor(NAME),
+                now=now,
+            ):
+                report.acted_on += 1
+    return report
+
+
+def _failed(instance: Instance) -> attempts.Failed:
+    reason, why = _STUCK[instance.state]
+    return attempts.Failed(InstanceEvent.FAILED, reason, why)
+
+
+LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("place_leases", "end_instances"))

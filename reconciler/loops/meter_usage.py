@@ -1,0 +1,41 @@
+"""Turns the journal's transitions into intervals of billable time: full hours, and the rest at the end.
+
+The times come from the lease's own moves, never from a machine's word (law 6). Intervals, the queue
+for rating and the meter's position are one statement in one transaction (law 8). A running lease whose
+meter stands still raises an alarm: usage that is not counted is as wrong as usage counted twice.
+"""
+
+from datetime import timedelta
+
+from control_plane.db import usage
+from control_plane.domain.metering import SILENT_AFTER, due_intervals, next_hour
+from reconciler.loop import Loop, Report, World
+
+NAME = "meter_usage"
+METERED_PER_ACTIVATION_MAX = 1_000
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    hour = next_hour(now) - timedelta(hours=1)
+    async with world.db.transaction() as connection:
+        due = await usage.take_meters(connection, hour=hour, limit=METERED_PER_ACTIVATION_MAX)
+        intervals = [
+            (metered.lease_id, metered.organization_id, interval)
+            for metered in due
+            for interval in due_intervals(
+                metered.meter,
+                evidence_at=min(now, metered.evidence_at or metered.meter.ready_at),
+                ended_at=metered.billed_until,
+            )
+        ]
+        await usage.record_intervals(connection, intervals, now=now)
+        silent = await usage.silent(connection, before=now - SILENT_AFTER)
+    report = Report(looked_at=len(due), acted_on=len(intervals))
+    report.more = len(due) == METERED_PER_ACTIVATION_MAX and bool(intervals)
+    if silent:
+        report.errors.append(f"{silent} running leases had no usage for over {SILENT_AFTER}")
+    return report
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("rate_usage",))

@@ -1,0 +1,154 @@
+"""Runs every loop until told to stop: paced, never overlapping itself, woken when there is work for it.
+
+A loop that fails is an entry in its report, a metric and a log line; it runs again at its next turn. No
+loop waits for another one, and an account's loops wait for no other account's.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from control_plane.db import loops as loop_reports
+from control_plane.db.engine import is_connection_trouble
+from control_plane.domain.ids import AccountName
+from reconciler.loop import AccountLoop, Loop, Report, World
+
+ACTIVATIONS = Counter("loop_activations", "Activations of a loop.", ("loop", "account", "outcome"))
+ACTED = Counter("loop_acted_on", "What a loop acted on.", ("loop", "account"))
+SECONDS = Histogram("loop_seconds", "Duration of one activation.", ("loop", "account"))
+REPORT_EVERY = timedelta(seconds=5)
+"""An uneventful loop writes its report this often; an eventful one at once."""
+ERRORS_KEPT = 10
+TEXT_MAX = 500
+
+log = structlog.get_logger()
+
+
+class Runner:
+    """All loops of one reconciler process."""
+
+    def __init__(self, world: World, loops: Iterable[Loop | AccountLoop]) -> None:
+        self._world = world
+        self._loops = tuple(loops)
+        self._wake: dict[tuple[str, AccountName | None], asyncio.Event] = {}
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until `stop`. Activations that are under way finish first."""
+        async with asyncio.TaskGroup() as group:
+            for loop in self._loops:
+                for account in self._turns(loop):
+                    self._wake[loop.name, account] = asyncio.Event()
+                    group.create_task(self._keep_running(loop, account), name=f"{loop.name} {account or ''}")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for event in self._wake.values():
+            event.set()
+
+    def _turns(self, loop: Loop | AccountLoop) -> tuple[AccountName | None, ...]:
+        return tuple(self._world.accounts) if isinstance(loop, AccountLoop) else (None,)
+
+    async def _keep_running(self, loop: Loop | AccountLoop, account: AccountName | None) -> None:
+        wake = self._wake[loop.name, account]
+        reporting = _Reporting(self._world, loop, account)
+        while not self._stopping.is_set():
+            wake.clear()
+            report = await reporting.activation(_bound(loop, account, self._world))
+            if report.acted_on:
+                self._rouse(loop.wakes)
+            if not report.more:
+                await _wait(wake, loop.every)
+
+    def _rouse(self, names: tuple[str, ...]) -> None:
+        for (name, _), event in self._wake.items():
+            if name in names:
+                event.set()
+
+
+def _bound(
+    loop: Loop | AccountLoop, account: AccountName | None, world: World
+) -> Callable[[], Awaitable[Report]]:
+    if isinstance(loop, AccountLoop):
+        if account is None:
+            raise TypeError(f"{loop.name} runs for an account")
+        return lambda: loop.activate(world, account)
+    return lambda: loop.activate(world)
+
+
+async def _wait(wake: asyncio.Event, every: timedelta) -> None:
+    try:
+        async with asyncio.timeout(every.total_seconds()):
+            await wake.wait()
+    except TimeoutError:
+        pass
+
+
+class _Reporting:
+    """Runs activations of one loop and tells the database, the metrics and the log about them."""
+
+    def __init__(self, world: World, loop: Loop | AccountLoop, account: AccountName | None) -> None:
+        self._world = world
+        self._loop = loop
+        self._labels = (loop.name, account or "")
+        self._written_at = world.now() - REPORT_EVERY
+        self._failed_before = False
+
+    async def activation(self, activate: Callable[[], Awaitable[Report]]) -> Report:
+        started_at = self._world.now()
+        try:
+            with SECONDS.labels(*self._labels).time():
+                report = await activate()
+        except Exception as error:
+            report = Report(errors=[f"{type(error).__name__}: {error}"])
+            log.warning(
+                "loop_failed",
+                loop=self._labels[0],
+                account=self._labels[1],
+                error=report.errors[0][:TEXT_MAX],
+                exc_info=not is_connection_trouble(error) and not isinstance(error, ExceptionGroup),
+            )
+        outcome = "error" if report.errors else "ok"
+        ACTIVATIONS.labels(*self._labels, outcome).inc()
+        ACTED.labels(*self._labels).inc(report.acted_on)
+        await self._write(report, started_at)
+        return report
+
+    async def _write(self, report: Report, started_at: datetime) -> None:
+        now = self._world.now()
+        eventful = bool(report.acted_on or report.errors or self._failed_before)
+        if not eventful and now - self._written_at < REPORT_EVERY:
+            return
+        self._failed_before = bool(report.errors)
+        if report.acted_on or report.errors:
+            log.info(
+                "loop_acted",
+                loop=self._labels[0],
+                account=self._labels[1],
+                acted_on=report.acted_on,
+                errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],
+            )
+        try:
+            async with self._world.db.transaction() as connection:
+                await loop_reports.record(
+                    connection,
+                    loop=self._labels[0],
+                    account=self._labels[1],
+                    replica=self._world.replica,
+                    started_at=started_at,
+                    finished_at=now,
+                    every_seconds=self._loop.every.total_seconds(),
+                    looked_at=report.looked_at,
+                    acted_on=report.acted_on,
+                    errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],
+                    notes=[note[:TEXT_MAX] for note in report.notes[:ERRORS_KEPT]],
+                )
+        except Exception as error:
+            if not is_connection_trouble(error):
+                raise
+            log.warning("report_not_written", loop=self._labels[0], error=str(error)[:TEXT_MAX])
+        else:
+            self._written_at = now

@@ -1,0 +1,92 @@
+"""The reconciler's environment, read once into a frozen object. No other file of it reads the environment."""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from control_plane.domain.ids import AccountName
+
+
+class SettingsError(ValueError):
+    """A variable is missing or makes no sense; the message names it and says what to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """Where the mesh hub is and how we know it."""
+
+    address: str
+    ssh_port: int
+    host_key: str
+    outside: str | None
+    """The address machines reach the hub at, when it differs from `address`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    database_url: str
+    accounts: tuple[AccountName, ...]
+    metrics_listen: tuple[str, int]
+    ssh_key: Path | None
+    """Our private key for machines; None when machines and hub are on paper (development without root)."""
+    hub: HubSettings | None
+    accept_emulated_gpus: bool
+    orphans_dry_run: bool
+    replica: str
+
+
+def read(environ: Mapping[str, str]) -> Settings:
+    """Raises SettingsError."""
+    on_paper = _flag(environ, "SPLITPLANE_MACHINES_ON_PAPER")
+    ssh_key = environ.get("SPLITPLANE_SSH_KEY_PATH")
+    if not on_paper and not ssh_key:
+        raise SettingsError(
+            "SPLITPLANE_SSH_KEY_PATH is not set: the private key that machines are ordered to trust"
+        )
+    return Settings(
+        database_url=_required(environ, "SPLITPLANE_DATABASE_URL"),
+        accounts=_accounts(_required(environ, "SPLITPLANE_PROVIDER_ACCOUNTS")),
+        metrics_listen=_listen(environ, "SPLITPLANE_RECONCILER_METRICS_LISTEN", "127.0.0.1:9465"),
+        ssh_key=Path(ssh_key) if ssh_key and not on_paper else None,
+        hub=None if on_paper else _hub(environ),
+        accept_emulated_gpus=_flag(environ, "SPLITPLANE_ACCEPT_EMULATED_GPUS"),
+        orphans_dry_run=_flag(environ, "SPLITPLANE_ORPHANS_DRY_RUN"),
+        replica=environ.get("SPLITPLANE_REPLICA") or socket.gethostname(),
+    )
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    value = environ.get(name, "").strip()
+    if not value:
+        raise SettingsError(f"{name} is not set")
+    return value
+
+
+def _accounts(text: str) -> tuple[AccountName, ...]:
+    return tuple(AccountName(name.strip()) for name in text.split(",") if name.strip())
+
+
+def _flag(environ: Mapping[str, str], name: str) -> bool:
+    value = environ.get(name, "no").strip().lower()
+    if value not in ("yes", "no"):
+        raise SettingsError(f"{name} is {value!r}; say yes or no")
+    return value == "yes"
+
+
+def _listen(environ: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
+    value = environ.get(name, default)
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise SettingsError(f"{name} is {value!r}; write host:port")
+    return host, int(port)
+
+
+def _hub(environ: Mapping[str, str]) -> HubSettings:
+    host, port = _listen(environ, "SPLITPLANE_HUB", "unset")
+    return HubSettings(
+        address=host,
+        ssh_port=port,
+        host_key=_required(environ, "SPLITPLANE_HUB_HOST_KEY"),
+        outside=environ.get("SPLITPLANE_HUB_OUTSIDE"),
+    )

@@ -51,7 +51,7 @@ install_package() {
     timeout 90 apt-get -q -o DPkg::Lock::Timeout=30 install -y --no-install-recommends "$1"; } >&2
 }
 kernel_can() {
-  ip link add dev splitprobe type wireguard 2>/dev/null && ip link del dev splitprobe
+  ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
 }
 command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools
 command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go

@@ -11,13 +11,20 @@ cut midway (the next one starts over; files are renamed into place); two replica
 once (a lock on the hub; the later list wins and the next activation corrects a stale one).
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from data_plane.access.port import StepFailed, Target
+from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.access.session import must, public_key
-from data_plane.access.ssh import SshAccess
+from data_plane.access.ssh import SshAccess, SshShell
 from data_plane.mesh import scripts
 from data_plane.mesh.port import HubIdentity, Network, Peer
+
+CONNECTIONS_MAX = 4
+"""At once, per process: sshd drops newcomers at random from 10 logins in progress on (MaxStartups)."""
+BUSY_SECONDS_MAX = 20
+"""How long a call waits for one of them; a hub that hangs must not gather callers without end."""
 
 
 class SshHub:
@@ -27,6 +34,7 @@ class SshHub:
         """`outside` is the host name or address machines reach the hub at, if it differs from the target's."""
         self._access = access
         self._target = target
+        self._places = asyncio.Semaphore(CONNECTIONS_MAX)
         host = outside or target.address
         self._host = f"[{host}]" if ":" in host else host
 
@@ -39,10 +47,22 @@ class SshHub:
         port = network.hub_port
         own = f"{network.hub_address}/{network.subnet.prefixlen}"
         arguments = [str(network.number), own, str(port), scripts.UP, scripts.UNIT]
-        async with self._access.shell(self._target) as shell:
+        async with self._shell() as shell:
             answer = await must(shell, step, arguments, stdin=text.encode())
         return HubIdentity(public_key(step, answer), f"{self._host}:{port}")
 
     async def drop(self, network: Network) -> None:
-        async with self._access.shell(self._target) as shell:
+        async with self._shell() as shell:
             await must(shell, scripts.DROP, [str(network.number)])
+
+    @asynccontextmanager
+    async def _shell(self) -> AsyncIterator[SshShell]:
+        try:
+            await asyncio.wait_for(self._places.acquire(), BUSY_SECONDS_MAX)
+        except TimeoutError:
+            raise Unreachable(f"the hub at {self._target.address} is busy") from None
+        try:
+            async with self._access.shell(self._target) as shell:
+                yield shell
+        finally:
+            self._places.release()

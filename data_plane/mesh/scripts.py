@@ -57,6 +57,7 @@ number=$1
 device=spmesh$number
 space=splitplane-$number
 unit=splitplane-mesh@$number.service
+wanted=/etc/systemd/system/multi-user.target.wants
 exec 9> "/run/lock/splitplane-mesh-$number.lock"
 flock -w 20 9 || { echo 'another sync of this network is running' >&2; exit 75; }
 """
@@ -71,9 +72,9 @@ SYNC = Step(
     + f"""
 inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
 put() {{
-  printf '%s' "$3" > "$1.new"
-  chmod "$2" "$1.new"
-  mv -f "$1.new" "$1"
+  printf '%s' "$3" > "$1.$number"  # A name of its own: other networks may be synced at the same moment.
+  chmod "$2" "$1.$number"
+  mv -f "$1.$number" "$1"
 }}
 mkdir -p {_DIRECTORY} /usr/local/lib/splitplane
 cd {_DIRECTORY}
@@ -97,7 +98,8 @@ sort > "$number.peers"
   done < "$number.peers"
 }} > "$number.conf.new"
 mv -f "$number.conf.new" "$number.conf"
-[ -e "/etc/systemd/system/multi-user.target.wants/$unit" ] || systemctl enable --quiet "$unit"
+mkdir -p "$wanted"
+ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd read all units anew.
 if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null &&
   inside ip link show dev "$device" up | grep -q .
 then
@@ -116,7 +118,8 @@ DROP = Step(
     "drop network",
     _HEAD
     + f"""
-systemctl disable --quiet --now "$unit" 2>/dev/null || true
+rm -f "$wanted/$unit"
+systemctl stop "$unit" 2>/dev/null || true
 systemctl reset-failed "$unit" 2>/dev/null || true
 ip netns del "$space" 2>/dev/null || true
 rm -f {_DIRECTORY}/"$number".*

@@ -5,6 +5,9 @@ that production uses. The judges log in on their own, without our code.
 """
 
 import asyncio
+import base64
+import contextlib
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -25,11 +28,12 @@ from data_plane.access.port import (
     MeshLink,
     StepFailed,
     Target,
+    Unreachable,
 )
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.bundle import build_agent
 from data_plane.mesh.hub import SshHub
-from data_plane.mesh.port import HubIdentity, Network, Peer, link
+from data_plane.mesh.port import PEERS_MAX, HubIdentity, Network, Peer, link
 from providers.emulators.host import EmulatedGpu, HostedState, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
@@ -100,6 +104,8 @@ async def fleet() -> AsyncIterator[Fleet]:
         machines = {
             target_name: Machine(target, ours) for target_name, target in zip(keys, targets, strict=True)
         }
+        # What newer distributions set: sudo then runs its command on a terminal of its own.
+        await machines["alice2"].sh("echo 'Defaults use_pty' | sudo tee /etc/sudoers.d/90-pty")
         yield Fleet(access, machines, SshHub(access, machines["hub"].target))
     finally:
         await host.close()
@@ -337,6 +343,62 @@ async def test_links_and_networks_are_set_to_return_after_a_reboot(fleet: Fleet)
     await fleet["hub"].sh(f"sudo systemctl start {unit}")
     await fleet["alice1"].sh("sudo systemctl restart wg-quick@splitplane")
     assert await fleet["alice1"].reaches(ALICE.hub_address, seconds=5)
+
+
+async def test_many_networks_may_be_synced_at_once(fleet: Fleet) -> None:
+    networks = [Network(number) for number in range(100, 106)]
+    identities = await asyncio.gather(*(fleet.hub.sync(network, []) for network in networks * 2))
+    assert len({identity.public_key for identity in identities}) == len(networks)
+    await asyncio.gather(*(fleet.hub.drop(network) for network in networks))
+
+
+async def test_a_full_network_fits(fleet: Fleet) -> None:
+    keys = [base64.b64encode(hashlib.sha256(str(k).encode()).digest()).decode() for k in range(PEERS_MAX)]
+    peers = [Peer(ALICE.address_of(k), key) for k, key in enumerate(keys, start=1)]
+    for _ in range(2):
+        await fleet.hub.sync(ALICE, peers)
+    shown = await fleet["hub"].sh(f"sudo wg show spmesh{ALICE.number} allowed-ips")
+    assert {tuple(line.split()) for line in shown.splitlines()} == {
+        (peer.public_key, f"{peer.address}/32") for peer in peers
+    }
+
+
+async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_repeated(fleet: Fleet) -> None:
+    machine = fleet["alice2"]
+    identity = await _enrol(fleet, ALICE, ["alice1", "alice2"])
+    wish = link(ALICE, identity, ALICE.address_of(2))
+    await machine.sh("sudo rm /etc/wireguard/splitplane.conf")  # So that there is something to do.
+
+    async def cut() -> None:
+        async with fleet.access.connect(machine.target) as session:
+            step = asyncio.create_task(session.join_mesh(wish))
+            await _kill_logins(machine)
+            await step
+
+    with pytest.raises(Unreachable):
+        await cut()
+    async with fleet.access.connect(machine.target) as session:
+        await session.join_mesh(wish)
+    assert await fleet["alice1"].reaches(ALICE.address_of(2))
+
+
+async def _kill_logins(machine: Machine) -> None:
+    """Cut every SSH connection of ours on the machine, this one last."""
+    with contextlib.suppress(asyncssh.Error, OSError):  # Our own line is cut as well.
+        await machine.sh("sudo systemd-run --quiet --collect pkill -KILL -f '^sshd: splitplane'; sleep 5")
+
+
+async def test_missing_tools_that_cannot_be_installed_fail_the_step(fleet: Fleet) -> None:
+    machine = fleet["bob1"]
+    await machine.sh("sudo mv /usr/bin/wg /usr/bin/wg.away")
+    try:
+        async with fleet.access.connect(machine.target) as session:
+            with pytest.raises(StepFailed, match="make mesh key"):  # These machines reach no mirror.
+                await session.mesh_public_key()
+    finally:
+        await machine.sh("sudo mv /usr/bin/wg.away /usr/bin/wg")
+    async with fleet.access.connect(machine.target) as session:
+        await session.mesh_public_key()
 
 
 async def test_a_dropped_network_is_gone_with_its_key(fleet: Fleet) -> None:

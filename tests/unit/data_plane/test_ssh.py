@@ -25,6 +25,8 @@ from data_plane.access.port import (
 from data_plane.access.shell import OUTPUT_BYTES_MAX, Step
 from data_plane.access.ssh import SshAccess, SshShell, new_host_key
 from data_plane.bundle import build_agent
+from data_plane.mesh import hub
+from data_plane.mesh.port import Network
 
 Process = asyncssh.SSHServerProcess
 Handler = Callable[["Process[bytes]"], Awaitable[None]]
@@ -257,6 +259,28 @@ async def test_leaving_early_does_not_wait_for_the_machine() -> None:
         step.cancel()
         with pytest.raises(asyncio.CancelledError):
             await step
+
+
+async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(process: "Process[bytes]") -> None:
+        await process.wait_closed()
+
+    monkeypatch.setattr(hub, "BUSY_SECONDS_MAX", 0.3)
+    async with a_machine(hang) as target:
+        one = hub.SshHub(SshAccess(OURS.private_openssh), target)
+        stuck = [asyncio.create_task(one.sync(Network(n), [])) for n in range(hub.CONNECTIONS_MAX)]
+        await asyncio.sleep(0)  # They hold all places now.
+        with pytest.raises(Unreachable, match="busy"):
+            await one.sync(Network(99), [])
+        for task in stuck:
+            task.cancel()
+        await asyncio.wait(stuck)
+
+
+async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
+    async with a_machine(says(b"ok\n")) as target:
+        with pytest.raises(StepFailed, match="public key"):
+            await hub.SshHub(SshAccess(OURS.private_openssh), target).sync(Network(1), [])
 
 
 # What a machine says as its mesh key, and what its agent prints.

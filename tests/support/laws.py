@@ -1,0 +1,103 @@
+"""The laws of machines and money as one check, run after every step of a scenario."""
+
+from collections import Counter
+
+from sqlalchemy import text
+
+from control_plane.db import ledger
+from control_plane.db.engine import Database, rows
+from control_plane.domain.ledger import AccountKind
+from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.money import accrued
+from providers.fake import FakeProvider
+
+_KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM instances")
+_LEASES = text("""
+SELECT l.*, (SELECT coalesce(sum(gpu_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
+       (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
+       (SELECT coalesce(sum(gpu_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
+       (SELECT count(*) FROM instances i WHERE i.lease_id = l.id AND i.state <> 'gone') AS open,
+       (SELECT amount_nano FROM holds h WHERE h.lease_id = l.id) AS held
+FROM leases l
+""")
+_STANDINGS = text("""
+SELECT s.organization_id, s.gpus_held, s.posted_nano, s.held_nano,
+  (SELECT coalesce(sum(gpu_count), 0) FROM leases l
+   WHERE l.organization_id = s.organization_id AND l.state IN ('placing', 'starting', 'ready')) AS gpus,
+  (SELECT coalesce(sum(amount_nano), 0) FROM postings p
+   WHERE p.organization_id = s.organization_id AND account_kind = 'wallet') AS wallet,
+  (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held
+FROM standings s
+""")
+_OVERLAPS = text("""
+SELECT count(*) AS n FROM intervals a JOIN intervals b
+ON a.lease_id = b.lease_id AND a.number < b.number AND a.ended_at > b.started_at
+""")
+
+
+async def check(db: Database, *clouds: FakeProvider) -> None:
+    """Raise AssertionError when a law is broken at this moment, whatever the loops have yet to do."""
+    async with db.reading() as connection:
+        instances = await rows(connection, _KEYS)
+        leases = await rows(connection, _LEASES)
+        standings = await rows(connection, _STANDINGS)
+        overlaps = (await rows(connection, _OVERLAPS))[0].n
+        totals = await ledger.totals(connection)
+    _machines(instances, clouds)
+    for lease in leases:
+        _lease(lease)
+    assert overlaps == 0, "an hour is metered twice"
+    assert sum(totals.values()) == 0, f"the ledger is out of balance: {totals}"
+    assert sum(lease.charged for lease in leases) == totals.get(AccountKind.REVENUE, 0), "rated is not posted"
+    for standing in standings:
+        assert standing.gpus_held == standing.gpus, "the quota's count is not the leases'"
+        assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"
+        assert standing.held_nano == standing.held, "the cached holds are not the holds'"
+
+
+def _machines(instances, clouds) -> None:
+    known = {row.launch_key: row for row in instances}
+    for cloud in clouds:
+        for key, machines in cloud.ever_by_key().items():
+            assert machines <= 1, f"{key} bought {machines} machines (law 2)"
+            assert key in known or key.startswith("sp-planted"), f"{key} has no record (law 1)"
+        for machine in cloud.alive():
+            row = known.get(machine.launch_key)
+            assert row is None or row.asked_at is not None, (
+                f"{machine.launch_key} lives and was never asked for"
+            )
+    launched = Counter(row.provider_ref for row in instances if row.provider_ref and row.state != "gone")
+    assert all(times == 1 for times in launched.values()), f"a machine is claimed twice: {launched}"
+    for row in instances:
+        if row.state == "gone" and row.asked_at is not None:
+            assert row.gone_evidence, f"{row.launch_key} is closed without evidence (law 3)"
+
+
+def _lease(lease) -> None:
+    if lease.ready_at is None:
+        assert lease.metered == 0, f"{lease.id} is billed before it was ready (law 6)"
+    else:
+        until = lease.billed_until or lease.metered_until or lease.ready_at
+        limit = gpu_seconds_total(lease.ready_at, lease.gpu_count, until)
+        assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} GPU-seconds"
+    assert lease.charged == accrued(lease.nano_per_gpu_hour, lease.rated), (
+        f"{lease.id}: the parts do not add up (law 7)"
+    )
+    if lease.state == "ended":
+        assert lease.open == 0, f"{lease.id} is closed while a machine may live (law 3)"
+
+
+async def check_finished(db: Database, *clouds: FakeProvider) -> None:
+    """The laws, and that nothing is left: no machine, no open record, every second billed, every hold returned."""
+    await check(db, *clouds)
+    for cloud in clouds:
+        assert not cloud.alive(), f"machines are left: {[m.launch_key for m in cloud.alive()]}"
+    async with db.reading() as connection:
+        for lease in await rows(connection, _LEASES):
+            assert lease.state == "ended", f"{lease.id} is {lease.state}"
+            assert lease.held == 0, f"{lease.id} still holds {lease.held}"
+            if lease.ready_at is not None:
+                total = gpu_seconds_total(lease.ready_at, lease.gpu_count, lease.billed_until)
+                assert lease.metered == lease.rated == total, (
+                    f"{lease.id}: {lease.rated} of {total} GPU-seconds billed"
+                )

@@ -19,15 +19,12 @@ from control_plane.db import accounts as account_rows
 from control_plane.db import loops as loop_rows
 from control_plane.db.engine import Database, Role
 from control_plane.world import utc_now, uuid7
-from data_plane.access.fake import FakeAccess
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.bundle import build_agent
 from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import Hub
-from providers.base import Provider
-from providers.fake import FakeProvider
 from providers.guard import Guard
 from providers.registry import Account, configured
 from reconciler import paper, registry, settings
@@ -101,7 +98,7 @@ async def _world(chosen: settings.Settings, accounts: tuple[Account, ...], db: D
         name: Guard(provider, account=name, now=utc_now, budget=budget)
         for name, provider in connected.items()
     }
-    access, hub, login_key = _ways_in(chosen, list(connected.values()))
+    access, hub, login_key = _ways_in(chosen, db)
     return World(
         db=db,
         now=utc_now,
@@ -119,12 +116,12 @@ async def _world(chosen: settings.Settings, accounts: tuple[Account, ...], db: D
     )
 
 
-def _ways_in(chosen: settings.Settings, connected: list[Provider]) -> tuple[Access, Hub, str]:
+def _ways_in(chosen: settings.Settings, db: Database) -> tuple[Access, Hub, str]:
     """How machines and the hub are reached, and the public key that machines are told to trust."""
     if chosen.ssh_key is None or chosen.hub is None:
-        fakes = [provider for provider in connected if isinstance(provider, FakeProvider)]
-        hub = FakeHub()
-        return FakeAccess(hardware=paper.hardware(fakes), hub=hub), hub, new_host_key().public
+        log.warning("machines_on_paper", why="SPLITPLANE_MACHINES_ON_PAPER is yes")
+        paper_hub = FakeHub()
+        return paper.access(db, paper_hub), paper_hub, new_host_key().public
     access = SshAccess(chosen.ssh_key)
     target = Target(chosen.hub.address, chosen.hub.ssh_port, chosen.hub.host_key)
     return access, SshHub(access, target, outside=chosen.hub.outside), access.public_key

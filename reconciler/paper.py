@@ -1,14 +1,34 @@
-"""Machines on paper: what the fake provider sold is what its machines show. For development without root.
+"""Machines on paper: each shows exactly what was sold. For development without root.
 
 Nothing here reaches out; a reading is marked `emulated` and proves nothing.
 """
 
 from collections.abc import Callable, Sequence
 
-from control_plane.domain.gpu import APPEARANCES
+from control_plane.db import instances
+from control_plane.db.engine import Database
+from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.sku import Shape
+from data_plane.access.fake import FakeAccess
 from data_plane.access.port import GpuReading, GpuReport, Target
+from data_plane.mesh.fake import FakeHub
 from providers.fake import FakeProvider
+
+
+def access(db: Database, hub: FakeHub) -> FakeAccess:
+    """A way into machines that are not there: what was sold is looked up when one is first reached."""
+    shapes: dict[str, Shape] = {}
+
+    async def look_up(target: Target, _step: str) -> None:
+        if target.host_key not in shapes:
+            async with db.reading() as connection:
+                model, count = await instances.sold_as(connection, host_key=target.host_key)
+            shapes[target.host_key] = Shape(GpuModel(model), count, vcpus=0, memory_gib=0, disk_gib=0)
+
+    def look(target: Target) -> GpuReport:
+        return report(shapes[target.host_key], target.address)
+
+    return FakeAccess(hardware=look, hub=hub, before=look_up)
 
 
 def hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], GpuReport]:

@@ -392,3 +392,14 @@ async def failures(
         if known is None or known.at < failure.at:
             of_lease[row.offer_key] = failure
     return latest
+
+
+_SOLD_AS = text("""
+SELECT l.gpu_model, l.gpu_count FROM instances i JOIN leases l ON l.id = i.lease_id WHERE i.host_key = :host_key
+""")
+
+
+async def sold_as(connection: AsyncConnection, *, host_key: str) -> tuple[str, int]:
+    """GPU model and count that the machine with this host key was ordered for."""
+    row = (await rows(connection, _SOLD_AS, host_key=host_key))[0]
+    return row.gpu_model, row.gpu_count

@@ -1,0 +1,219 @@
+"""HTTP to the API: one request, asked again a bounded number of times, and every failure a sentence.
+
+A request is repeated after a lost connection, a 5xx and a 429. Repeating a POST is safe because all
+tries of one call carry the same Idempotency-Key: the API answers the second with what the first did.
+The API key is in one header and nowhere else; whatever an error says is searched for it before it
+is shown, because a proxy in between may echo what it got.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import httpx
+
+from control_plane.cli.config import Login
+from control_plane.cli.errors import CliError, Exit, network
+
+TRIES_MAX = 4
+FIRST_WAIT_SECONDS = 0.5
+WAIT_SECONDS_MAX = 10.0
+PAGES_MAX = 200
+"""A listing longer than this is not read to its end but refused: an incomplete list is not a list."""
+PAGE_LIMIT = 200
+STREAM_SILENCE_SECONDS = 45.0
+"""The API sends a heartbeat more often than this; a stream that is silent for longer is dead."""
+
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+
+
+def user_agent() -> str:
+    try:
+        return f"splitplane-cli/{version('splitplane')}"
+    except PackageNotFoundError:  # Run from a checkout that is not installed.
+        return "splitplane-cli"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An open stream of server-sent events."""
+
+    chunks: Iterator[bytes]
+
+
+class Client:
+    """Speaks for one login. `transport`, `sleep` and `new_key` are arguments for the tests' sake."""
+
+    def __init__(
+        self,
+        login: Login,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self.login = login
+        self._sleep = sleep
+        self._new_key = new_key
+        self._http = httpx.Client(
+            base_url=login.url,
+            headers={
+                "Authorization": f"Bearer {login.api_key}",
+                "User-Agent": user_agent(),
+                "Accept": "application/json, application/problem+json",
+            },
+            timeout=_TIMEOUT,
+            transport=transport,
+            follow_redirects=False,  # A redirect must not take the key to another place.
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self._decoded(self._asked("GET", path, params=params))
+
+    def post(self, path: str, body: Any = None) -> Any:
+        headers = {"Idempotency-Key": self._new_key()}
+        return self._decoded(self._asked("POST", path, body=body, headers=headers))
+
+    def delete(self, path: str) -> None:
+        with suppress(_GoneAfterRetry):  # The first try deleted it and its answer was lost: what we wanted.
+            self._asked("DELETE", path)
+
+    def every(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """All pages of a listing, in the shape of one page."""
+        pages = self.pages(path, params)
+        whole: dict[str, Any] = next(pages)
+        for page in pages:
+            whole["items"].extend(page["items"])
+        return {**whole, "next_cursor": None}
+
+    def pages(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        asked = {"limit": PAGE_LIMIT, **(params or {})}
+        for _ in range(PAGES_MAX):
+            page: dict[str, Any] = self.get(path, asked)
+            yield page
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+            asked["cursor"] = cursor
+        raise CliError(f"The list has more than {PAGES_MAX} pages; narrow it down.", code="list_too_long")
+
+    @contextmanager
+    def stream(self, path: str, *, last_event_id: str) -> Iterator[Stream]:
+        """Open an event stream behind `last_event_id`. Not repeated here: the caller knows how far it got."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if last_event_id:
+            headers["Last-Event-ID"] = last_event_id
+        timeout = httpx.Timeout(STREAM_SILENCE_SECONDS, connect=5.0)
+        try:
+            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise self._refusal(response)
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    raise network(f"{self.login.url}{path} does not answer with an event stream.")
+                yield Stream(response.iter_bytes())
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        wait = FIRST_WAIT_SECONDS
+        for tries_left in range(TRIES_MAX - 1, -1, -1):
+            try:
+                response = self._http.request(method, path, params=params, json=body, headers=headers)
+            except httpx.TransportError as error:
+                if tries_left == 0:
+                    raise self._unreachable(error) from None
+                self._sleep(wait)
+            else:
+                if response.is_success:
+                    return response
+                if response.status_code == 404 and method == "DELETE" and tries_left < TRIES_MAX - 1:
+                    raise _GoneAfterRetry
+                if response.status_code not in _RETRIED or tries_left == 0:
+                    raise self._refusal(response)
+                self._sleep(_asked_wait(response, wait))
+            wait = min(wait * 2, WAIT_SECONDS_MAX)
+        raise AssertionError("the last try either answers or raises")
+
+    def _decoded(self, response: httpx.Response) -> Any:
+        if response.status_code == 204 or not response.content:
+            return None
+        try:
+            return response.json()
+        except ValueError:
+            raise network(
+                f"{self.login.url} answered with something that is not JSON; is this the address of the API?"
+            ) from None
+
+    def _unreachable(self, error: httpx.TransportError) -> CliError:
+        why = str(error) or type(error).__name__
+        if isinstance(error, httpx.TimeoutException):
+            why = "it did not answer in time"
+        return network(
+            self._redacted(f"Cannot reach {self.login.url}: {why}. Check the address and your network.")
+        )
+
+    def _refusal(self, response: httpx.Response) -> CliError:
+        """The API's no: its code and sentence where it is a problem document, otherwise what can be said."""
+        status = response.status_code
+        if response.is_redirect:
+            target = response.headers.get("location", "elsewhere")
+            return network(
+                self._redacted(f"{self.login.url} redirects to {target}; log in with that address.")
+            )
+        problem = _problem(response)
+        code = str(problem.get("code") or f"http_{status}")
+        sentence = problem.get("detail") or problem.get("title")
+        if not isinstance(sentence, str) or not sentence:
+            sentence = f"{self.login.url} answered {status} {response.reason_phrase} and no reason."
+        for fault in problem.get("errors") or []:
+            if isinstance(fault, dict):
+                sentence += f"\n  {fault.get('field')}: {fault.get('detail')}"
+        if status == 401:
+            sentence = f"{sentence} The key used is {self.login.source}."
+        if status >= 500 and (
+            request_id := problem.get("request_id") or response.headers.get("x-request-id")
+        ):
+            sentence = f"{sentence} Request {request_id}."
+        exit_code = Exit.NETWORK if status in (502, 503, 504) and "code" not in problem else Exit.REFUSED
+        return CliError(
+            self._redacted(sentence), code=self._redacted(code), exit_code=exit_code, status=status
+        )
+
+    def _redacted(self, text: str) -> str:
+        return text.replace(self.login.api_key, "(your key)") if self.login.api_key else text
+
+
+class _GoneAfterRetry(Exception):  # noqa: N818 - Not an error: it ends a repeated DELETE.
+    pass
+
+
+def _asked_wait(response: httpx.Response, wait: float) -> float:
+    """How long to wait: what the API asks for, within our bound, or our own pace."""
+    asked = response.headers.get("retry-after", "")
+    return min(float(asked), WAIT_SECONDS_MAX) if asked.isascii() and asked.isdigit() else wait
+
+
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    try:
+        body = json.loads(response.content)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,89 @@
+"""What was used and what it costs: usage, bill."""
+
+import csv
+import re
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TextIO
+
+from control_plane.cli import render
+from control_plane.cli.errors import usage as wrong_usage
+from control_plane.cli.parsing import Commands, command
+from control_plane.cli.terminal import Terminal
+from control_plane.cli.wire import UsageRow
+
+_AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def add(to: Commands) -> None:
+    parser = command(
+        to,
+        "usage",
+        usage,
+        "List rated usage, one row per lease and hour.",
+        more="Times are UTC: 2026-11-01, 2026-11-01T12:00:00Z, or an age such as 24h, 7d.",
+        examples="""
+        splitplane usage --since 7d
+        splitplane usage --since 2026-11-01 --until 2026-12-01 --csv > november.csv
+        """,
+    )
+    parser.add_argument("--since", metavar="TIME", help="default: the start of this month")
+    parser.add_argument("--until", metavar="TIME", help="default: now")
+    parser.add_argument("--csv", action="store_true", help="exact amounts as CSV")
+    command(to, "bill", bill, "Show this month's bill so far, and the balance.", examples="splitplane bill")
+
+
+def usage(terminal: Terminal, args: Namespace) -> None:
+    if args.csv and args.json:
+        raise wrong_usage("--csv and --json exclude each other.")
+    now = terminal.now()
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    since = parse_time(args.since, now, flag="--since") if args.since else month
+    until = parse_time(args.until, now, flag="--until") if args.until else now
+    if since >= until:
+        raise wrong_usage(
+            f"--since ({since:%Y-%m-%dT%H:%M:%SZ}) is not before --until ({until:%Y-%m-%dT%H:%M:%SZ})."
+        )
+    answer = terminal.client().every("/v1/usage", {"since": _on_wire(since), "until": _on_wire(until)})
+    if args.csv:
+        write_csv(terminal.stdout, answer["items"])
+    else:
+        terminal.present(args.json, answer, lambda one: render.usage(one["items"], since, until))
+
+
+def _on_wire(at: datetime) -> str:
+    return at.isoformat().replace("+00:00", "Z")
+
+
+def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
+    """A date, an RFC 3339 time, or an age; without an offset it is UTC."""
+    age = _AGE.fullmatch(text)
+    if age:
+        return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise wrong_usage(
+            f"{flag}: {text!r} is no time; give 2026-11-01, 2026-11-01T12:00:00Z or an age such as 7d."
+        ) from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def write_csv(file: TextIO, rows: Sequence[UsageRow]) -> None:
+    """Every amount exact, as decimal text; the order is the API's, so a second run gives the same bytes."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(
+        ["id", "lease_id", "lease_name", "number", "sku", "started_at", "ended_at", "gpu_seconds",
+         "price_usd_per_gpu_hour", "amount_usd"]
+    )  # fmt: skip
+    for row in rows:
+        writer.writerow(
+            [row["id"], row["lease_id"], row["lease_name"], row["number"], row["sku"], row["started_at"],
+             row["ended_at"], row["gpu_seconds"], row["price_per_gpu_hour"]["usd"], row["amount"]["usd"]]
+        )  # fmt: skip
+
+
+def bill(terminal: Terminal, args: Namespace) -> None:
+    terminal.present(args.json, terminal.client().get("/v1/bill"), render.bill)

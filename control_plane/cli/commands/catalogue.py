@@ -1,0 +1,87 @@
+"""What there is to buy: skus, offers, quote."""
+
+from argparse import Namespace
+from typing import Any
+
+from control_plane.cli import render
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, Parser, command
+from control_plane.cli.terminal import Terminal
+from control_plane.domain.money import parse_usd
+
+
+def add(to: Commands) -> None:
+    command(to, "skus", skus, "Show what is for sale and at what price.", examples="splitplane skus")
+    parser = command(
+        to,
+        "offers",
+        offers,
+        "Show what providers have, how sure that is, and how fresh.",
+        examples="""
+        splitplane offers
+        splitplane offers --gpu h100-sxm-80gb
+        """,
+    )
+    parser.add_argument("--gpu", metavar="MODEL", help="only this GPU model, such as h100-sxm-80gb")
+    parser = command(
+        to,
+        "quote",
+        quote,
+        "Ask what a lease would cost and where it would go, without buying.",
+        more="Exits with 1 when a lease would be refused, and says why.",
+        examples="""
+        splitplane quote h100x8
+        splitplane quote h100x8 --region eu --max-price 25
+        """,
+    )
+    add_wish(parser)
+
+
+def add_wish(parser: Parser) -> None:
+    """What a quote and a lease have in common."""
+    parser.add_argument("sku", metavar="SKU", help="what to lease; see: splitplane skus")
+    parser.add_argument(
+        "--region",
+        metavar="REGION",
+        action="append",
+        default=[],
+        help="eu, us-east-1, ...; repeat it to allow several (default: anywhere)",
+    )
+    parser.add_argument(
+        "--provider",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="repeat it to allow several (default: any)",
+    )
+    parser.add_argument("--max-price", metavar="USD", help="ceiling per hour for the whole machine")
+
+
+def wish(args: Namespace) -> dict[str, Any]:
+    """The flags as the API wants them."""
+    made: dict[str, Any] = {"sku": args.sku, "regions": args.region, "providers": args.provider}
+    if args.max_price is not None:
+        try:
+            parse_usd(args.max_price)
+        except ValueError as error:
+            raise usage(f"--max-price: {error}; give an amount such as 25 or 24.90.") from None
+        made["price_usd_per_hour_max"] = args.max_price
+    return made
+
+
+def skus(terminal: Terminal, args: Namespace) -> None:
+    terminal.present(args.json, terminal.client().get("/v1/skus"), lambda one: render.skus(one["items"]))
+
+
+def offers(terminal: Terminal, args: Namespace) -> None:
+    params = {"gpu_model": args.gpu} if args.gpu else None
+    answer = terminal.client().get("/v1/offers", params)
+    terminal.present(args.json, answer, lambda one: render.offers(one["items"]))
+
+
+def quote(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().post("/v1/quotes", wish(args))
+    terminal.present(args.json, answer, render.quote)
+    verdict = answer["verdict"]
+    if not verdict["admitted"]:
+        raise CliError(verdict["why"] or "A lease would be refused.", code=verdict["code"] or "refused")

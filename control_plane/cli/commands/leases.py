@@ -1,0 +1,341 @@
+"""Leases: create, watch, list, show, ssh, release, and why they are where they are."""
+
+from argparse import Namespace
+from typing import Any
+
+from control_plane.cli import explain, progress, render, ssh
+from control_plane.cli.client import Client
+from control_plane.cli.commands import ssh_keys
+from control_plane.cli.commands.catalogue import add_wish, wish
+from control_plane.cli.commands.lookup import LIVE_STATES, find
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.terminal import Terminal
+from control_plane.cli.wire import Lease
+from control_plane.cli.words import plural, sentence, spaced
+
+STATES = (*LIVE_STATES, "ended")
+LEASE_HELP = "its name, its id, or an unambiguous beginning of the id"
+
+
+def add(to: Commands) -> None:
+    leases = noun(to, "lease", "Get machines, watch them come up, use them, let them go.")
+    _add_create(leases)
+    parser = command(
+        leases,
+        "watch",
+        watch,
+        "Watch leases until each is ready, or has failed.",
+        examples="""
+        splitplane lease watch train-1
+        splitplane lease watch train-1 train-2 le_0190c2a1b2c3
+        splitplane lease watch train-1 --until ended
+        """,
+    )
+    parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
+    parser.add_argument(
+        "--until", choices=("ready", "ended"), help="default: ready, or ended for one that is ending"
+    )
+    parser = command(
+        leases,
+        "list",
+        list_leases,
+        "List your leases, newest first.",
+        examples="""
+        splitplane lease list
+        splitplane lease list --all
+        splitplane lease list --state ready --json
+        """,
+    )
+    parser.add_argument("--all", action="store_true", help="ended ones as well")
+    parser.add_argument("--state", action="append", choices=STATES, help="only these; repeat it for several")
+    parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
+    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+    _add_ssh(leases)
+    parser = command(
+        leases,
+        "release",
+        release,
+        "Let go of leases. Their bills stop at once; what is on the machines is lost.",
+        examples="""
+        splitplane lease release train-1
+        splitplane lease release train-1 train-2 --yes --wait
+        """,
+    )
+    parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--wait", action="store_true", help="wait until the provider has confirmed the end")
+
+
+def add_why(to: Commands) -> None:
+    parser = command(
+        to,
+        "why",
+        why,
+        "Tell how a lease came to be where it is.",
+        more=(
+            "Why it was admitted, every machine that was considered and why the losers\n"
+            "lost, every attempt and its end, what the GPUs showed, and the journal."
+        ),
+        examples="splitplane why train-1",
+    )
+    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+
+
+def _add_create(leases: Commands) -> None:
+    parser = command(
+        leases,
+        "create",
+        create,
+        "Lease a machine and wait until it is ready.",
+        more=(
+            "The bill starts when the machine is verified. Leaving early (Ctrl-C, --no-wait)\n"
+            "does not end the lease. A machine admits every SSH key you have stored unless\n"
+            "you name some."
+        ),
+        examples="""
+        splitplane lease create h100x1
+        splitplane lease create h100x8 --name train-1 --region eu --max-price 25
+        splitplane lease create h100x1 --ssh-key laptop --ssh-key ci --no-wait
+        """,
+    )
+    add_wish(parser)
+    parser.add_argument("--name", help="what to call it (default: the API makes a name up)")
+    parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; repeat it for several")
+    parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that nobody can log in to")
+    parser.add_argument(
+        "--no-wait", "--detach", dest="no_wait", action="store_true", help="return as soon as it is admitted"
+    )
+
+
+def _add_ssh(leases: Commands) -> None:
+    parser = command(
+        leases,
+        "ssh",
+        connect,
+        "Open a shell on a machine, or run a command there.",
+        more=(
+            "Runs your own ssh with the machine's host key pinned: another machine at the\n"
+            "same address is refused. Your agent is not forwarded unless you say so."
+        ),
+        examples="""
+        splitplane lease ssh train-1
+        splitplane lease ssh train-1 -- nvidia-smi -L
+        splitplane lease ssh train-1 --print
+        """,
+    )
+    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+    parser.add_argument("-i", "--identity", metavar="FILE", help="the private key to use")
+    parser.add_argument(
+        "-A", "--forward-agent", action="store_true", help="forward your agent to the machine"
+    )
+    parser.add_argument("--print", dest="print_only", action="store_true", help="print the ssh command only")
+    parser.set_defaults(remote=[])
+    parser.usage = "splitplane lease ssh [options] LEASE [-- COMMAND ...]"
+
+
+# create and watch
+
+
+def create(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    body = wish(args) | {"ssh_key_ids": _key_ids(client, args)}
+    if args.name is not None:
+        body["name"] = args.name
+    lease: Lease = client.post("/v1/leases", body)
+    terminal.note(f"{lease['id']} is admitted at {render.price(lease['price_per_hour'])} USD per hour.")
+    if args.no_wait:
+        terminal.present(args.json, lease, lambda one: render.lease(one, terminal.now()))
+        return
+    ended = _watched(terminal, client, [lease], progress.is_decided)[lease["id"]]
+    if isinstance(ended, CliError):
+        raise ended
+    terminal.present(args.json, ended, lambda one: render.lease(one, terminal.now()))
+    if not progress.is_ready(ended):
+        raise _failure(ended)
+
+
+def _key_ids(client: Client, args: Namespace) -> list[str]:
+    if args.no_ssh_key:
+        if args.ssh_key:
+            raise usage("--ssh-key and --no-ssh-key exclude each other.")
+        return []
+    if args.ssh_key:
+        return [key["id"] for key in ssh_keys.find(client, args.ssh_key)]
+    keys = client.get(ssh_keys.PATH)["items"]
+    if not keys:
+        raise CliError(
+            "You have no SSH key, so nobody could log in; run: splitplane ssh-key add laptop (or add --no-ssh-key).",
+            code="no_ssh_key",
+        )
+    return [key["id"] for key in keys]
+
+
+def _failure(lease: Lease) -> CliError:
+    reason = lease["end_reason"] or lease["status"]["phase"]
+    told = sentence(lease["end_why"] or lease["status"]["message"])
+    return CliError(f"{lease['name']}: {told} More with: splitplane why {lease['id']}", code=reason)
+
+
+def _watched(
+    terminal: Terminal, client: Client, leases: list[Lease], settled: progress.Settled
+) -> dict[str, Lease | CliError]:
+    """Progress goes to standard error: standard output carries the answer."""
+    board = progress.board(terminal.err, leases, terminal.now)
+    try:
+        return dict(progress.watch(client, leases, settled, board))
+    except KeyboardInterrupt:
+        names = " ".join(lease["id"] for lease in leases)
+        terminal.note(
+            f"The lease goes on without you. Watch it: splitplane lease watch {names}\n"
+            f"End it: splitplane lease release {names}"
+            if len(leases) == 1
+            else "The leases go on without you."
+        )
+        raise
+
+
+def watch(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    leases = find(client, args.leases)
+    settled = {"ready": progress.is_decided, "ended": progress.is_ended, None: _settled_by_itself(leases)}[
+        args.until
+    ]
+    ends = _watched(terminal, client, leases, settled)
+    _present_many(terminal, args, ends)
+    goal_missed = [
+        end
+        for end in ends.values()
+        if not isinstance(end, CliError) and args.until != "ended" and _failed(end, leases)
+    ]
+    if goal_missed:
+        raise _failure(goal_missed[0])
+
+
+def _settled_by_itself(leases: list[Lease]) -> progress.Settled:
+    """Ready for what comes up, ended for what was going down when the watch began."""
+    going = {lease["id"] for lease in leases if lease["status"]["phase"] == "ending"}
+    return lambda lease: progress.is_ended(lease) if lease["id"] in going else progress.is_decided(lease)
+
+
+def _failed(end: Lease, before: list[Lease]) -> bool:
+    """Whether a lease that was coming up did not get ready."""
+    first = next(lease for lease in before if lease["id"] == end["id"])
+    return first["status"]["phase"] in ("pending", "starting") and not progress.is_ready(end)
+
+
+def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, Lease | CliError]) -> None:
+    """What became of each; the first trouble is raised once the others are told."""
+    troubles = [end for end in ends.values() if isinstance(end, CliError)]
+    leases = [end for end in ends.values() if not isinstance(end, CliError)]
+    terminal.present(
+        args.json,
+        {"items": leases},
+        lambda one: render.leases(one["items"], terminal.now(), all_states=True),
+    )
+    for trouble in troubles[1:]:
+        terminal.note(trouble.sentence)
+    if troubles:
+        raise troubles[0]
+
+
+# list, show, why
+
+
+def list_leases(terminal: Terminal, args: Namespace) -> None:
+    params: dict[str, Any] = {}
+    if args.state:
+        params["state"] = args.state
+    elif not args.all:
+        params["state"] = list(LIVE_STATES)
+    answer = terminal.client().every("/v1/leases", params)
+    terminal.present(
+        args.json,
+        answer,
+        lambda one: render.leases(one["items"], terminal.now(), all_states=args.all or bool(args.state)),
+    )
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    lease = find(terminal.client(), [args.lease])[0]
+    terminal.present(args.json, lease, lambda one: render.lease(one, terminal.now()))
+
+
+def why(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    lease = find(client, [args.lease])[0]
+    answer = client.get(f"/v1/leases/{lease['id']}/explanation")
+    terminal.present(args.json, answer, lambda one: explain.explanation(one, terminal.now()))
+
+
+# ssh
+
+
+def connect(terminal: Terminal, args: Namespace) -> None:
+    lease = find(terminal.client(), [args.lease])[0]
+    line = _ssh_command(terminal, lease, args)
+    if args.json:
+        terminal.json({"lease": lease["id"], "command": line})
+    elif args.print_only:
+        terminal.stdout.write(ssh.spoken(line) + "\n")
+    else:
+        terminal.become(line)
+
+
+def _ssh_command(terminal: Terminal, lease: Lease, args: Namespace) -> list[str]:
+    machine = lease["machine"]
+    if not progress.is_ready(lease):
+        phase = lease["status"]["phase"]
+        hint = "" if phase in ("ending", "ended") else f" Wait for it: splitplane lease watch {lease['id']}"
+        raise CliError(f"{lease['name']} is {phase}, not ready.{hint}", code="not_ready")
+    if machine is None or not machine["address"]:
+        raise CliError(f"The address of {lease['name']} is not known.", code="no_address")
+    if not machine["host_key"]:
+        raise CliError(
+            f"The host key of {lease['name']} is not known, so its machine could not be told from another;"
+            " nothing is connected to.",
+            code="no_host_key",
+        )
+    known_hosts = ssh.pin(terminal.environ, machine["instance_id"], machine["host_key"])
+    return ssh.command(
+        address=machine["address"],
+        port=machine["ssh_port"],
+        user=machine["ssh_user"],
+        alias=machine["instance_id"],
+        known_hosts=known_hosts,
+        identity=args.identity,
+        forward_agent=args.forward_agent,
+        remote=args.remote,
+    )
+
+
+# release
+
+
+def release(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    leases = find(client, args.leases)
+    going = [lease for lease in leases if lease["status"]["phase"] not in ("ending", "ended")]
+    if going and not args.yes:
+        for lease in going:
+            per_hour = f"{render.price(lease['price_per_hour'])} USD per hour"
+            terminal.err.print(
+                f"  {lease['name']}  {lease['id']}  {spaced(lease['status']['phase'])}, {per_hour}"
+            )
+        terminal.confirm(
+            f"Release {plural(len(going), 'lease')}? What is on the machines is lost.", otherwise="--yes"
+        )
+    ends: dict[str, Lease | CliError] = {lease["id"]: _released(client, lease) for lease in leases}
+    if args.wait:
+        done = [end for end in ends.values() if not isinstance(end, CliError)]
+        ends |= _watched(terminal, client, done, progress.is_ended)
+    _present_many(terminal, args, ends)
+
+
+def _released(client: Client, lease: Lease) -> Lease | CliError:
+    """One that cannot be released must not keep the others from it."""
+    try:
+        released: Lease = client.post(f"/v1/leases/{lease['id']}/release")
+    except CliError as error:
+        return error
+    return released

@@ -1,0 +1,47 @@
+"""What an operator looks at first: loops, orphans, accounts. They need an operator's key."""
+
+from argparse import Namespace
+
+from control_plane.cli import render
+from control_plane.cli.parsing import Commands, command
+from control_plane.cli.terminal import Terminal
+
+
+def add(to: Commands) -> None:
+    command(
+        to,
+        "loops",
+        loops,
+        "Show the last report of every loop (operators).",
+        more="A loop that was silent for more than three of its periods shows as stuck.",
+        examples="splitplane loops",
+    )
+    command(
+        to,
+        "orphans",
+        orphans,
+        "List machines that no open record claims (operators).",
+        examples="splitplane orphans --json",
+    )
+    command(
+        to,
+        "accounts",
+        accounts,
+        "Show the provider accounts: listed when, frozen or failing why (operators).",
+        examples="splitplane accounts",
+    )
+
+
+def loops(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/operator/loops")
+    terminal.present(args.json, answer, lambda one: render.loops(one["items"]))
+
+
+def orphans(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/operator/orphans")
+    terminal.present(args.json, answer, lambda one: render.orphans(one["items"], terminal.now()))
+
+
+def accounts(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/operator/accounts")
+    terminal.present(args.json, answer, lambda one: render.accounts(one["items"], terminal.now()))

@@ -1,0 +1,96 @@
+"""Who I am: login, logout, whoami."""
+
+from argparse import Namespace
+
+from control_plane.cli import config, render
+from control_plane.cli.config import Login
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, command
+from control_plane.cli.terminal import Terminal
+
+KEY_LENGTH_MAX = 200
+
+
+def add(to: Commands) -> None:
+    parser = command(
+        to,
+        "login",
+        login,
+        "Check an API key and store it.",
+        more=(
+            "The key is read from the terminal or from standard input, never from the\n"
+            "command line. It is stored only after the API has accepted it, in\n"
+            "$XDG_CONFIG_HOME/splitplane/config.toml, readable for you alone."
+        ),
+        examples="""
+        splitplane login --url https://splitplane.example.com
+        pass show splitplane | splitplane login --key-stdin
+        SPLITPLANE_URL=... SPLITPLANE_API_KEY=... splitplane whoami   (without login)
+        """,
+    )
+    parser.add_argument("--url", help="address of the API (default: the one in use)")
+    parser.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
+    command(to, "logout", logout, "Forget the stored key.", examples="splitplane logout")
+    command(
+        to,
+        "whoami",
+        whoami,
+        "Show your organization, its balance and quota.",
+        examples="splitplane whoami --json",
+    )
+
+
+def login(terminal: Terminal, args: Namespace) -> None:
+    url = config.checked_url(args.url or _url_in_use(terminal), terminal.environ)
+    attempt = Login(url, _read_key(terminal, url, from_stdin=args.key_stdin), "the one you gave")
+    organization = terminal.client(attempt).get("/v1/organization")
+    path = config.store(terminal.environ, attempt)
+    terminal.present(
+        args.json,
+        organization,
+        lambda one: render.organization(one, url=url, source=f"stored in {path}"),
+    )
+    if terminal.environ.get(config.ENV_KEY):
+        terminal.note(
+            f"{config.ENV_KEY} is set and goes before what was just stored; unset it to use this login."
+        )
+
+
+def _url_in_use(terminal: Terminal) -> str:
+    if url := terminal.environ.get(config.ENV_URL):
+        return url
+    try:
+        saved = config.stored(terminal.environ)
+    except CliError:
+        saved = None  # A damaged or exposed login is what a new one replaces.
+    return saved.url if saved else config.URL_DEFAULT
+
+
+def _read_key(terminal: Terminal, url: str, *, from_stdin: bool) -> str:
+    if from_stdin:
+        key = terminal.stdin.readline().strip()
+    elif terminal.stdin.isatty():
+        key = terminal.ask_secret(f"API key for {url}: ").strip()
+    else:
+        raise usage("Nobody is here to type a key; pipe it in and add --key-stdin.")
+    # What is no header value must not become one.
+    if not (key and key.isascii() and key.isprintable() and " " not in key and len(key) <= KEY_LENGTH_MAX):
+        raise usage("That is not an API key; paste the one line that begins with spk_.")
+    return key
+
+
+def logout(terminal: Terminal, args: Namespace) -> None:
+    path = config.forget(terminal.environ)
+    if args.json:
+        terminal.json({"logged_out": path is not None})
+        return
+    terminal.say(f"Forgot the key in {path}." if path else "No key was stored.")
+    terminal.note("The key itself is still valid; revoke it if it may have leaked.")
+
+
+def whoami(terminal: Terminal, args: Namespace) -> None:
+    login = config.current(terminal.environ)
+    organization = terminal.client(login).get("/v1/organization")
+    terminal.present(
+        args.json, organization, lambda one: render.organization(one, url=login.url, source=login.source)
+    )

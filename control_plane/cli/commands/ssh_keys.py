@@ -1,0 +1,102 @@
+"""SSH keys that leases are created with."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from control_plane.cli import render
+from control_plane.cli.client import Client
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.terminal import Terminal
+from control_plane.cli.wire import SshKey
+
+PATH = "/v1/ssh-keys"
+FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+"""Where a key is looked for when none is named, best first."""
+FILE_BYTES_MAX = 16_384
+
+
+def add(to: Commands) -> None:
+    keys = noun(to, "ssh-key", "Add, list and delete the SSH keys that open your machines.")
+    parser = command(
+        keys,
+        "add",
+        add_key,
+        "Add a public key.",
+        more="Without FILE it is the first of ~/.ssh/id_ed25519.pub, id_ecdsa.pub, id_rsa.pub.",
+        examples="""
+        splitplane ssh-key add laptop
+        splitplane ssh-key add ci ./deploy_key.pub
+        ssh-add -L | head -1 | splitplane ssh-key add agent -
+        """,
+    )
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a .pub file, or - for standard input")
+    command(keys, "list", list_keys, "List your keys.", examples="splitplane ssh-key list")
+    parser = command(
+        keys,
+        "delete",
+        delete_key,
+        "Forget a key. Running leases keep it until they end.",
+        examples="splitplane ssh-key delete laptop",
+    )
+    parser.add_argument("key", metavar="KEY", help="its name, or its id")
+
+
+def add_key(terminal: Terminal, args: Namespace) -> None:
+    line = _public_line(terminal, args.file)
+    key = terminal.client().post(PATH, {"name": args.name, "public_key": line})
+    terminal.present(args.json, key, lambda one: render.ssh_keys([one], terminal.now()))
+
+
+def _public_line(terminal: Terminal, file: str | None) -> str:
+    if file == "-":
+        text = terminal.stdin.read(FILE_BYTES_MAX)
+    else:
+        path = Path(file).expanduser() if file else _own_key(terminal)
+        try:
+            with path.open("rb") as opened:
+                text = opened.read(FILE_BYTES_MAX).decode(errors="replace")
+        except OSError as error:
+            raise CliError(f"Cannot read {path}: {error.strerror}.", code="file_unreadable") from error
+    if "PRIVATE KEY" in text:
+        # Checked here, so that it never leaves this machine.
+        raise usage("That is a private key; nothing was sent. Give the file that ends in .pub.")
+    return text.strip()
+
+
+def _own_key(terminal: Terminal) -> Path:
+    folder = Path(terminal.environ.get("HOME") or "~").expanduser() / ".ssh"
+    for name in FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise usage(f"There is no public key in {folder}; name a FILE, or make one with: ssh-keygen -t ed25519")
+
+
+def list_keys(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get(PATH)
+    terminal.present(args.json, answer, lambda one: render.ssh_keys(one["items"], terminal.now()))
+
+
+def delete_key(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    key = find(client, [args.key])[0]
+    client.delete(f"{PATH}/{key['id']}")
+    if args.json:
+        terminal.json({"deleted": key["id"]})
+    else:
+        terminal.say(f"Deleted {key['name']} ({key['fingerprint']}).")
+
+
+def find(client: Client, words: Sequence[str]) -> list[SshKey]:
+    """The keys that the words name, by name or id."""
+    known: list[SshKey] = client.get(PATH)["items"]
+    found = []
+    for word in words:
+        matching = [key for key in known if word in (key["name"], key["id"])]
+        if not matching:
+            names = ", ".join(key["name"] for key in known) or "none"
+            raise CliError(f"There is no SSH key {word!r}; there is {names}.", code="ssh_key_unknown")
+        found.append(matching[0])
+    return found

@@ -1,0 +1,143 @@
+"""Where the API is and with which key: the environment, or a file that only its owner can read.
+
+Two traps are closed here. The file is created with mode 0600 and never widened later, and a stored
+key goes only to the address it was stored for: changing SPLITPLANE_URL alone must not send it to
+somebody else.
+"""
+
+import ipaddress
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from control_plane.cli.errors import CliError, usage
+
+URL_DEFAULT = "http://127.0.0.1:8000"
+ENV_URL = "SPLITPLANE_URL"
+ENV_KEY = "SPLITPLANE_API_KEY"
+ENV_ALLOW_HTTP = "SPLITPLANE_ALLOW_HTTP"
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """An address and a key. The key does not show in a repr, hence not in a traceback or log either."""
+
+    url: str
+    api_key: str = field(repr=False)
+    source: str
+    """Where the key comes from, in words."""
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME") or "~").expanduser() / ".config")
+    return Path(base) / "splitplane" / "config.toml"
+
+
+def checked_url(url: str, environ: Mapping[str, str]) -> str:
+    """The address without its trailing slash. Plain http is for this machine only: it would show the key."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise usage(f"Not an address: {url!r}. Give one like https://splitplane.example.com.")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise usage(
+            "The address holds more than scheme, host, port and path; leave user, query and fragment out."
+        )
+    if parts.scheme == "http" and not _is_loopback(parts.hostname) and environ.get(ENV_ALLOW_HTTP) != "1":
+        raise usage(
+            f"http://{parts.hostname} would send your API key unencrypted; use https://,"
+            f" or set {ENV_ALLOW_HTTP}=1 if the network in between is yours."
+        )
+    return url.rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def stored(environ: Mapping[str, str]) -> Login | None:
+    """What `splitplane login` stored; None when it stored nothing."""
+    path = config_path(environ)
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CliError(f"Cannot read {path}: {error.strerror}.", code="config_unreadable") from error
+    if mode & 0o077:
+        raise CliError(
+            f"{path} holds an API key and others can read it (mode {mode:04o}); run: chmod 600 {path}",
+            code="config_exposed",
+        )
+    try:
+        values = tomllib.loads(content.decode())
+        url, api_key = values["url"], values["api_key"]
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
+        # Without the cause: a parser's message may quote the line, and the line may hold the key.
+        raise CliError(f"{path} is damaged; run: splitplane login", code="config_damaged") from None
+    return Login(checked_url(str(url), environ), str(api_key), f"stored in {path}")
+
+
+def current(environ: Mapping[str, str]) -> Login:
+    """The address and key that commands use now."""
+    url, api_key = environ.get(ENV_URL), environ.get(ENV_KEY)
+    if api_key and url:
+        return Login(checked_url(url, environ), api_key, f"from {ENV_URL} and {ENV_KEY}")
+    saved = stored(environ)
+    if api_key:
+        return Login(saved.url if saved else URL_DEFAULT, api_key, f"from {ENV_KEY}")
+    if saved is None:
+        raise CliError(
+            f"Not logged in; run: splitplane login --url ADDRESS (or set {ENV_URL} and {ENV_KEY}).",
+            code="not_logged_in",
+        )
+    if url and checked_url(url, environ) != saved.url:
+        raise CliError(
+            f"The stored key belongs to {saved.url}, and {ENV_URL} names {url}; set {ENV_KEY} as well,"
+            f" or run: splitplane login --url {url}",
+            code="key_of_another_url",
+        )
+    return saved
+
+
+def store(environ: Mapping[str, str], login: Login) -> Path:
+    """Write the login, whole or not at all, readable for its owner alone from the first byte."""
+    path = config_path(environ)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A JSON string is a TOML basic string as long as it is ASCII, which `json.dumps` makes it.
+    text = (
+        "# Written by `splitplane login`. Holds an API key: keep it to yourself.\n"
+        f"url = {json.dumps(login.url)}\n"
+        f"api_key = {json.dumps(login.api_key)}\n"
+    )
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def forget(environ: Mapping[str, str]) -> Path | None:
+    """Remove the stored login; None when there was none."""
+    path = config_path(environ)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return None
+    return path

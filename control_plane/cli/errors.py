@@ -1,0 +1,35 @@
+"""What a command may fail with: an exit code for scripts, a sentence for people."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    OK = 0
+    REFUSED = 1
+    """The API said no, or the command could not do what was asked."""
+    USAGE = 2
+    NETWORK = 3
+    """No answer that can be trusted: unreachable, timed out, or not our API."""
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """Ends the command. `code` is the API's stable code, or one of our own."""
+
+    def __init__(
+        self, sentence: str, *, code: str, exit_code: Exit = Exit.REFUSED, status: int | None = None
+    ) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.code = code
+        self.exit_code = exit_code
+        self.status = status
+        """The HTTP status, when the API answered."""
+
+
+def usage(sentence: str) -> CliError:
+    return CliError(sentence, code="usage", exit_code=Exit.USAGE)
+
+
+def network(sentence: str) -> CliError:
+    return CliError(sentence, code="network", exit_code=Exit.NETWORK)

@@ -1,0 +1,90 @@
+"""The `splitplane` command: parse, run, and end with a code and a sentence."""
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+
+from control_plane.cli.client import user_agent
+from control_plane.cli.commands import billing, catalogue, leases, operators, session, ssh_keys
+from control_plane.cli.errors import CliError, Exit
+from control_plane.cli.parsing import Parser
+from control_plane.cli.terminal import Terminal
+from control_plane.cli.words import clean
+
+DESCRIPTION = """\
+Verified GPU machines from many providers, a fair bill, and a reason for everything.
+
+  splitplane login --url https://splitplane.example.com
+  splitplane ssh-key add laptop
+  splitplane quote h100x8 --region eu
+  splitplane lease create h100x8 --name train-1 --region eu
+  splitplane lease ssh train-1
+  splitplane lease release train-1"""
+
+EPILOG = """\
+Every command has --help with examples, and --json for machines.
+
+environment:
+  SPLITPLANE_URL, SPLITPLANE_API_KEY   go before the stored login
+  NO_COLOR                             no colours
+exit codes:
+  0 done   1 refused or failed   2 wrong usage   3 no answer from the API"""
+
+
+def parser() -> Parser:
+    made = Parser(prog="splitplane", description=DESCRIPTION, epilog=EPILOG)
+    made.add_argument("--version", action="version", version=user_agent())
+    to = made.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
+    session.add(to)
+    ssh_keys.add(to)
+    catalogue.add(to)
+    leases.add(to)
+    leases.add_why(to)
+    billing.add(to)
+    operators.add(to)
+    return made
+
+
+def parsed(arguments: Sequence[str]) -> Namespace:
+    """The arguments read. What follows `--` in `lease ssh` belongs to the machine, whatever it looks like."""
+    own, remote = list(arguments), []
+    if own[:2] == ["lease", "ssh"] and "--" in own:
+        at = own.index("--")
+        own, remote = own[:at], own[at + 1 :]
+    args = parser().parse_args(own)
+    if remote:
+        args.remote = remote
+    return args
+
+
+def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
+    args = parsed(arguments)
+    try:
+        args.run(terminal, args)
+    except CliError as error:
+        # On standard error always, also under --json: a pipe must not take a refusal for an answer.
+        terminal.err.print(f"error: {error.code}: {clean_lines(error.sentence)}", style="red", soft_wrap=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return Exit.OK
+
+
+def clean_lines(text: str) -> str:
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def run() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # A terminal that cannot show a mark shows a question mark.
+    try:
+        code = main(sys.argv[1:], Terminal())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `splitplane lease list | head`: nobody reads on, and nobody wants to hear of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.OK
+    sys.exit(int(code))

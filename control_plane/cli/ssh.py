@@ -1,0 +1,116 @@
+"""The system's ssh to a leased machine, with the host key that the machine must show.
+
+The address and the key come over the wire and end in a command line and in a file, so both are
+read strictly: an address that starts with a dash would be an option, a key with a line break
+would be a second pinned key. The pinned file knows the machine by its instance id, not by its
+address: providers hand the same address to the next tenant.
+"""
+
+import base64
+import binascii
+import hashlib
+import ipaddress
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from control_plane.cli.errors import CliError
+
+_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]+={0,2})(?: .*)?")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_ALIAS = re.compile(r"[a-z0-9_]{1,64}")
+
+
+def fingerprint(host_key: str | None) -> str | None:
+    """As OpenSSH prints it: `SHA256:... (ED25519)`; None when there is no key, or none that can be read."""
+    match = _KEY.fullmatch(host_key or "")
+    if match is None:
+        return None
+    try:
+        blob = base64.b64decode(match[2], validate=True)
+    except binascii.Error:
+        return None
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    kind = match[1].removeprefix("ssh-").split("-")[0].upper()
+    return f"SHA256:{digest} ({kind})"
+
+
+def pinned_line(alias: str, host_key: str) -> str:
+    """The line of a known_hosts file that allows exactly this key."""
+    match = _KEY.fullmatch(host_key)
+    if match is None or not _ALIAS.fullmatch(alias):
+        raise CliError(
+            "The API gave a host key that is none; nothing is connected to.", code="host_key_unreadable"
+        )
+    return f"{alias} {match[1]} {match[2]}\n"
+
+
+def command(
+    *,
+    address: str,
+    port: int,
+    user: str,
+    alias: str,
+    known_hosts: Path,
+    identity: str | None = None,
+    forward_agent: bool = False,
+    remote: Sequence[str] = (),
+) -> list[str]:
+    """The ssh command. What the user's own configuration says of pinning is overruled."""
+    if not (_is_address(address) and _USER.fullmatch(user) and 0 < port < 65_536):
+        raise CliError(
+            "The API gave an address that is none; nothing is connected to.", code="address_unreadable"
+        )
+    options = {
+        "UserKnownHostsFile": _quoted(known_hosts),
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "HostKeyAlias": alias,
+        "UpdateHostKeys": "no",
+        "CheckHostIP": "no",
+        # A rented machine is not trusted: an agent that is forwarded to it signs for whoever rules it.
+        "ForwardAgent": "yes" if forward_agent else "no",
+    }
+    made = ["ssh"]
+    for name, value in options.items():
+        made += ["-o", f"{name}={value}"]
+    if identity is not None:
+        made += ["-i", identity]
+    return [*made, "-p", str(port), "--", f"{user}@{address}", *remote]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _HOST.fullmatch(text) is not None
+    return True
+
+
+def _quoted(path: Path) -> str:
+    """OpenSSH splits the values of this option at blanks and expands percent signs."""
+    text = str(path).replace("%", "%%").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def pins_directory(environ: Mapping[str, str]) -> Path:
+    home = Path(environ.get("HOME") or "~").expanduser()
+    return Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state") / "splitplane" / "known_hosts"
+
+
+def pin(environ: Mapping[str, str], alias: str, host_key: str) -> Path:
+    """Write the file that pins this machine's key. Each machine has its own, written anew every time."""
+    line = pinned_line(alias, host_key)
+    path = pins_directory(environ) / alias
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{alias}.new")
+    draft.write_text(line, encoding="ascii")
+    draft.replace(path)
+    return path
+
+
+def spoken(line: Sequence[str]) -> str:
+    """The command as one would type it."""
+    return shlex.join(line)

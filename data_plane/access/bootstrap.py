@@ -38,17 +38,24 @@ cat > "$new"
 chmod 600 "$new"
 mv -f "$new" "$HOME/.ssh/authorized_keys"
 """,
-    seconds=20,
+    seconds=10,
     user="customer",
 )
 
 # wireguard-go only where the kernel cannot: containers, and kernels without the module. Trying is the only
-# sure test; a module list knows nothing of built-in or forbidden modules.
-WIREGUARD_TOOLS = """
+# sure test; a module list knows nothing of built-in or forbidden modules. The installation is a unit of its
+# own, because killing dpkg halfway breaks the machine: if it takes longer than we wait, or the line is cut, it
+# goes on, and the next try finds it done or still running (a refusal: the unit's name is taken).
+_WIREGUARD_TOOLS = """
 install_package() {
-  DEBIAN_FRONTEND=noninteractive; export DEBIAN_FRONTEND
-  { timeout 60 apt-get -q -o DPkg::Lock::Timeout=30 update &&
-    timeout 90 apt-get -q -o DPkg::Lock::Timeout=30 install -y --no-install-recommends "$1"; } >&2
+  timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
+    --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
+      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {
+    status=$?
+    journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
+    echo "could not install $1" >&2
+    exit $status
+  }
 }
 kernel_can() {
   ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
@@ -62,7 +69,7 @@ MESH_KEY = Step(
     """set -eu
 umask 077
 """
-    + WIREGUARD_TOOLS
+    + _WIREGUARD_TOOLS
     + f"""
 mkdir -p /etc/wireguard
 key=/etc/wireguard/{INTERFACE}.key
@@ -76,7 +83,7 @@ if [ ! -s "$key" ]; then
 fi
 wg pubkey < "$key"
 """,
-    seconds=180,  # Two bounded apt-get runs where a machine's image lacks the tools; otherwise well under one.
+    seconds=60,  # For a machine whose image lacks the tools; otherwise well under one.
     user="root",
 )
 
@@ -147,7 +154,7 @@ systemctl enable --quiet "$unit"
 start
 hub_answers 12
 """,
-    seconds=75,
+    seconds=40,
     user="root",
 )
 JOIN_MESH_PROOF = _PROVE_HUB
@@ -162,7 +169,7 @@ agent="$HOME/.splitplane/agent-$1.pyz"
 [ "$(sha256sum < "$agent" | cut -c 1-64)" = "$1" ] || exit {MISSING}
 exec python3 -I "$agent" inventory
 """,
-    seconds=40,
+    seconds=40,  # Without a persistence daemon a driver wakes its cards at every start, seconds for each.
     user="login",
 )
 PUSH_AGENT = Step(
@@ -176,7 +183,7 @@ cat > "$new"
 [ "$(sha256sum < "$new" | cut -c 1-64)" = "$1" ] || { echo 'what arrived has another digest' >&2; exit 65; }
 mv -f "$new" "$HOME/.splitplane/agent-$1.pyz"
 """,
-    seconds=60,
+    seconds=20,
     user="login",
 )
 

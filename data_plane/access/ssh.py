@@ -24,7 +24,7 @@ from data_plane.access.shell import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Ans
 
 CONNECT_SECONDS = 8
 """For the whole way in: TCP, key exchange, login."""
-GRACE_SECONDS = 10
+GRACE_SECONDS = 5
 """A step ends itself on the machine; we wait this much longer before we call it hung."""
 CLOSE_SECONDS = 2
 KEEPALIVE_SECONDS = 10

@@ -23,12 +23,16 @@ from data_plane.mesh.port import HubIdentity, Network, Peer
 
 CONNECTIONS_MAX = 4
 """At once, per process: sshd drops newcomers at random from 10 logins in progress on (MaxStartups)."""
-BUSY_SECONDS_MAX = 20
+BUSY_SECONDS_MAX = 8
 """How long a call waits for one of them; a hub that hangs must not gather callers without end."""
 
 
 class SshHub:
-    """`port.Hub` over SSH. The login user needs sudo without a password; the hub runs systemd."""
+    """`port.Hub` over SSH.
+
+    The hub runs systemd, has wireguard-tools (and wireguard-go where its kernel cannot), and lets the login
+    user use sudo without a password. A call takes 40 s at most, usually 0.2 s.
+    """
 
     def __init__(self, access: SshAccess, target: Target, *, outside: str | None = None) -> None:
         """`outside` is the host name or address machines reach the hub at, if it differs from the target's."""

@@ -9,6 +9,7 @@ import base64
 import contextlib
 import hashlib
 import json
+import shlex
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -388,17 +389,22 @@ async def _kill_logins(machine: Machine) -> None:
         await machine.sh("sudo systemd-run --quiet --collect pkill -KILL -f '^sshd: splitplane'; sleep 5")
 
 
-async def test_missing_tools_that_cannot_be_installed_fail_the_step(fleet: Fleet) -> None:
+async def test_missing_tools_are_installed_or_fail_the_step(fleet: Fleet) -> None:
+    """These machines reach no mirror: first the real apt-get fails, then one on paper brings the tool."""
     machine = fleet["bob1"]
+    shop = '#!/bin/sh\ncase "$*" in *install*wireguard-tools*) mv /usr/bin/wg.away /usr/bin/wg;; esac\n'
     await machine.sh("sudo mv /usr/bin/wg /usr/bin/wg.away")
-    try:
-        async with fleet.access.connect(machine.target) as session:
-            with pytest.raises(StepFailed, match="make mesh key"):  # These machines reach no mirror.
-                await session.mesh_public_key()
-    finally:
-        await machine.sh("sudo mv /usr/bin/wg.away /usr/bin/wg")
     async with fleet.access.connect(machine.target) as session:
-        await session.mesh_public_key()
+        with pytest.raises(StepFailed, match="make mesh key"):
+            await session.mesh_public_key()
+        await machine.sh(
+            f"sudo mv /usr/bin/apt-get /usr/bin/apt-get.away; sudo tee /usr/bin/apt-get <<< {shlex.quote(shop)}"
+        )
+        await machine.sh("sudo chmod +x /usr/bin/apt-get")
+        try:
+            await session.mesh_public_key()
+        finally:
+            await machine.sh("sudo mv /usr/bin/apt-get.away /usr/bin/apt-get")
 
 
 async def test_a_dropped_network_is_gone_with_its_key(fleet: Fleet) -> None:

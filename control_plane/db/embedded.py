@@ -3,9 +3,12 @@
 Never used in production, where the database is a managed service; nothing else imports this.
 """
 
+import asyncio
 import fcntl
 import warnings
 from pathlib import Path
+
+import asyncpg
 
 with warnings.catch_warnings():
     # On import the package looks for XDG_RUNTIME_DIR and warns where a service account has none.
@@ -52,3 +55,17 @@ def stop(directory: Path, *, immediately: bool = False) -> None:
 def named(url: str, database: str) -> str:
     """The URL of another database on the same server."""
     return url.replace("/postgres?", f"/{database}?")
+
+
+def recreate(url: str, database: str) -> None:
+    """Make `database` anew and empty, on the server whose URL `start` answered."""
+    asyncio.run(_recreate(url, database))
+
+
+async def _recreate(url: str, database: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f'DROP DATABASE IF EXISTS "{database}" WITH (FORCE)')
+        await connection.execute(f'CREATE DATABASE "{database}"')
+    finally:
+        await connection.close()

@@ -1,0 +1,61 @@
+# What a person types. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo up test check format golden bench lock clean
+
+help: ## List the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+demo: $(BIN)/.ready ## The main job, end to end, in a few minutes
+	@$(BIN)/python -m demo run
+
+up: $(BIN)/.ready ## The same cloud, staying up; prints its URL and a key
+	@$(BIN)/python -m demo up
+
+test: $(BIN)/.ready ## Every test; asks for system packages with one command when some are missing
+	@$(BIN)/python -m demo packages
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(BIN)/.ready ## Format, lints, types, import contracts and the fast tests: under a minute
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timing > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
+	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
+
+format: $(BIN)/.ready ## Format and mend what can be mended by itself
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the diff
+	@GOLDEN=write $(BIN)/python -m pytest -q -n 2 -m "not machines" || true
+	@git status --short tests/golden docs/generated
+
+bench: $(BIN)/.ready ## Measure; writes var/bench/*.json and prints a table
+	@$(BIN)/python -m benchmarks
+
+lock: $(BIN)/.ready ## Pin dependencies anew, with hashes and without index addresses
+	@$(BIN)/pip install --quiet uv
+	@for extra in "" "--extra dev"; do \
+	  out=requirements$${extra:+-dev}.lock; \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
+
+clean: ## Forget everything that was built here
+	rm -rf .venv var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+# The Python set-up, made again when the pins change.
+$(BIN)/.ready: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "Python's venv module is missing. Run: apt-get install -y python3-venv"; exit 1; }
+	@echo "setting up Python packages in .venv (about a minute, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@mkdir -p var && touch $@

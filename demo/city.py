@@ -1,0 +1,219 @@
+"""The whole cloud on this machine: database, emulated providers, mesh hub, API, reconciler. In the foreground.
+
+Every process gets only what is its own: the API no provider key and no SSH key, the reconciler no
+API secret, the emulated clouds nothing of ours.
+"""
+
+import re
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from control_plane.db import embedded
+from control_plane.domain.rendering import BootOrder, user_data
+from data_plane.access.ssh import new_host_key
+from demo.processes import Child, DemoError, base_environment, run, start, wait_for
+
+ORGANIZATION = "acme"
+CREDIT_USD = "500"
+LOCAL_TOKEN = "local-cloud-token"
+LAMBDA_KEY = "emulated-lambda-key"
+IMAGE_SECONDS_MAX = 900
+HUB = "mesh-hub"
+
+Say = Callable[[str], None]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class City:
+    """Start the parts in order, find them again by name, end them in reverse."""
+
+    directory: Path
+    real_machines: bool
+    say: Say
+    children: dict[str, Child] = field(default_factory=dict[str, Child])
+    api_key: str = ""
+    api_url: str = ""
+    local_url: str = ""
+    lambda_url: str = ""
+    _hub: dict[str, str] = field(default_factory=dict[str, str])
+
+    # --- what a part may know
+
+    @property
+    def database_url(self) -> str:
+        return embedded.named(embedded.start(self.directory / "postgres"), "splitplane")
+
+    def api_environment(self) -> dict[str, str]:
+        return base_environment() | {
+            "SPLITPLANE_DATABASE_URL": self.database_url,
+            "SPLITPLANE_LISTEN": self.api_url.removeprefix("http://"),
+            "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+        }
+
+    def customer_environment(self) -> dict[str, str]:
+        """For the customer's CLI: a URL, a key, a home of its own."""
+        home = self.directory / "customer"
+        return base_environment() | {
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "SPLITPLANE_URL": self.api_url,
+            "SPLITPLANE_API_KEY": self.api_key,
+        }
+
+    def reconciler_environment(self) -> dict[str, str]:
+        environment = base_environment() | {
+            "SPLITPLANE_DATABASE_URL": self.database_url,
+            "SPLITPLANE_PROVIDER_ACCOUNTS": "local,lambda_cloud",
+            "PROVIDER_LOCAL_URL": self.local_url,
+            "PROVIDER_LOCAL_TOKEN": LOCAL_TOKEN,
+            "PROVIDER_LAMBDA_CLOUD_BASE_URL": f"{self.lambda_url}/api/v1",
+            "PROVIDER_LAMBDA_CLOUD_API_KEY": LAMBDA_KEY,
+            "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
+            "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+            "SPLITPLANE_REPLICA": "demo",
+        }
+        if not self.real_machines:
+            return environment | {"SPLITPLANE_MACHINES_ON_PAPER": "yes"}
+        return environment | {"SPLITPLANE_SSH_KEY_PATH": str(self.login_key)} | self._hub
+
+    @property
+    def login_key(self) -> Path:
+        """The reconciler's key for machines."""
+        return self.directory / "reconciler_ed25519"
+
+    # --- starting
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.directory / "customer", ignore_errors=True)
+        for log in self.directory.glob("*.log"):
+            log.unlink()
+        self._start_database()
+        self._start_clouds()
+        if self.real_machines:
+            self._order_hub()
+        self.start_reconciler()
+        self._start_api()
+
+    def _start_database(self) -> None:
+        self.say("database: an empty PostgreSQL of our own")
+        embedded.recreate(embedded.start(self.directory / "postgres"), "splitplane")
+        environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.database_url}
+        run(["control_plane", "migrate"], environment)
+        run(["control_plane", "price-book", "control_plane/price_book.toml"], environment)
+        arguments = ["bootstrap", "--organization", ORGANIZATION, "--operator", "--credit", CREDIT_USD]
+        self.api_key = run(["control_plane", *arguments], environment).strip()
+
+    def _start_clouds(self) -> None:
+        self.say("providers: the local cloud and an emulated Lambda Cloud, on the same machines")
+        arguments = ["providers.emulators", "local=0", "lambda_cloud=0"]
+        if not self.real_machines:
+            arguments.append("--paper")
+        child = self._start("clouds", arguments, base_environment())
+        shown = 0
+
+        def ready() -> dict[str, str] | None:
+            nonlocal shown
+            lines = child.log.read_text(errors="replace").splitlines()
+            for line in lines[shown:]:
+                self.say(f"  {line}")
+            shown = len(lines)
+            urls = dict(re.findall(r"^ready: (\w+) at (\S+)", "\n".join(lines), re.MULTILINE))
+            return urls if len(urls) == 2 else None
+
+        urls = wait_for("the emulated clouds' start", IMAGE_SECONDS_MAX, ready, child)
+        if not isinstance(urls, dict):
+            raise DemoError("the emulated clouds did not say where they are")
+        self.local_url, self.lambda_url = urls["local"], urls["lambda_cloud"]
+
+    def _order_hub(self) -> None:
+        """The mesh hub is a machine that an operator rents, like any other, with a host key known before it boots."""
+        self.say("mesh hub: one rented machine, reached over pinned SSH")
+        login, host_key = new_host_key(), new_host_key()
+        self.login_key.unlink(missing_ok=True)
+        self.login_key.touch(mode=0o600)
+        self.login_key.write_text(login.private_openssh)
+        order = {
+            "name": HUB,
+            "type": "gpu-l4x1",
+            "region": "local-1",
+            "user_data": user_data(BootOrder(host_key.private_openssh, host_key.public, login.public)),
+            "tags": {"role": "hub"},
+        }
+        made = self.local("POST", "/v1/machines", json=order)
+
+        def address() -> str | None:
+            return self.local("GET", f"/v1/machines/{made['id']}")["ip"] or None
+
+        found = str(wait_for("the hub's address", 60, address, self.children["clouds"]))
+        wait_for("the hub's SSH port", 60, lambda: _answers(found, 22), self.children["clouds"])
+        self._hub = {"SPLITPLANE_HUB": f"{found}:22", "SPLITPLANE_HUB_HOST_KEY": host_key.public}
+
+    def start_reconciler(self) -> None:
+        self.say("reconciler: the only process with provider keys and an SSH key")
+        self._start("reconciler", ["reconciler", "run"], self.reconciler_environment())
+
+    def _start_api(self) -> None:
+        self.api_url = f"http://127.0.0.1:{free_port()}"
+        self.say(f"API: {self.api_url}, with neither")
+        child = self._start("api", ["control_plane", "serve"], self.api_environment())
+        wait_for("the API's readiness", 30, lambda: _ready(self.api_url), child)
+
+    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> Child:
+        child = start(name, arguments, environment, self.directory / f"{name}.log")
+        self.children[name] = child
+        return child
+
+    # --- looking in
+
+    def local(self, method: str, path: str, **content: Any) -> Any:
+        """A call of the local cloud's own API, as its customer: us."""
+        headers = {"Authorization": f"Bearer {LOCAL_TOKEN}"}
+        answer = httpx.request(method, self.local_url + path, headers=headers, timeout=30, **content)
+        answer.raise_for_status()
+        return answer.json()
+
+    def inventories(self) -> dict[str, list[dict[str, Any]]]:
+        """Every machine each provider lists for us, the hub left out."""
+        mine = [one for one in self.local("GET", "/v1/machines")["machines"] if one["name"] != HUB]
+        headers = {"Authorization": f"Bearer {LAMBDA_KEY}"}
+        answer = httpx.get(f"{self.lambda_url}/api/v1/instances", headers=headers, timeout=30)
+        answer.raise_for_status()
+        return {
+            "local": [one for one in mine if one["status"] != "terminated"],
+            "lambda_cloud": [one for one in answer.json()["data"] if one["status"] != "terminated"],
+        }
+
+    # --- ending
+
+    def stop(self) -> None:
+        for child in reversed(self.children.values()):
+            child.end()
+        embedded.stop(self.directory / "postgres")
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2).status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,261 @@
+"""The main job, shown: three leases at once, a login, a private network, a crash, a bill that adds up.
+
+Every expectation is checked where it is shown; the first that fails ends the demo with an error.
+"""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from demo.city import City
+from demo.processes import DemoError, wait_for
+
+SKU = "h100-sxm.1x"
+READY_SECONDS_MAX = 90
+END_SECONDS_MAX = 60
+CUSTOMER_KEY = "id_ed25519"
+
+
+def expect(holds: object, what: str) -> None:
+    if not holds:
+        raise DemoError(what)
+
+
+@dataclass
+class Summary:
+    """What `summary.json` says. Money in nano-US-dollars, times in seconds."""
+
+    leases: int = 0
+    ready_seconds: dict[str, float] = field(default_factory=dict[str, float])
+    metered_gpu_seconds: int = 0
+    rated_nano: int = 0
+    posted_nano: int = 0
+    difference_nano: int = 0
+    machines_left: int = -1
+    wireguard_reached: bool | None = None
+    """None: machines on paper have no network."""
+    logged_in: bool | None = None
+    killed_and_recovered: bool = False
+    machines_real: bool = False
+    seconds: float = 0.0
+
+
+@dataclass
+class Story:
+    city: City
+    summary: Summary = field(default_factory=Summary)
+
+    def tell(self) -> None:
+        self.summary.machines_real = self.city.real_machines
+        self._prepare()
+        self._lease_three()
+        if self.city.real_machines:
+            self._log_in()
+            self._reach()
+        self._crash()
+        self._release()
+        self._settle()
+
+    # --- the customer's tools
+
+    def _title(self, text: str) -> None:
+        self.city.say(f"\n== {text}")
+
+    def _customer(self, *arguments: str, show: bool = True) -> str:
+        """Type a command as the customer would, and show it with its output."""
+        if show:
+            self.city.say(f"$ splitplane {' '.join(arguments)}")
+        command = [sys.executable, "-m", "control_plane.cli.main", *arguments]
+        live = show and sys.stdout.isatty() and arguments[:2] == ("lease", "watch")
+        done = subprocess.run(
+            command,
+            env=self.city.customer_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=None if live else subprocess.PIPE,
+            stderr=None if live else subprocess.STDOUT,
+            text=True,
+            timeout=READY_SECONDS_MAX + 30,
+            check=False,
+        )
+        printed = "" if live else done.stdout
+        if show and printed:
+            self.city.say(printed.rstrip())
+        expect(
+            done.returncode == 0, f"splitplane {' '.join(arguments)} ended with {done.returncode}: {printed}"
+        )
+        return printed
+
+    def _api(self, path: str) -> Any:
+        headers = {"Authorization": f"Bearer {self.city.api_key}"}
+        answer = httpx.get(self.city.api_url + path, headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def _lease(self, name: str) -> dict[str, Any]:
+        found = [one for one in self._api("/v1/leases?limit=100")["items"] if one["name"] == name]
+        expect(len(found) == 1, f"there is not exactly one lease called {name}")
+        lease: dict[str, Any] = found[0]
+        return lease
+
+    # --- the chapters
+
+    def _prepare(self) -> None:
+        self._title("A customer arrives")
+        key = self.city.directory / "customer" / CUSTOMER_KEY
+        key.parent.mkdir(parents=True, exist_ok=True)
+        _new_key(key)
+        self._customer("ssh-key", "add", "laptop", f"{key}.pub")
+        wait_for("the first offers", 30, self._offered, self.city.children["reconciler"])
+        self._customer("quote", SKU, "--region", "eu", "--max-price", "25")
+
+    def _offered(self) -> bool:
+        offers = self._api("/v1/offers")["items"]
+        return {"local", "lambda_cloud"} <= {offer["provider"] for offer in offers if offer["available"]}
+
+    def _lease_three(self) -> None:
+        self._title("Three leases at once: two at the local cloud, one at Lambda")
+        for name, provider in (("alpha", "local"), ("beta", "local"), ("gamma", "lambda_cloud")):
+            self._create(name, provider)
+        self._customer("lease", "watch", "alpha", "beta", "gamma", "--until", "ready")
+        for name in ("alpha", "beta", "gamma"):
+            self._expect_ready(name)
+        self._customer("lease", "list")
+
+    def _create(self, name: str, provider: str) -> None:
+        arguments = ["lease", "create", SKU, "--name", name, "--provider", provider, "--ssh-key", "laptop"]
+        self._customer(*arguments, "--no-wait")
+
+    def _expect_ready(self, name: str) -> None:
+        lease = self._lease(name)
+        expect(lease["state"] == "ready", f"{name} is {lease['state']}: {lease['end_why']}")
+        self.summary.leases += 1
+        self.summary.ready_seconds[name] = _seconds(lease["created_at"], lease["ready_at"])
+
+    def _log_in(self) -> None:
+        self._title("Logging in as the customer, and reading the GPUs there")
+        self.city.say(
+            "  (a rented machine with a driver has nvidia-smi; here our agent reads the emulated cards)"
+        )
+        agent = "sudo sh -c 'python3 -I /home/splitplane/.splitplane/agent-*.pyz inventory'"
+        seen = json.loads(self._on("alpha", agent))
+        self.city.say(f"  {seen['source']}: " + ", ".join(gpu["name"] for gpu in seen["gpus"]))
+        expect(
+            len(seen["gpus"]) == 1 and "H100" in seen["gpus"][0]["name"], f"not the GPU that was sold: {seen}"
+        )
+        self.summary.logged_in = True
+
+    def _reach(self) -> None:
+        self._title("One machine reaches the other across WireGuard, two providers apart")
+        address = self._lease("gamma")["machine"]["mesh_address"]
+        self.city.say(self._on("alpha", f"ping -c 3 -i 0.2 -W 3 {address}").rstrip())
+        self.summary.wireguard_reached = True
+
+    def _on(self, name: str, command: str) -> str:
+        key = str(self.city.directory / "customer" / CUSTOMER_KEY)
+        return self._customer("lease", "ssh", name, "--identity", key, "--", command)
+
+    def _crash(self) -> None:
+        self._title("The reconciler is killed in the middle of a fourth lease")
+        self._create("delta", "local")
+        reconciler = self.city.children["reconciler"]
+        wait_for(
+            "the fourth machine at the provider", 30, lambda: len(self._machines("delta")) == 1, reconciler
+        )
+        reconciler.kill()
+        before = self._lease("delta")
+        self.city.say(f"  SIGKILL. The lease is {before['state']} at step {before['status']['step']};")
+        self.city.say(f"  the provider runs its machine: {self._machines('delta')}")
+        expect(before["state"] == "starting", f"the lease was {before['state']} already")
+        self.city.start_reconciler()
+        self._customer("lease", "watch", "delta", "--until", "ready")
+        self._expect_ready("delta")
+        machines = self._machines("delta")
+        self.city.say(f"  ready, with exactly one machine at the provider: {machines}")
+        expect(len(machines) == 1, f"{len(machines)} machines for one lease: {machines}")
+        self._customer("why", "delta")
+        self.summary.killed_and_recovered = True
+
+    def _machines(self, name: str) -> list[str]:
+        """Provider ids of the machines that carry a launch key of this lease."""
+        explained = self._api(f"/v1/leases/{self._lease(name)['id']}/explanation")
+        ids = {attempt["id"].removeprefix("in_") for attempt in explained["attempts"]}
+        listed = self.city.inventories()["local"]
+        return [one["id"] for one in listed if one["name"].rpartition("-")[2] in ids]
+
+    def _release(self) -> None:
+        self._title("Releasing everything")
+        self._customer("lease", "release", "alpha", "beta", "gamma", "delta", "--yes")
+        wait_for("the end of every lease", END_SECONDS_MAX, self._ended, self.city.children["reconciler"])
+        left = self.city.inventories()
+        for provider, machines in left.items():
+            self.city.say(f"  {provider}: {len(machines)} machines")
+        self.summary.machines_left = sum(map(len, left.values()))
+        expect(self.summary.machines_left == 0, f"machines are left: {left}")
+
+    def _ended(self) -> bool:
+        leases = self._api("/v1/leases?limit=100")["items"]
+        return all(lease["state"] == "ended" for lease in leases)
+
+    def _settle(self) -> None:
+        self._title("The bill")
+        wait_for("the last charges", 30, lambda: self._api("/v1/bill")["unrated"]["nano"] == 0)
+        self._customer("bill")
+        totals = self._api("/v1/reconciliation")
+        metered = sum(_billed_seconds(lease) for lease in self._api("/v1/leases?limit=100")["items"])
+        self.summary.metered_gpu_seconds = totals["gpu_seconds"]
+        self.summary.rated_nano = totals["rated"]["nano"]
+        self.summary.posted_nano = totals["posted"]["nano"]
+        self.summary.difference_nano = totals["difference"]["nano"]
+        self.city.say(
+            f"\nmetered {totals['gpu_seconds']} GPU-seconds = rated {totals['rated']['usd']} USD"
+            f" = posted {totals['posted']['usd']} USD; difference {totals['difference']['nano']} nano-USD"
+        )
+        expect(totals["difference"]["nano"] == 0, "rated is not posted")
+        expect(totals["rated"]["nano"] > 0, "nothing was rated")
+        expect(totals["gpu_seconds"] == metered, f"metered {totals['gpu_seconds']}, the leases say {metered}")
+        csv = self._customer("usage", "--csv", show=False)
+        expect(_csv_total(csv) == totals["rated"]["nano"], "the usage CSV does not add up to the ledger")
+
+
+def _new_key(path: Path) -> None:
+    for old in (path, Path(f"{path}.pub")):
+        old.unlink(missing_ok=True)
+    arguments = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "customer@demo", "-f", str(path)]
+    subprocess.run(arguments, check=True)
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _seconds(since: str, until: str) -> float:
+    return round(_time(until) - _time(since), 1)
+
+
+def _billed_seconds(lease: dict[str, Any]) -> int:
+    """Whole seconds between ready and release, by the lease's own times."""
+    if lease["ready_at"] is None:
+        return 0
+    seconds = math.floor(_time(lease["billed_until"])) - math.ceil(_time(lease["ready_at"]))
+    return max(0, seconds) * int(lease["gpu_count"])
+
+
+def _csv_total(text: str) -> int:
+    return sum(int(row["amount_nano"]) for row in csv.DictReader(io.StringIO(text)))
+
+
+def timed(story: Story) -> Summary:
+    begun = time.monotonic()
+    story.tell()
+    story.summary.seconds = round(time.monotonic() - begun, 1)
+    return story.summary

@@ -40,11 +40,11 @@ UsdText = Annotated[
 ]
 
 
-class Request(Struct, frozen=True, forbid_unknown_fields=True):
+class Request(Struct, forbid_unknown_fields=True):
     """A body we read."""
 
 
-class View(Struct, frozen=True):
+class View(Struct):
     """A body we write."""
 
 
@@ -507,6 +507,10 @@ class CreatedOrganization(View):
 class CreditRequest(Request):
     amount_usd: UsdText
 
+    def __post_init__(self) -> None:
+        if not self.amount_usd.strip("0."):
+            raise ValueError("a credit is more than zero")
+
 
 class CreditView(View):
     organization_id: str
@@ -525,4 +529,4 @@ class StreamEnd(View):
     """The data of a stream's `end` event."""
 
     reason: str
-    """`ended` or `ready` (with `?until=ready`)."""
+    """`ended`; with `?until=ready` also `ready`, or `ending` when it will never be."""

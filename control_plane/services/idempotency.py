@@ -11,6 +11,9 @@ from control_plane.db.idempotency import insert as insert_answer
 from control_plane.domain.ids import OrganizationId
 from control_plane.world import World
 
+Connection = AsyncConnection
+"""An open transaction, as callers above pass it on: they do not know SQLAlchemy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -261,6 +261,26 @@ async def journal_page(
         return await journal.page(connection, lease_id, after=after, limit=limit)
 
 
+def shown_new(lease: Lease, now: datetime) -> Shown:
+    """A lease that was admitted just now and has no attempt yet."""
+    return shown(leases.Overview(lease, None), now)
+
+
+async def watch(
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
+) -> tuple[Shown, list[Any]] | Refused:
+    """A lease and its journal lines after number `after`: what a stream looks at on every poll.
+
+    The lease is read first, so that a line which explains its status is never behind it.
+    """
+    async with world.db.reading(organization_id) as connection:
+        overview = await leases.show(connection, organization_id, lease_id)
+        if overview is None:
+            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+        lines = await journal.page(connection, lease_id, after=after, limit=limit)
+    return shown(overview, world.now()), lines
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything that led a lease to where it is."""

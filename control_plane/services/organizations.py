@@ -1,7 +1,6 @@
 """Organizations, their API keys and SSH keys."""
 
 import base64
-import binascii
 import hashlib
 import os
 from collections.abc import Sequence
@@ -15,6 +14,14 @@ from control_plane.db.organizations import ApiKey, Organization, Owner, SshKey
 from control_plane.domain.ids import ApiKeyId, OrganizationId, SshKeyId
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
+
+__all__ = [  # Controllers name these rows, and do not import the layer below.
+    "ApiKey",
+    "IssuedKey",
+    "Organization",
+    "Owner",
+    "SshKey",
+]
 
 KEY_PREFIX = "spk_"
 GPU_QUOTA_DEFAULT = 64
@@ -124,7 +131,7 @@ def parse_ssh_key(text: str) -> tuple[str, str] | Refused:
         )
     try:
         blob = base64.b64decode(parts[1], validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; so is text beyond ASCII.
         return Refused(RefusalCode.SSH_KEY_INVALID, "The key's second word is not valid base64.")
     kind = parts[0].encode()
     if len(blob) < 32 or blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind:

@@ -1,0 +1,167 @@
+"""The API process and the commands around it: `python -m control_plane --help`.
+
+Standard output carries only what a script reads (the new key, the OpenAPI document); everything
+else goes to standard error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from control_plane import settings as configuration
+from control_plane.api import server
+from control_plane.api.app import create_app
+from control_plane.db.migrate import migrate
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.money import Nano, parse_usd, usd
+from control_plane.domain.refusal import Refused
+from control_plane.services import administration, health, process
+from control_plane.services.catalogue import CatalogueError
+from control_plane.services.organizations import GPU_QUOTA_DEFAULT
+from control_plane.settings import Settings, SettingsError
+from control_plane.world import World
+
+
+class Failure(Exception):  # noqa: N818 - how a command ends, not a fault
+    """A sentence for the person at the terminal; exit code 1."""
+
+
+def _amount(text: str) -> Nano:
+    try:
+        amount = parse_usd(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if amount <= 0:
+        raise argparse.ArgumentTypeError("an amount is more than zero")
+    return amount
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m control_plane", description="Splitplane's API process.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    commands.add_parser("serve", help="serve the API until told to stop")
+    commands.add_parser("migrate", help="bring the database to the newest schema")
+    commands.add_parser("openapi", help="print the OpenAPI document")
+
+    bootstrap = commands.add_parser(
+        "bootstrap", help="make an organization and print its first API key, once"
+    )
+    bootstrap.add_argument("--organization", required=True, metavar="NAME")
+    bootstrap.add_argument("--operator", action="store_true", help="the key is an operator's")
+    bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="money to start with")
+    bootstrap.add_argument("--gpu-quota", type=int, default=GPU_QUOTA_DEFAULT, metavar="N")
+
+    credit = commands.add_parser("credit", help="post a top-up, once per key")
+    credit.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
+    credit.add_argument("amount", type=_amount, metavar="USD")
+    credit.add_argument(
+        "--key", required=True, metavar="K", help="names the payment; the same key posts once"
+    )
+
+    book = commands.add_parser("price-book", help="put a price book in force")
+    book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="the shipped one when left out")
+    return parser
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(sentence + "\n")
+
+
+async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
+    made = await administration.bootstrap(
+        world,
+        arguments.organization,
+        operator=arguments.operator,
+        credit=arguments.credit,
+        gpu_quota=arguments.gpu_quota,
+    )
+    if isinstance(made, Refused):
+        raise Failure(made.why)
+    _say(
+        f"Made {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)}). Its first API key, shown once:"
+    )
+    sys.stdout.write(made.issued.secret + "\n")
+
+
+async def _credit(world: World, arguments: argparse.Namespace) -> None:
+    posted = await administration.credit(world, arguments.organization, arguments.amount, key=arguments.key)
+    if isinstance(posted, Refused):
+        raise Failure(posted.why)
+    if posted:
+        _say(f"Posted {usd(arguments.amount)} USD to {arguments.organization}.")
+    else:
+        _say(f"Nothing changed: the key {arguments.key!r} was posted before.")
+
+
+async def _price_book(world: World, arguments: argparse.Namespace) -> None:
+    shipped = resources.files("control_plane") / "price_book.toml"
+    try:
+        text = (arguments.file or shipped).read_text(encoding="utf-8")
+        count = await administration.load_price_book(world, text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{arguments.file}: {error}") from error
+    except CatalogueError as error:
+        raise Failure(f"{arguments.file or 'the shipped price book'}: {error}") from error
+    _say(f"{count} SKUs are in force.")
+
+
+_AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
+    "bootstrap": _bootstrap,
+    "credit": _credit,
+    "price-book": _price_book,
+}
+
+
+async def _as_owner(arguments: argparse.Namespace, settings: Settings) -> None:
+    world = process.owner_world(settings.database_url)
+    try:
+        await _AS_OWNER[arguments.command](world, arguments)
+    finally:
+        await world.db.close()
+
+
+def document() -> bytes:
+    """The OpenAPI document; needs no database."""
+    app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings(database_url=""))
+    return msgspec.json.format(msgspec.json.encode(app.openapi_schema.to_schema()), indent=1) + b"\n"
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if arguments.command == "openapi":
+        sys.stdout.buffer.write(document())
+        return
+    settings = configuration.read(os.environ)
+    if arguments.command == "serve":
+        configuration.refuse_secrets(os.environ)
+        server.serve(settings)
+    elif arguments.command == "migrate":
+        asyncio.run(migrate(settings.database_url))
+        _say("The database is at the newest schema.")
+    else:
+        asyncio.run(_as_owner(arguments, settings))
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    try:
+        _run(arguments)
+    except (Failure, SettingsError) as error:
+        _say(str(error))
+        return 1
+    except Exception as error:
+        if not health.is_database_trouble(error):
+            raise
+        _say(f"The database cannot be reached: {type(error).__name__}.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""The public process: what it serves, in one list.
+
+It writes intent and reads rows. It holds no provider key and no SSH key, and it never calls a
+provider or a machine: a 202 here is a row that the reconciler finds.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from litestar import Litestar, Router
+from litestar.datastructures import State
+
+from control_plane.api.billing import BillingController
+from control_plane.api.catalogue import CatalogueController
+from control_plane.api.documents import openapi
+from control_plane.api.errors import answer
+from control_plane.api.health import HealthController
+from control_plane.api.leases import LeaseController
+from control_plane.api.observe import Envelope, Metrics
+from control_plane.api.operators import OperatorController
+from control_plane.api.organizations import OrganizationController
+from control_plane.api.requests import ApiRequest, Context, anyone, customers, operators
+from control_plane.api.streams import Sleep, Streams
+from control_plane.settings import Settings
+from control_plane.world import World
+
+BODY_BYTES_MAX = 65_536
+
+
+def create_app(
+    world: World,
+    settings: Settings,
+    *,
+    metrics: Metrics | None = None,
+    sleep: Sleep = asyncio.sleep,
+    lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
+) -> Litestar:
+    """The app. `lifespan` opens and closes what the process owns; tests own their world themselves."""
+    metrics = metrics or Metrics()
+    streams = Streams(most=settings.streams_max, gauge=metrics.streams, sleep=sleep)
+    app = Litestar(
+        route_handlers=[
+            Router("/", before_request=anyone, route_handlers=[HealthController]),  # healthz, readyz
+            Router(
+                "/v1",
+                before_request=customers,
+                route_handlers=[
+                    OrganizationController,  # organization, api-keys, ssh-keys
+                    CatalogueController,  # skus, offers, quotes
+                    LeaseController,  # leases
+                    BillingController,  # usage, usage.csv, bill, reconciliation
+                ],
+            ),
+            Router("/v1/operator", before_request=operators, route_handlers=[OperatorController]),
+        ],
+        request_class=ApiRequest,
+        request_max_body_size=BODY_BYTES_MAX,
+        exception_handlers={Exception: answer},
+        openapi_config=openapi(),
+        state=State({"context": Context(world, settings, streams, metrics)}),
+        lifespan=list(lifespan),
+        logging_config=None,
+        debug=False,
+    )
+    app.asgi_handler = Envelope(app.asgi_handler, metrics, world.new_id)
+    return app

@@ -1,0 +1,136 @@
+"""Usage, the running bill, and the proof that it adds up."""
+
+import csv
+import io
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+from litestar import Controller, get
+from litestar.params import FromQuery
+from litestar.response import Stream
+
+from control_plane.api import paging, views
+from control_plane.api.documents import PROBLEMS
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.schemas import BillView, ReconciliationView, UsagePage
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.money import Nano, usd
+from control_plane.services import billing
+
+CSV_ROWS_PER_READ = 1_000
+CSV_COLUMNS = (
+    "charge_id",
+    "lease_id",
+    "lease_name",
+    "interval",
+    "sku",
+    "started_at",
+    "ended_at",
+    "gpu_seconds",
+    "price_usd_per_gpu_hour",
+    "amount_usd",
+    "amount_nano_usd",
+)
+
+
+class BillingController(Controller):
+    path = "/"
+    tags = ["billing"]  # noqa: RUF012 - the framework's way
+
+    @get("/usage", responses=PROBLEMS)
+    async def usage(
+        self,
+        request: ApiRequest,
+        since: FromQuery[str | None] = None,
+        until: FromQuery[str | None] = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> UsagePage:
+        """Charges whose interval starts in [since, until), oldest first; everything when left out."""
+        start, end = _period(since, until)
+        found = await billing.usage_page(
+            request.world,
+            request.principal.organization_id,
+            since=start,
+            until=end,
+            after=paging.moment("usage", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("usage", row.started_at, row.id)
+        )
+        return UsagePage(tuple(views.usage(row) for row in page), following)
+
+    @get("/usage.csv", responses=PROBLEMS, media_type="text/csv; charset=utf-8")
+    async def usage_csv(
+        self,
+        request: ApiRequest,
+        since: FromQuery[str | None] = None,
+        until: FromQuery[str | None] = None,
+    ) -> Stream:
+        """All of /v1/usage as CSV: a header, one line per charge, no line of totals. Amounts are exact."""
+        start, end = _period(since, until)
+        headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
+        return Stream(_csv(request, start, end), media_type="text/csv; charset=utf-8", headers=headers)
+
+    @get("/bill", responses=PROBLEMS)
+    async def bill(self, request: ApiRequest) -> BillView:
+        """The calendar month in UTC so far, per lease, with what runs and is not rated yet kept apart."""
+        return views.bill(await billing.bill(request.world, request.principal.organization_id))
+
+    @get("/reconciliation", responses=PROBLEMS)
+    async def reconciliation(self, request: ApiRequest) -> ReconciliationView:
+        """What was rated and what was posted, added up independently."""
+        found = await billing.reconcile(request.world, request.principal.organization_id)
+        return views.reconciliation(found)
+
+
+def _period(since: str | None, until: str | None) -> tuple[datetime, datetime]:
+    return (
+        paging.instant("since", since) or datetime(2000, 1, 1, tzinfo=UTC),
+        paging.instant("until", until) or datetime(2200, 1, 1, tzinfo=UTC),
+    )
+
+
+async def _csv(request: ApiRequest, since: datetime, until: datetime) -> AsyncIterator[bytes]:
+    """Page through the charges, which are never edited: memory stays small however many there are."""
+    world, tenant = request.world, request.principal.organization_id
+    yield _lines([CSV_COLUMNS])
+    after = None
+    while True:
+        rows = await billing.usage_page(
+            world, tenant, since=since, until=until, after=after, limit=CSV_ROWS_PER_READ
+        )
+        if rows:
+            yield _lines([_csv_row(row) for row in rows])
+            after = (rows[-1].started_at, rows[-1].id)
+        if len(rows) < CSV_ROWS_PER_READ:
+            return
+
+
+def _csv_row(row: Any) -> tuple[object, ...]:
+    return (
+        on_wire(Prefix.CHARGE, row.id),
+        on_wire(Prefix.LEASE, row.lease_id),
+        row.lease_name,
+        row.number,
+        row.sku,
+        _utc(row.started_at),
+        _utc(row.ended_at),
+        row.gpu_seconds,
+        usd(Nano(row.nano_per_gpu_hour)),
+        usd(Nano(row.amount_nano)),
+        row.amount_nano,
+    )
+
+
+def _utc(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _lines(rows: list[tuple[object, ...]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode()

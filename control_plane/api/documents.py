@@ -1,0 +1,67 @@
+"""What the OpenAPI document says beyond the signatures: problems, bodies sent as bytes, the key."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Request, Router
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+
+from control_plane.api.errors import MEDIA_TYPE, ApiError
+from control_plane.api.requests import anyone
+from control_plane.api.schemas import Problem, View
+
+VERSION = "1.0.0"
+"""Of the wire: grows with every field that is added, and a second digit is a promise broken."""
+
+_PROBLEM = ResponseSpec(
+    data_container=Problem,
+    description="Problem details; docs/errors.md lists the codes.",
+    media_type=MEDIA_TYPE,
+    generate_examples=False,
+)
+PROBLEMS: Mapping[int, ResponseSpec] = {
+    400: _PROBLEM,
+    401: _PROBLEM,
+    404: _PROBLEM,
+    429: _PROBLEM,
+    503: _PROBLEM,
+}
+OPERATOR_PROBLEMS: Mapping[int, ResponseSpec] = {**PROBLEMS, 403: _PROBLEM}
+
+
+def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:
+    """The answers of a POST: what it makes, and every way it may refuse."""
+    answer = ResponseSpec(data_container=view, description="Done.", generate_examples=False)
+    refused = dict.fromkeys((402, 403, 409, 413, 415, 422), _PROBLEM)
+    return {**PROBLEMS, **refused, status: answer}
+
+
+async def _only_the_document(request: Request[Any, Any, Any]) -> None:
+    """The framework answers other addresses below /schema in HTML; we have one shape for errors."""
+    if request.scope["path"] not in ("/schema", "/schema/openapi.json"):
+        raise ApiError("route_not_found", "There is nothing at this address.")
+    await anyone(request)
+
+
+def openapi() -> OpenAPIConfig:
+    return OpenAPIConfig(
+        title="Splitplane",
+        version=VERSION,
+        openapi_router=Router(
+            "/schema", route_handlers=[], include_in_schema=False, before_request=_only_the_document
+        ),
+        description="Lease GPUs of many providers through one API, and read a bill that adds up.",
+        render_plugins=(JsonRenderPlugin(),),
+        use_handler_docstrings=True,
+        components=Components(
+            security_schemes={
+                "apiKey": SecurityScheme(
+                    type="http", scheme="bearer", description="`Authorization: Bearer spk_...`"
+                )
+            }
+        ),
+        security=[{"apiKey": []}],
+    )

@@ -1,0 +1,95 @@
+"""`Idempotency-Key` on every POST: the first answer is the only effect, and later ones repeat it.
+
+The key is the tenant's own; the request is told by method, path and body. A refusal does nothing,
+so it leaves the key free: mend the cause and ask again with the same key.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+from litestar import Response
+
+from control_plane.api.errors import ApiError, refusal
+from control_plane.api.requests import ApiRequest
+from control_plane.api.schemas import FieldError, View
+from control_plane.domain.refusal import Refused
+from control_plane.services import idempotency
+from control_plane.services.idempotency import Connection, OtherBody, Produced
+
+KEY_LENGTH_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What an effect made, as it goes out now, and as a replay repeats it (without secrets)."""
+
+    view: View
+    stored: View | None = None
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+async def once(
+    request: ApiRequest,
+    effect: Callable[[Connection], Awaitable[Made | Refused]],
+    *,
+    status: int,
+    collection: str | None = None,
+) -> Response[bytes]:
+    """Run `effect` in one transaction of the caller's organization, at most once per key.
+
+    `collection` is the address under which the thing made is found by its `id`.
+    """
+
+    async def produce(connection: Connection) -> Produced:
+        made = await effect(connection)
+        if isinstance(made, Refused):
+            raise refusal(made)  # Rolls back; nothing is stored.
+        body = msgspec.json.encode(made.view)
+        return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
+
+    answer = await idempotency.once(
+        request.world,
+        request.principal.organization_id,
+        key=_key(request),
+        request_sha256=await _digest(request),
+        effect=produce,
+    )
+    if isinstance(answer, OtherBody):
+        raise ApiError("idempotency_key_reused", "This Idempotency-Key was used for another request.")
+    headers = {}
+    if collection is not None:
+        headers["Location"] = f"{collection}/{msgspec.json.decode(answer.body, type=_Named).id}"
+    if answer.replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return Response(answer.body, status_code=answer.status, media_type="application/json", headers=headers)
+
+
+def _key(request: ApiRequest) -> str | None:
+    given = request.headers.getall("idempotency-key", [])
+    if not given:
+        return None
+    key = given[0]
+    if len(given) > 1 or not 1 <= len(key) <= KEY_LENGTH_MAX or not key.isascii() or not key.isprintable():
+        why = f"is 1 to {KEY_LENGTH_MAX} printable ASCII characters, sent once"
+        raise ApiError(
+            "invalid_idempotency_key", f"Idempotency-Key {why}.", errors=[FieldError("Idempotency-Key", why)]
+        )
+    return key
+
+
+async def _digest(request: ApiRequest) -> bytes:
+    body = await request.body()
+    head = f"{request.method} {request.scope['path']}\n".encode()
+    return hashlib.sha256(head + body).digest()
+
+
+async def no_body(request: ApiRequest) -> None:
+    """Refuse a body where none is read: a field that does nothing would be a promise."""
+    if (await request.body()).strip() not in (b"", b"{}"):
+        why = "takes no body"
+        raise ApiError("invalid_request", f"This address {why}.", errors=[FieldError("body", why)])

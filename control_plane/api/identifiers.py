@@ -1,0 +1,24 @@
+"""Ids out of addresses. One that cannot be read is one that does not exist: 404 either way."""
+
+import re
+from uuid import UUID
+
+from control_plane.api.errors import ApiError
+from control_plane.domain.ids import LeaseId, MalformedIdError, Prefix, off_wire
+from control_plane.domain.refusal import RefusalCode
+
+_LOWER_HEX = re.compile(r"[a-z]+_[0-9a-f]{32}", re.ASCII)
+
+
+def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FOUND) -> UUID:
+    try:
+        # One spelling per id: Python would also read capitals, signs and underscores as hexadecimal.
+        if _LOWER_HEX.fullmatch(text):
+            return off_wire(prefix, text)
+    except MalformedIdError:
+        pass  # Answered below, like any other text that is no id.
+    raise ApiError(code, f"There is nothing here with this id; an id looks like {prefix}_0190c2...")
+
+
+def lease_id(text: str) -> LeaseId:
+    return LeaseId(read_id(Prefix.LEASE, text, code=RefusalCode.LEASE_NOT_FOUND))

@@ -1,0 +1,224 @@
+"""Leases: ask for one, read it, follow it, ask why, let go."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Literal
+
+from litestar import Controller, Response, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from control_plane.api import idempotency, paging, views
+from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.errors import refusal
+from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import lease_id as _lease_id
+from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.schemas import (
+    ExplanationView,
+    JournalPage,
+    LeasePage,
+    LeaseRequest,
+    LeaseView,
+    QuoteRequest,
+    StreamEnd,
+)
+from control_plane.api.streams import (
+    HEARTBEAT,
+    HEARTBEAT_POLLS,
+    LINES_PER_POLL,
+    POLL_SECONDS,
+    RETRY,
+    EventStream,
+    event,
+)
+from control_plane.domain.ids import LeaseId, Prefix
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.money import parse_usd
+from control_plane.domain.refusal import Refused
+from control_plane.domain.status import Phase
+from control_plane.domain.wish import Wish
+from control_plane.services import leases
+from control_plane.services.idempotency import Connection
+
+States = Annotated[
+    list[LeaseState] | None,
+    QueryParameter(name="state", max_items=8, description="Only leases in these states; may be repeated."),
+]
+
+
+def wish_of(data: QuoteRequest) -> Wish:
+    ceiling = data.price_usd_per_hour_max
+    return Wish(
+        sku=data.sku,
+        regions=data.regions,
+        providers=data.providers,
+        price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+    )
+
+
+class LeaseController(Controller):
+    path = "/leases"
+    tags = ["leases"]  # noqa: RUF012 - the framework's way
+
+    @post("/", status_code=202, responses=made(LeaseView, 202))
+    async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
+        """Ask for a lease. 202: it is admitted and its first hour is set aside; a machine follows."""
+        world, principal = request.world, request.principal
+        wish = wish_of(data)
+        keys = [read_id(Prefix.SSH_KEY, key) for key in data.ssh_key_ids]
+        name = data.name if data.name is not None else f"{wish.sku[:50]}-{world.new_id().hex[-6:]}"
+
+        async def effect(connection: Connection) -> Made | Refused:
+            lease = await leases.create(
+                connection,
+                world,
+                principal.organization_id,
+                wish,
+                name=name,
+                ssh_key_ids=keys,
+                actor=principal.actor,
+            )
+            if isinstance(lease, Refused):
+                return lease
+            return Made(views.lease(leases.shown_new(lease, world.now())))
+
+        return await idempotency.once(request, effect, status=202, collection="/v1/leases")
+
+    @get("/", responses=PROBLEMS)
+    async def index(
+        self,
+        request: ApiRequest,
+        states: States = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> LeasePage:
+        """Newest first."""
+        found = await leases.page(
+            request.world,
+            request.principal.organization_id,
+            before=paging.moment("leases", cursor),
+            states=states,
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found,
+            limit,
+            lambda one: paging.after_moment("leases", one.overview.lease.created_at, one.overview.lease.id),
+        )
+        return LeasePage(tuple(views.lease(one) for one in page), following)
+
+    @get("/{lease_id:str}", responses=PROBLEMS)
+    async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
+        shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
+        if isinstance(shown, Refused):
+            raise refusal(shown)
+        return views.lease(shown)
+
+    @post("/{lease_id:str}/release", status_code=202, responses=made(LeaseView, 202))
+    async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
+        """Let go. Billing stops now; the machine's end follows. Twice is once."""
+        await idempotency.no_body(request)
+        world, principal, wanted = request.world, request.principal, _lease_id(lease_id)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            released = await leases.release(
+                connection, world, principal.organization_id, wanted, actor=principal.actor
+            )
+            if isinstance(released, Refused):
+                return released
+            return Made(views.lease(leases.shown(released, world.now())))
+
+        return await idempotency.once(request, effect, status=202, collection="/v1/leases")
+
+    @get("/{lease_id:str}/journal", responses=PROBLEMS)
+    async def journal(
+        self,
+        request: ApiRequest,
+        lease_id: FromPath[str],
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> JournalPage:
+        """Oldest first."""
+        found = await leases.journal_page(
+            request.world,
+            request.principal.organization_id,
+            _lease_id(lease_id),
+            after=paging.number("journal", cursor),
+            limit=limit + 1,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        page, following = paging.cut(found, limit, lambda row: paging.after_number("journal", row.number))
+        return JournalPage(tuple(views.journal_line(row) for row in page), following)
+
+    @get("/{lease_id:str}/explanation", responses=PROBLEMS)
+    async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
+        """Everything that led the lease to where it is: verdicts, losers and why they lost, attempts, proof."""
+        principal = request.principal
+        found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return views.explanation(found, operator=principal.operator)
+
+    @get("/{lease_id:str}/events", responses=PROBLEMS, media_type="text/event-stream")
+    async def events(
+        self,
+        request: ApiRequest,
+        lease_id: FromPath[str],
+        until: Annotated[
+            Literal["ready", "ended"] | None,
+            QueryParameter(description="End the stream there; `ended` when left out."),
+        ] = None,
+    ) -> EventStream:
+        """Server-sent events: `status` at once and on every change, `journal` lines with ids, then `end`."""
+        wanted = _lease_id(lease_id)
+        after = _last_event_id(request.headers.get("last-event-id", ""))
+        first = await leases.watch(
+            request.world, request.principal.organization_id, wanted, after=after, limit=LINES_PER_POLL
+        )
+        if isinstance(first, Refused):
+            raise refusal(first)
+        return request.context.streams.open(_events(request, wanted, after, until_ready=until == "ready"))
+
+
+def _last_event_id(text: str) -> int:
+    """The number to go on after. What is no number of ours starts at the beginning: nothing is missed."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+
+
+async def _events(
+    request: ApiRequest, wanted: LeaseId, after: int, *, until_ready: bool
+) -> AsyncIterator[bytes]:
+    world, tenant, sleep = request.world, request.principal.organization_id, request.context.streams.sleep
+    yield RETRY
+    told: object = None
+    quiet = 0
+    while True:
+        seen = await leases.watch(world, tenant, wanted, after=after, limit=LINES_PER_POLL)
+        if isinstance(seen, Refused):
+            return
+        shown, lines = seen
+        chunk = b""
+        for row in lines:
+            chunk += event("journal", views.journal_line(row), event_id=row.number)
+            after = row.number
+        status = views.lease_status(shown)
+        if (status.phase, status.step, status.message) != told:
+            told = (status.phase, status.step, status.message)
+            chunk += event("status", status)
+        quiet = 0 if chunk else quiet + 1
+        if quiet >= HEARTBEAT_POLLS:
+            chunk, quiet = HEARTBEAT, 0
+        if chunk:
+            yield chunk
+        if len(lines) == LINES_PER_POLL:
+            continue  # More is waiting.
+        if shown.status.phase is Phase.ENDED:
+            yield event("end", StreamEnd("ended"))
+            return
+        if until_ready and shown.status.phase in (Phase.READY, Phase.UNCONFIRMED, Phase.ENDING):
+            # A lease that will never be ready ends the wait, too.
+            yield event("end", StreamEnd("ready" if shown.status.phase is not Phase.ENDING else "ending"))
+            return
+        await sleep(POLL_SECONDS)

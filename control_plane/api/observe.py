@@ -1,0 +1,169 @@
+"""What a request leaves behind: an id, one log line, two metrics. And nothing secret in any of them.
+
+`Envelope` is the one layer around the whole app, routing included, because a 404 is logged and
+counted too. Paths appear as route templates, never with ids in them, and queries and headers not
+at all: a key pasted into an address must not end up in a log.
+"""
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import UUID
+
+import msgspec
+import structlog
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+_REQUEST_ID = "splitplane.request_id"
+_FAULT = "splitplane.fault"
+_HEADERS = "splitplane.headers"
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+log = structlog.get_logger("api")
+
+
+def configure_logging(level: str = "info") -> None:
+    """JSON lines on standard error: constant event names, fields, UTC times."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(serializer=_to_json),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _to_json(event: Any, **_: Any) -> bytes:
+    return msgspec.json.encode(event, enc_hook=str)
+
+
+class Metrics:
+    """The process's own registry, served on a listener of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "splitplane_api_requests",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "splitplane_api_request_seconds",
+            "Time to the end of the answer.",
+            ("method", "route"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.streams = Gauge("splitplane_api_streams", "Open event streams.", registry=self.registry)
+        self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        child = self._children.get((method, route, status))
+        if child is None:
+            child = (
+                self.requests.labels(method, route, str(status)),
+                self.seconds.labels(method, route),
+            )
+            self._children[method, route, status] = child
+        child[0].inc()
+        child[1].observe(seconds)
+
+
+class MetricsListener:
+    """`/metrics` on its own port and thread: a scrape neither waits for the API nor is reachable through it."""
+
+    def __init__(self, metrics: Metrics, *, host: str, port: int) -> None:
+        self._server, self._thread = start_http_server(port, addr=host, registry=metrics.registry)
+        self.port = self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _notes(scope: Scope) -> dict[str, Any]:
+    """The scope as what it is, a dictionary that layers leave notes in."""
+    return cast("dict[str, Any]", scope)
+
+
+def request_id(scope: Scope) -> str:
+    return str(_notes(scope).get(_REQUEST_ID, "req_unknown"))
+
+
+def add_headers(scope: Scope, *headers: tuple[bytes, bytes]) -> None:
+    """Headers that go onto the answer, whatever it will be."""
+    _notes(scope)[_HEADERS] = headers
+
+
+def failed(scope: Scope, error: Exception) -> None:
+    """Remember a fault of ours for the log line: its type and where, never its text, which may hold values."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    _notes(scope)[_FAULT] = {
+        "error": type(error).__name__,
+        "where": [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class Envelope:
+    """Wraps the routed app: gives the id, times the answer, writes the line."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, new_id: Callable[[], UUID]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._new_id = new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self._app(scope, receive, send)
+            return
+        name = f"req_{self._new_id().hex}"
+        _notes(scope)[_REQUEST_ID] = name
+        started = time.perf_counter()
+        status = 0
+
+        async def stamped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [*message["headers"], (b"x-request-id", name.encode())]
+                headers += _notes(scope).get(_HEADERS, ())
+                message["headers"] = headers
+            await send(message)
+
+        try:
+            await self._app(scope, receive, stamped)
+        finally:
+            self._record(_notes(scope), name, status, time.perf_counter() - started)
+
+    def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        # The template of the route, or one word for all that hit nothing: a scanner must not make labels.
+        route = str(scope.get("path_template") or "none")
+        self._metrics.count(method, route, status, seconds)
+        fields: dict[str, Any] = {
+            "request_id": name,
+            "method": method,
+            "route": route,
+            "status": status,
+            "ms": round(seconds * 1_000, 2),
+        }
+        principal = scope.get("auth")
+        if principal is not None:
+            fields["api_key"] = principal.actor
+        fault = scope.get(_FAULT)
+        if fault is not None:
+            log.error("request_failed", **fields, **fault)
+        else:
+            log.info("request", **fields)

@@ -1,0 +1,102 @@
+"""Opaque cursors: where the next page starts, checked on the way back in.
+
+A cursor names the last row by its sort key, so rows that come or go meanwhile neither repeat nor
+hide another. It is validated, not signed: it can only choose a position in what its bearer may read.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, TypeVar
+from uuid import UUID
+
+from litestar.params import QueryParameter
+
+from control_plane.api.errors import ApiError
+from control_plane.api.schemas import FieldError
+
+LIMIT_DEFAULT = 50
+LIMIT_MAX = 200
+Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Rows per page.")]
+Cursor = Annotated[
+    str | None, QueryParameter(max_length=200, description="`next_cursor` of the page before, unchanged.")
+]
+
+Row = TypeVar("Row")
+
+_MOMENT = re.compile(r"([a-z]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
+_NUMBER = re.compile(r"([a-z]+):([0-9]{1,18})", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS_MAX = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
+
+
+def cut(rows: Sequence[Row], limit: int, cursor_of: Callable[[Row], str]) -> tuple[Sequence[Row], str | None]:
+    """A page out of `limit + 1` rows asked for: the page, and the cursor of the next one if there is more."""
+    if len(rows) <= limit:
+        return rows, None
+    page = rows[:limit]
+    return page, cursor_of(page[-1])
+
+
+def after_moment(kind: str, at: datetime, row_id: UUID) -> str:
+    return _pack(f"{kind}:{(at - _EPOCH) // timedelta(microseconds=1)}:{row_id.hex}")
+
+
+def after_number(kind: str, number: int) -> str:
+    return _pack(f"{kind}:{number}")
+
+
+def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:
+    """The time and id a cursor of `kind` names; None for the first page."""
+    if cursor is None:
+        return None
+    match = _MOMENT.fullmatch(_unpack(cursor))
+    if match is None or match[1] != kind or int(match[2]) > _MICROSECONDS_MAX:
+        raise _broken()
+    return _EPOCH + timedelta(microseconds=int(match[2])), UUID(hex=match[3])
+
+
+def number(kind: str, cursor: str | None) -> int:
+    """The number a cursor of `kind` names; 0 for the first page."""
+    if cursor is None:
+        return 0
+    match = _NUMBER.fullmatch(_unpack(cursor))
+    if match is None or match[1] != kind:
+        raise _broken()
+    return int(match[2])
+
+
+def _pack(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _unpack(cursor: str) -> str:
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise _broken() from error
+    if _pack(text) != cursor:
+        raise _broken()
+    return text
+
+
+def _broken() -> ApiError:
+    why = "is not a cursor of this list"
+    return ApiError("invalid_cursor", f"`cursor` {why}.", errors=[FieldError("cursor", why)])
+
+
+def instant(name: str, text: str | None) -> datetime | None:
+    """A query parameter that is a time: RFC 3339 with an offset, between the years 2000 and 2200."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None and 2000 <= at.year <= 2200:
+            return at.astimezone(UTC)
+    except ValueError:
+        pass  # Answered below, like a time without an offset.
+    why = "is not a time such as 2026-11-01T00:00:00Z"
+    raise ApiError("invalid_parameter", f"`{name}` {why}.", errors=[FieldError(name, why)])

@@ -1,0 +1,157 @@
+"""The request every controller gets: strict about bodies and queries, and it knows who asks.
+
+The framework would read `"5"` as a number and pass over a mistyped query parameter; a typo in
+`price_usd_per_hour_max` must not buy at any price, so bodies are decoded strictly, once, from the
+raw bytes, and queries may hold only what the handler declares.
+"""
+
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar import Request
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import ParameterKwarg
+
+from control_plane.api import observe
+from control_plane.api.auth import Authenticator, Principal
+from control_plane.api.errors import ApiError
+from control_plane.api.limits import Limiter
+from control_plane.api.observe import Metrics
+from control_plane.api.schemas import FieldError
+from control_plane.api.streams import Streams
+from control_plane.settings import Settings
+from control_plane.world import World
+
+_MEDIA_TYPES = frozenset({"application/json"})
+
+
+class Context:
+    """What every request of one process shares. Kept on the app as `app.state.context`."""
+
+    def __init__(self, world: World, settings: Settings, streams: Streams, metrics: Metrics) -> None:
+        self.world = world
+        self.settings = settings
+        self.streams = streams
+        self.metrics = metrics
+        self.authenticator = Authenticator(world)
+        self.limiter = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
+
+
+AnyRequest = Request[Any, Any, Any]
+
+
+def context_of(request: AnyRequest) -> Context:
+    context: Context = request.scope["litestar_app"].state.context
+    return context
+
+
+class ApiRequest(Request[Any, Principal, Any]):
+    @property
+    def context(self) -> Context:
+        return context_of(self)
+
+    @property
+    def world(self) -> World:
+        return self.context.world
+
+    @property
+    def principal(self) -> Principal:
+        principal: Principal = self.scope["auth"]
+        return principal
+
+    async def json(self) -> Any:
+        """The body as the handler's `data` struct. Called by the framework before the handler."""
+        require_json(self.headers.get("content-type", ""))
+        field = self.route_handler.parsed_data_field
+        if field is None:  # pragma: no cover - only handlers with a body are asked
+            raise TypeError(f"{self.route_handler} has no body")
+        return decode(await self.body(), field.annotation)
+
+
+def require_json(content_type: str) -> None:
+    if content_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES:
+        raise ApiError("unsupported_media_type", "Send the body as `Content-Type: application/json`.")
+
+
+@cache
+def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode(body: bytes, kind: type) -> Any:
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as error:
+        # The text reads: Expected `str`, got `int` - at `$.regions[0]`
+        what, _, where = str(error).partition(" - at `$")
+        field = where.rstrip("`").removeprefix(".") or "body"
+        raise ApiError(
+            "invalid_request",
+            f"The body does not fit: {field}: {what}.",
+            errors=[FieldError(field[:200], what[:500])],
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ApiError("malformed_json", "The body is not JSON, or nested too deeply.") from error
+
+
+@cache
+def query_names(handler: HTTPRouteHandler) -> frozenset[str]:
+    """The query parameters a handler declares."""
+    return frozenset(
+        field.name
+        for field in handler.parsed_fn_signature.parameters.values()
+        if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
+    )
+
+
+def _check_query(request: AnyRequest) -> None:
+    raw: bytes = request.scope["query_string"]
+    if not raw:
+        return
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32)
+    except ValueError as error:
+        raise ApiError("invalid_parameter", "The query is not percent-encoded UTF-8, or too long.") from error
+    known = query_names(request.route_handler)
+    unknown = sorted({name for name, _ in pairs} - known)
+    if unknown:
+        spoken = ", ".join(sorted(known)) or "none"
+        raise ApiError(
+            "unknown_parameter",
+            f"This address knows these query parameters: {spoken}.",
+            errors=[FieldError(name[:100], "is not a query parameter here") for name in unknown[:8]],
+        )
+
+
+async def anyone(request: AnyRequest) -> None:
+    """The door of the addresses without a key: health, and nothing else."""
+    _check_query(request)
+
+
+async def customers(request: AnyRequest) -> None:
+    """The door of everything of an organization's own: a valid key, within its rate, a query we know."""
+    context = context_of(request)
+    principal = await context.authenticator.principal(request.headers.get("authorization"))
+    request.scope["auth"] = principal
+    grant = context.limiter.take(principal.api_key_id, context.world.now().timestamp())
+    observe.add_headers(
+        request.scope,
+        (b"ratelimit-policy", context.limiter.policy),
+        (b"ratelimit", b'"key";r=%d;t=%d' % (grant.remaining, grant.reset_seconds)),
+    )
+    if not grant.allowed:
+        raise ApiError(
+            "rate_limited",
+            f"This key asks faster than {context.settings.requests_per_second:g} requests per second.",
+            headers={"Retry-After": str(grant.reset_seconds)},
+        )
+    _check_query(request)
+
+
+async def operators(request: AnyRequest) -> None:
+    """The door of what only operators see."""
+    await customers(request)
+    if not request.scope["auth"].operator:
+        raise ApiError("operator_key_needed", "This address is for operators' keys.")

@@ -1,0 +1,61 @@
+"""What an administrator does at the machine, as the database's owner: first organizations, credits, prices."""
+
+from dataclasses import dataclass
+
+from control_plane.db import organizations as organization_rows
+from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
+from control_plane.domain.money import Nano
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import billing, catalogue, organizations
+from control_plane.services.organizations import IssuedKey
+from control_plane.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class FirstOrganization:
+    id: OrganizationId
+    issued: IssuedKey
+
+
+async def bootstrap(
+    world: World, name: str, *, operator: bool, credit: Nano | None, gpu_quota: int
+) -> FirstOrganization | Refused:
+    """An organization with its first key, and money if wanted: all of it or nothing."""
+    organization_id = OrganizationId(world.new_id())
+    async with world.db.transaction(organization_id) as connection:
+        refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
+        if refused is not None:
+            return refused
+        issued = await organizations.issue_api_key(
+            connection, world, organization_id, name="first key", operator=operator
+        )
+        if credit is not None:
+            await billing.credit(
+                connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"
+            )
+    return FirstOrganization(organization_id, issued)
+
+
+async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
+    """Post a top-up to an organization, given by name or id, once per key. False when it was posted before."""
+    async with world.db.transaction() as connection:
+        found = await organization_rows.named(connection, organization)
+        if found is None:
+            try:
+                known = await organization_rows.get(
+                    connection, OrganizationId(off_wire(Prefix.ORGANIZATION, organization))
+                )
+            except MalformedIdError:
+                known = None
+            if known is None:
+                return Refused(RefusalCode.NOT_FOUND, f"There is no organization {organization!r}.")
+            found = known.id
+        return await billing.credit(connection, world, found, amount, key=f"{found.hex}:{key}")
+
+
+async def load_price_book(world: World, text: str) -> int:
+    """Put a price book in force; answers how many SKUs it has."""
+    book = catalogue.parse_price_book(text)
+    async with world.db.transaction() as connection:
+        await catalogue.load_price_book(connection, world, book)
+    return len(book)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from control_plane.cli.errors import CliError, usage
 
-URL_DEFAULT = "http://127.0.0.1:8000"
+URL_DEFAULT = "http://127.0.0.1:8080"
 ENV_URL = "SPLITPLANE_URL"
 ENV_KEY = "SPLITPLANE_API_KEY"
 ENV_ALLOW_HTTP = "SPLITPLANE_ALLOW_HTTP"

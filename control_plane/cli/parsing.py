@@ -42,6 +42,10 @@ def noun(to: Commands, name: str, summary: str) -> Commands:
     return parser.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
 
 
+def _lowered(summary: str) -> str:
+    return summary[0].lower() + summary[1:].rstrip(".")
+
+
 def command(to: Commands, name: str, run: Run, summary: str, *, more: str = "", examples: str) -> Parser:
     description = f"{summary}\n\n{more.strip()}" if more else summary
     lines = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())

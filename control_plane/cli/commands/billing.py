@@ -1,17 +1,13 @@
 """What was used and what it costs: usage, bill."""
 
-import csv
 import re
 from argparse import Namespace
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TextIO
 
 from control_plane.cli import render
 from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.wire import UsageRow
 
 _AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -46,11 +42,12 @@ def usage(terminal: Terminal, args: Namespace) -> None:
         raise wrong_usage(
             f"--since ({since:%Y-%m-%dT%H:%M:%SZ}) is not before --until ({until:%Y-%m-%dT%H:%M:%SZ})."
         )
-    answer = terminal.client().every("/v1/usage", {"since": _on_wire(since), "until": _on_wire(until)})
+    client, period = terminal.client(), {"since": _on_wire(since), "until": _on_wire(until)}
     if args.csv:
-        write_csv(terminal.stdout, answer["items"])
-    else:
-        terminal.present(args.json, answer, lambda one: render.usage(one["items"], since, until))
+        terminal.stdout.write(client.text("/v1/usage.csv", period))
+        return
+    answer = client.every("/v1/usage", period)
+    terminal.present(args.json, answer, lambda one: render.usage(one["items"], since, until))
 
 
 def _on_wire(at: datetime) -> str:
@@ -69,20 +66,6 @@ def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
             f"{flag}: {text!r} is no time; give 2026-11-01, 2026-11-01T12:00:00Z or an age such as 7d."
         ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-
-
-def write_csv(file: TextIO, rows: Sequence[UsageRow]) -> None:
-    """Every amount exact, as decimal text; the order is the API's, so a second run gives the same bytes."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        ["id", "lease_id", "lease_name", "number", "sku", "started_at", "ended_at", "gpu_seconds",
-         "price_usd_per_gpu_hour", "amount_usd"]
-    )  # fmt: skip
-    for row in rows:
-        writer.writerow(
-            [row["id"], row["lease_id"], row["lease_name"], row["number"], row["sku"], row["started_at"],
-             row["ended_at"], row["gpu_seconds"], row["price_per_gpu_hour"]["usd"], row["amount"]["usd"]]
-        )  # fmt: skip
 
 
 def bill(terminal: Terminal, args: Namespace) -> None:

@@ -152,10 +152,10 @@ class City:
             "user_data": user_data(BootOrder(host_key.private_openssh, host_key.public, login.public)),
             "tags": {"role": "hub"},
         }
-        made = self.local("POST", "/v1/machines", json=order)
+        made = self.local("POST", "/v1/machines", json=order)["machine"]
 
         def address() -> str | None:
-            return self.local("GET", f"/v1/machines/{made['id']}")["ip"] or None
+            return self.local("GET", f"/v1/machines/{made['id']}")["machine"]["ip"] or None
 
         found = str(wait_for("the hub's address", 60, address, self.children["clouds"]))
         wait_for("the hub's SSH port", 60, lambda: _answers(found, 22), self.children["clouds"])

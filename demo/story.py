@@ -75,7 +75,7 @@ class Story:
         """Type a command as the customer would, and show it with its output."""
         if show:
             self.city.say(f"$ splitplane {' '.join(arguments)}")
-        command = [sys.executable, "-m", "control_plane.cli.main", *arguments]
+        command = [str(Path(sys.executable).with_name("splitplane")), *arguments]
         live = show and sys.stdout.isatty() and arguments[:2] == ("lease", "watch")
         done = subprocess.run(
             command,

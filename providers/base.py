@@ -27,7 +27,7 @@
     `-- InstanceNotFound          no such machine
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -115,8 +115,8 @@ class LaunchOrder:
     launch_key: LaunchKey
     native_type: str
     native_region: str
-    user_data: str
-    """cloud-init, at most `Capabilities.user_data_bytes_max` bytes."""
+    user_data: str = field(repr=False)
+    """cloud-init, at most `Capabilities.user_data_bytes_max` bytes. It holds the machine's private host key."""
     ssh_public_key: str
     """Ours, for providers that insist on a key of their own registry beside user data."""
 

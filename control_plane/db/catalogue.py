@@ -81,7 +81,9 @@ async def put_price(connection: AsyncConnection, price: Price, *, effective_from
 _OFFERS = text("""
 SELECT key, account, provider, region, native_region, native_type, gpu_model, gpu_count, vcpus, memory_gib, disk_gib,
        capacity, cost_nano_per_hour, available, confidence, observed_at
-FROM offers WHERE CAST(:gpu_model AS text) IS NULL OR (gpu_model = :gpu_model)
+FROM offers
+WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
+  AND (CAST(:gpu_count AS int) IS NULL OR gpu_count = :gpu_count)
 ORDER BY cost_nano_per_hour, key
 """)
 # The whole account at once: an offer that is no longer listed stays, unavailable, with its age.
@@ -106,8 +108,12 @@ ON CONFLICT (key) DO UPDATE SET
 """)
 
 
-async def offers(connection: AsyncConnection, *, gpu_model: GpuModel | None = None) -> list[Offer]:
-    found = await rows(connection, _OFFERS, gpu_model=None if gpu_model is None else gpu_model.value)
+async def offers(
+    connection: AsyncConnection, *, gpu_model: GpuModel | None = None, gpu_count: int | None = None
+) -> list[Offer]:
+    """Every offer, or those with these GPUs; cheapest first."""
+    model = None if gpu_model is None else gpu_model.value
+    found = await rows(connection, _OFFERS, gpu_model=model, gpu_count=gpu_count)
     return [
         Offer(
             key=row.key,

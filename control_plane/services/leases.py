@@ -121,11 +121,12 @@ async def create(
 async def _facts(
     connection: AsyncConnection, wish: Wish, now: datetime
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a wish and the offers of its GPU model; a constraint nothing can ever meet is refused."""
+    """The price of a wish and the offers of its GPUs; a constraint nothing can ever meet is refused."""
     prices = await catalogue.prices(connection, now=now, sku=wish.sku)
     if not prices:
         return None, []
-    offers = await catalogue.offers(connection, gpu_model=prices[0].sku.shape.gpu_model)
+    shape = prices[0].sku.shape
+    offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
     if wish.providers or wish.regions:
         known = await accounts.every(connection)
         refused = _impossible(

@@ -30,7 +30,7 @@ from reconciler.loop import AccountLoop, Report, World
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
-CLAIM = timedelta(seconds=180)
+CLAIM = timedelta(seconds=300)
 """Longer than all steps together may take."""
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)

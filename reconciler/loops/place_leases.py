@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db import catalogue, instances, leases
-from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import InstanceId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
 from control_plane.domain.machine import Moved
@@ -36,9 +35,9 @@ async def activate(world: World) -> Report:
         if not waiting:
             return Report()
         shapes = {price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)}
-        by_model: dict[GpuModel, list[Offer]] = {}
+        by_gpus: dict[tuple[str, int], list[Offer]] = {}
         for offer in await catalogue.offers(connection):
-            by_model.setdefault(offer.shape.gpu_model, []).append(offer)
+            by_gpus.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
         failures = await instances.failures(connection, [lease.id for lease in waiting if lease.attempts])
         unhealthy = await unhealthy_accounts(connection)
         decisions = [
@@ -48,7 +47,7 @@ async def activate(world: World) -> Report:
                     lease.wish,
                     shapes[lease.wish.sku],
                     Nano(lease.nano_per_gpu_hour * lease.gpu_count),
-                    by_model.get(GpuModel(lease.gpu_model), ()),
+                    by_gpus.get((lease.gpu_model, lease.gpu_count), ()),
                     failures=failures.get(lease.id, {}),
                     unhealthy_accounts=unhealthy,
                     now=now,

@@ -48,10 +48,11 @@ class Transaction:
 
 
 def top_up(organization_id: UUID, amount: Nano, *, key: str) -> Transaction:
+    """Money paid in. `key` names the payment within its organization; another one may use the same word."""
     if amount <= 0:
         raise ValueError("a top-up is positive")
     return Transaction(
-        key=f"top_up:{key}",
+        key=f"top_up:{organization_id.hex}:{key}",
         kind=TransactionKind.TOP_UP,
         organization_id=organization_id,
         postings=(

@@ -1,0 +1,156 @@
+"""From moments to billable seconds: whatever moments the loop wakes at, the same seconds come out."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain.metering import (
+    HOUR,
+    Interval,
+    Meter,
+    billing_end,
+    billing_start,
+    due_intervals,
+    gpu_seconds_total,
+    next_hour,
+)
+
+SECOND = timedelta(seconds=1)
+DAY = datetime(2026, 11, 20, tzinfo=UTC)
+MOMENTS = st.datetimes(datetime(2026, 11, 20), datetime(2026, 11, 22), timezones=st.just(UTC))
+DURATIONS = st.timedeltas(timedelta(0), timedelta(hours=9))
+GPUS = st.integers(1, 8)
+
+
+def _wake(meter: Meter, evidence_at: datetime, ended_at: datetime | None) -> tuple[Meter, list[Interval]]:
+    """One activation, and where it leaves the meter."""
+    made = list(due_intervals(meter, evidence_at=evidence_at, ended_at=ended_at))
+    if made:
+        meter = Meter(meter.ready_at, meter.gpu_count, made[-1].ended_at, made[-1].number)
+    return meter, made
+
+
+def _metered(ready_at: datetime, gpus: int, wakes: list[datetime], ended_at: datetime) -> list[Interval]:
+    """The life of a lease: awake at `wakes` while it runs, and once after its end."""
+    meter = Meter(ready_at, gpus, None, 0)
+    intervals: list[Interval] = []
+    for at in sorted(wakes):
+        meter, made = _wake(meter, min(at, ended_at), None)
+        intervals += made
+    return intervals + _wake(meter, ended_at, ended_at)[1]
+
+
+LIVES = st.tuples(MOMENTS, GPUS, st.lists(DURATIONS, max_size=12), DURATIONS).map(
+    lambda life: (life[0], life[1], [life[0] + wake for wake in life[2]], life[0] + life[3])
+)
+Life = tuple[datetime, int, list[datetime], datetime]
+
+
+@given(LIVES)
+def test_however_time_is_cut_the_intervals_follow_each_other_without_gap_or_overlap(life: Life) -> None:
+    ready_at, gpus, wakes, ended_at = life
+    intervals = _metered(ready_at, gpus, wakes, ended_at)
+    assert intervals[0].started_at == billing_start(ready_at)
+    assert intervals[-1].ended_at == billing_end(ready_at, ended_at)
+    assert [interval.number for interval in intervals] == list(range(1, len(intervals) + 1))
+    for before, after in pairwise(intervals):
+        assert before.ended_at == after.started_at
+        assert before.gpu_seconds_before + before.gpu_seconds == after.gpu_seconds_before
+
+
+@given(LIVES)
+def test_however_time_is_cut_the_gpu_seconds_are_those_of_the_whole(life: Life) -> None:
+    ready_at, gpus, wakes, ended_at = life
+    intervals = _metered(ready_at, gpus, wakes, ended_at)
+    assert sum(interval.gpu_seconds for interval in intervals) == gpu_seconds_total(ready_at, gpus, ended_at)
+
+
+@given(LIVES)
+def test_the_intervals_do_not_depend_on_when_the_loop_woke(life: Life) -> None:
+    ready_at, gpus, wakes, ended_at = life
+    assert _metered(ready_at, gpus, wakes, ended_at) == _metered(ready_at, gpus, [], ended_at)
+
+
+@given(LIVES)
+def test_an_interval_lies_within_one_utc_hour_and_only_the_last_ends_inside_it(life: Life) -> None:
+    ready_at, gpus, wakes, ended_at = life
+    intervals = _metered(ready_at, gpus, wakes, ended_at)
+    for interval in intervals:
+        assert interval.ended_at <= next_hour(interval.started_at)
+        assert interval.gpu_seconds == (interval.ended_at - interval.started_at) // SECOND * gpus
+        assert interval.final == (interval is intervals[-1])
+        if not interval.final:
+            assert interval.ended_at == next_hour(interval.started_at)
+
+
+@given(LIVES)
+def test_a_running_lease_is_never_metered_beyond_its_evidence(life: Life) -> None:
+    ready_at, gpus, wakes, _ = life
+    meter = Meter(ready_at, gpus, None, 0)
+    for at in sorted(wakes):
+        meter, made = _wake(meter, at, None)
+        assert all(interval.ended_at <= at for interval in made)
+
+
+@given(LIVES)
+def test_waking_twice_at_one_moment_makes_nothing_new(life: Life) -> None:
+    ready_at, gpus, wakes, _ = life
+    meter = Meter(ready_at, gpus, None, 0)
+    for at in sorted(wakes):
+        meter, _ = _wake(meter, at, None)
+        assert _wake(meter, at, None)[1] == []
+
+
+@given(LIVES, MOMENTS)
+def test_evidence_that_goes_backwards_takes_nothing_back(life: Life, earlier: datetime) -> None:
+    ready_at, gpus, wakes, _ = life
+    meter = Meter(ready_at, gpus, None, 0)
+    for at in sorted(wakes):
+        meter, _ = _wake(meter, at, None)
+    if meter.metered_until is not None and earlier <= meter.metered_until:
+        assert _wake(meter, earlier, None)[1] == []
+
+
+@given(MOMENTS, st.timedeltas(timedelta(hours=-4), timedelta(0)))
+def test_an_end_before_the_start_bills_nothing_and_still_closes_the_meter(
+    ready_at: datetime, back: timedelta
+) -> None:
+    (only,) = due_intervals(Meter(ready_at, 8, None, 0), evidence_at=ready_at, ended_at=ready_at + back)
+    assert (only.gpu_seconds, only.final, only.started_at) == (0, True, only.ended_at)
+
+
+def test_the_first_and_the_last_broken_second_are_the_customers() -> None:
+    ready_at = DAY + timedelta(milliseconds=1)
+    assert billing_start(ready_at) == DAY + SECOND
+    assert billing_end(ready_at, DAY + timedelta(seconds=5, milliseconds=999)) == DAY + 5 * SECOND
+    assert gpu_seconds_total(ready_at, 8, DAY + timedelta(seconds=5, milliseconds=999)) == 32
+
+
+def test_a_lease_ready_on_the_second_is_billed_from_it() -> None:
+    assert billing_start(DAY) == DAY
+
+
+def test_an_hour_is_closed_by_evidence_at_its_very_end_and_not_a_moment_before() -> None:
+    meter = Meter(DAY, 1, None, 0)
+    just_before = DAY + HOUR - timedelta(microseconds=1)
+    assert list(due_intervals(meter, evidence_at=just_before, ended_at=None)) == []
+    (hour,) = due_intervals(meter, evidence_at=DAY + HOUR, ended_at=None)
+    assert (hour.gpu_seconds, hour.final) == (3_600, False)
+
+
+def test_a_lease_that_ends_on_the_hour_has_one_final_interval_and_no_empty_one() -> None:
+    (only,) = due_intervals(Meter(DAY, 1, None, 0), evidence_at=DAY + HOUR, ended_at=DAY + HOUR)
+    assert (only.gpu_seconds, only.final) == (3_600, True)
+
+
+def test_hours_are_utc_hours_wherever_the_clock_hangs() -> None:
+    kathmandu = timezone(timedelta(hours=5, minutes=45))
+    assert next_hour(DAY.astimezone(kathmandu)) == DAY + HOUR
+
+
+@pytest.mark.parametrize("minutes", [0, 59])
+def test_the_next_hour_is_strictly_later(minutes: int) -> None:
+    assert next_hour(DAY + timedelta(minutes=minutes)) == DAY + HOUR

@@ -1,0 +1,131 @@
+"""Money: whole nano-dollars, rounded once, adding up however it is cut."""
+
+from fractions import Fraction
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain import ledger
+from control_plane.domain.ledger import AccountKind, Posting, Transaction, TransactionKind
+from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano, accrued, parse_usd, usd
+from control_plane.domain.rating import charge
+
+PRICES = st.integers(0, 100 * NANO_PER_USD).map(Nano)
+GPU_SECONDS = st.integers(0, 64 * 86_400 * 400)
+ORGANIZATION = UUID(int=1)
+OTHER = UUID(int=2)
+
+
+@given(PRICES, GPU_SECONDS)
+def test_what_accrues_is_the_exact_price_rounded_half_to_even(price: Nano, gpu_seconds: int) -> None:
+    # Fraction rounds half to even, in exact arithmetic.
+    assert accrued(price, gpu_seconds) == round(Fraction(price * gpu_seconds, 3_600))
+
+
+@pytest.mark.parametrize(("price", "expected"), [(1, 0), (3, 2), (5, 2), (7, 4)])
+def test_exactly_half_a_nano_goes_to_the_even_side(price: int, expected: int) -> None:
+    assert accrued(Nano(price), 1_800) == expected
+
+
+@given(PRICES, st.lists(GPU_SECONDS, min_size=2))
+def test_however_usage_is_cut_the_charges_add_up_to_the_whole(price: Nano, marks: list[int]) -> None:
+    cuts = sorted(marks)
+    charges = [charge(price, before, after - before) for before, after in pairwise(cuts)]
+    assert sum(charges) == accrued(price, cuts[-1]) - accrued(price, cuts[0])
+
+
+@given(PRICES, GPU_SECONDS, GPU_SECONDS)
+def test_a_charge_is_never_negative_and_never_a_nano_off(price: Nano, before: int, more: int) -> None:
+    amount = charge(price, before, more)
+    assert amount >= 0
+    assert abs(amount - Fraction(price * more, 3_600)) <= 1
+
+
+@pytest.mark.parametrize(("price", "gpu_seconds"), [(-1, 1), (1, -1)])
+def test_a_negative_price_or_duration_is_refused(price: int, gpu_seconds: int) -> None:
+    with pytest.raises(ValueError, match="never negative"):
+        accrued(Nano(price), gpu_seconds)
+
+
+@given(st.integers(-NANO_MAX, NANO_MAX).map(Nano))
+def test_an_amount_reads_back_as_it_was_written(amount: Nano) -> None:
+    assert parse_usd(usd(amount)) == amount
+
+
+@pytest.mark.parametrize(
+    ("text", "nano"),
+    [("25", 25_000_000_000), ("2.49", 2_490_000_000), ("0.000000001", 1), ("-0.5", -500_000_000), ("0", 0)],
+)
+def test_an_amount_as_people_write_it_is_read(text: str, nano: int) -> None:
+    assert parse_usd(text) == nano
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-", ".", ".5", "--1", "+1", "1e3", "1,5", "1_000", " 1", "1 ", "$1", "1.-5", "٣", "1.٣", "NaN", "1.2.3"],
+)
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not an amount"):
+        parse_usd(text)
+
+
+def test_a_tenth_decimal_place_is_refused_instead_of_rounded() -> None:
+    with pytest.raises(ValueError, match="nine decimal places"):
+        parse_usd("0.0000000001")
+
+
+def test_the_largest_amount_fits_and_one_nano_more_is_refused() -> None:
+    assert parse_usd(usd(Nano(NANO_MAX))) == NANO_MAX
+    with pytest.raises(ValueError, match="too large"):
+        parse_usd(usd(Nano(NANO_MAX + 1)))
+
+
+@given(st.integers(1, NANO_MAX).map(Nano))
+def test_a_top_up_raises_the_wallet_and_balances(amount: Nano) -> None:
+    transaction = ledger.top_up(ORGANIZATION, amount, key="k")
+    assert sum(posting.amount_nano for posting in transaction.postings) == 0
+    assert Posting(AccountKind.WALLET, amount) in transaction.postings
+
+
+@given(st.integers(1, NANO_MAX).map(Nano))
+def test_usage_moves_from_the_wallet_to_revenue_and_balances(amount: Nano) -> None:
+    transaction = ledger.usage(ORGANIZATION, amount, charge_id=UUID(int=3))
+    assert set(transaction.postings) == {
+        Posting(AccountKind.WALLET, Nano(-amount)),
+        Posting(AccountKind.REVENUE, amount),
+    }
+
+
+@pytest.mark.parametrize("amount", [0, -1])
+def test_nothing_is_topped_up_or_used_by_nothing_or_less(amount: int) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        ledger.top_up(ORGANIZATION, Nano(amount), key="k")
+    with pytest.raises(ValueError, match="positive"):
+        ledger.usage(ORGANIZATION, Nano(amount), charge_id=UUID(int=3))
+
+
+@given(st.lists(st.integers(-NANO_MAX, NANO_MAX).filter(bool), max_size=5))
+def test_a_transaction_exists_exactly_when_it_balances(amounts: list[int]) -> None:
+    postings = tuple(Posting(AccountKind.WALLET, Nano(amount)) for amount in amounts)
+    if sum(amounts):
+        with pytest.raises(ValueError, match="does not balance"):
+            Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings)
+    else:
+        assert Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings).postings == postings
+
+
+@pytest.mark.parametrize("amount", [0, NANO_MAX + 1])
+def test_a_posting_of_nothing_or_beyond_64_bits_is_refused(amount: int) -> None:
+    postings = (Posting(AccountKind.WALLET, Nano(amount)), Posting(AccountKind.CASH, Nano(-amount)))
+    with pytest.raises(ValueError, match="zero or beyond"):
+        Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings)
+
+
+def test_two_organizations_may_use_the_same_key_for_their_top_ups() -> None:
+    first = ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7")
+    second = ledger.top_up(OTHER, Nano(1), key="invoice-7")
+    assert first.key != second.key
+    assert first.key == ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7").key

@@ -1,0 +1,97 @@
+"""What a customer reads, over every lease state, instance state and step."""
+
+import itertools
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from control_plane.domain.ids import InstanceId
+from control_plane.domain.instance import InstanceState, Step
+from control_plane.domain.lease import BILLED, LeaseState
+from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Phase, Status, project
+from tests.support.clock import START
+
+
+def _evidence(state: InstanceState, step: Step | None, sighted_ago: timedelta | None) -> Evidence:
+    return Evidence(
+        instance_id=InstanceId(UUID(int=1)),
+        provider="fake",
+        region="eu-central-1",
+        state=state,
+        step=step,
+        sighted_at=None if sighted_ago is None else START - sighted_ago,
+        address="192.0.2.7",
+        ssh_port=22,
+        host_key=None,
+        mesh_address=None,
+    )
+
+
+SIGHTED = (None, timedelta(0), CONTACT_LOST_AFTER, CONTACT_LOST_AFTER + timedelta(microseconds=1))
+EVIDENCE: list[Evidence | None] = [
+    None,
+    *(_evidence(*facts) for facts in itertools.product(InstanceState, [None, *Step], SIGHTED)),
+]
+
+
+def _every() -> list[tuple[LeaseState, Evidence | None, Status]]:
+    return [
+        (state, evidence, project(state, evidence, attempts=attempts, now=START))
+        for state, evidence, attempts in itertools.product(LeaseState, EVIDENCE, [0, 3])
+    ]
+
+
+def test_every_combination_reads_as_a_whole_sentence_with_sane_progress() -> None:
+    for state, evidence, status in _every():
+        assert status.message.endswith("."), (state, evidence)
+        assert 0 <= status.steps_done <= status.steps_total == len(Step)
+
+
+def test_nothing_but_a_ready_lease_ever_reads_ready() -> None:
+    for state, evidence, status in _every():
+        if status.phase in (Phase.READY, Phase.UNCONFIRMED):
+            assert state in BILLED, evidence
+        else:
+            assert state not in BILLED, evidence
+
+
+def test_ready_needs_fresh_evidence_and_shows_every_step_done() -> None:
+    for state, evidence, status in _every():
+        if state is not LeaseState.READY:
+            continue
+        fresh = (
+            evidence is not None
+            and evidence.sighted_at is not None
+            and START - evidence.sighted_at <= CONTACT_LOST_AFTER
+        )
+        assert status.phase is (Phase.READY if fresh else Phase.UNCONFIRMED)
+        if fresh:
+            assert status.steps_done == status.steps_total
+
+
+def test_a_lease_that_waits_shows_no_progress_of_the_attempt_before() -> None:
+    for state, _, status in _every():
+        if state is LeaseState.PLACING:
+            assert (status.phase, status.steps_done, status.step) == (Phase.PENDING, 0, None)
+
+
+def test_a_lease_that_tries_again_says_how_often_it_tried() -> None:
+    assert "Attempt 3 failed" in project(LeaseState.PLACING, None, attempts=3, now=START).message
+    assert "failed" not in project(LeaseState.PLACING, None, attempts=0, now=START).message
+
+
+@pytest.mark.parametrize("number", range(len(Step)))
+def test_progress_counts_the_steps_in_their_order(number: int) -> None:
+    evidence = _evidence(InstanceState.BOOTSTRAPPING, list(Step)[number], timedelta(0))
+    assert project(LeaseState.STARTING, evidence, attempts=1, now=START).steps_done == number + 1
+
+
+def test_every_phase_can_be_read() -> None:
+    assert {status.phase for _, _, status in _every()} == set(Phase)
+
+
+def test_the_end_is_only_called_confirmed_when_the_lease_has_ended() -> None:
+    for state, _, status in _every():
+        assert (status.phase is Phase.ENDED) == (state is LeaseState.ENDED)
+        assert ("confirmed that no machine" in status.message) == (state is LeaseState.ENDED)

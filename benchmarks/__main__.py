@@ -1,0 +1,39 @@
+"""`make bench`: every benchmark, or those named. JSON under var/bench, a table on the terminal."""
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from benchmarks import api, fleet, ground, lifecycle
+from benchmarks.results import Figure, machine, publish
+
+BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
+    "api": api.measure,
+    "lifecycle": lifecycle.measure,
+    "fleet": fleet.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and print what is.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all when none"
+    )
+    names = parser.parse_args().names or list(BENCHMARKS)
+    unknown = set(names) - BENCHMARKS.keys()
+    if unknown:
+        parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
+    print(machine())
+    try:
+        for name in names:
+            publish(name, asyncio.run(_run(BENCHMARKS[name])))
+    finally:
+        ground.stop()
+
+
+async def _run(measure: Callable[[], Awaitable[list[Figure]]]) -> list[Figure]:
+    return await measure()
+
+
+if __name__ == "__main__":
+    main()

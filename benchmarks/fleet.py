@@ -1,0 +1,130 @@
+"""A fleet of 10,000 running leases: one observe pass, one round of all loops, memory of the reconciler.
+
+The fleet is written with SQL and planted at the fake provider, so that what is measured is the loops on
+a steady fleet. The provider's own memory is taken before and left out.
+"""
+
+import gc
+import time
+
+import psutil
+from sqlalchemy import text
+
+from benchmarks import ground
+from benchmarks.results import Figure, median
+from control_plane.db import accounts
+from control_plane.db.engine import Database, Role, rows
+from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
+from control_plane.world import utc_now, uuid7
+from data_plane.access.port import AgentBundle, HostKey
+from data_plane.mesh.fake import FakeHub
+from providers.base import LaunchOrder
+from providers.fake import FakeProvider, Settings
+from reconciler import paper, registry
+from reconciler.loop import AccountLoop, World
+
+FLEET = 10_000
+PASSES = 7
+FAKE = AccountName("fake")
+
+_LEASES = text("""
+INSERT INTO leases (id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, regions, providers,
+  authorized_keys, state, due_at, created_at, ready_at, attempts)
+SELECT gen_random_uuid(), :organization_id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 3490000000, '{}', '{}', '{}',
+  'ready', now(), now(), now(), 1 FROM generate_series(1, :fleet) n
+""")
+_HOLDS = text("""
+INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
+SELECT id, organization_id, 3490000000, now() FROM leases
+""")
+_INSTANCES = text("""
+INSERT INTO instances (id, organization_id, lease_id, account, provider, region, native_region, native_type, offer_key,
+  cost_nano_per_hour, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address, sighted_at,
+  step)
+SELECT gen_random_uuid(), organization_id, id, 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1,
+  'sp-' || (SELECT code FROM installation) || '-' || replace(id::text, '-', ''), 'verified', now(), now(), now(), 'k',
+  'fake-' || lpad(to_hex(row_number() OVER (ORDER BY id) - 1), 8, '0'), '10.0.0.1', now(), 'gpus_verified'
+FROM leases
+""")
+
+
+async def measure() -> list[Figure]:
+    url = await ground.empty_database("bench_fleet")
+    async with ground.customer(url) as (_, organization_id, _):
+        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=4)
+        cloud = FakeProvider(now=utc_now, settings=Settings(stock=10**6))
+        world = await _world(db, cloud)
+        await _round(world)  # Statements compiled, connections opened: the process's fixed cost.
+        await _fleet(db, organization_id, cloud)
+        gc.collect()
+        base = _memory()
+        passes = [await _observe(world) for _ in range(PASSES)]
+        begun = time.perf_counter()
+        peak = max([await _round(world) for _ in range(3)])
+        seconds = (time.perf_counter() - begun) / 3
+        await db.close()
+    return [
+        Figure("one observe pass over 10,000 instances", median(passes), "s", "<= 1"),
+        Figure("one round of every loop over 10,000 leases", seconds, "s"),
+        Figure("memory per active lease, at the peak", max(0, peak - base) / FLEET / 1e6, "MB", "<= 0.1"),
+    ]
+
+
+async def _world(db: Database, cloud: FakeProvider) -> World:
+    async with db.transaction() as connection:
+        installation = await accounts.installation(connection)
+        await accounts.register(connection, FAKE, "fake", now=utc_now())
+    hub = FakeHub()
+    return World(
+        db=db,
+        now=utc_now,
+        new_id=uuid7,
+        installation=installation,
+        accounts={FAKE: cloud},
+        access=paper.access(db, hub),
+        hub=hub,
+        agent=AgentBundle(b"", "0" * 64),
+        login_key_public="ssh-ed25519 AAAA",
+        new_host_key=lambda: HostKey("private", "public"),
+        accept_emulated=True,
+    )
+
+
+async def _fleet(db: Database, organization_id: OrganizationId, cloud: FakeProvider) -> None:
+    async with db.transaction() as connection:
+        await connection.execute(_LEASES, {"organization_id": organization_id, "fleet": FLEET})
+        await connection.execute(_HOLDS)
+        await connection.execute(_INSTANCES)
+        planted = await rows(connection, text("SELECT launch_key FROM instances ORDER BY provider_ref"))
+    for row in planted:
+        order = LaunchOrder(LaunchKey(row.launch_key), "h100-sxm-80gb.1", "us-east-1", "", "")
+        cloud.plant(order)
+
+
+async def _observe(world: World) -> float:
+    async with world.db.transaction() as connection:
+        await connection.execute(
+            text("UPDATE provider_accounts SET listing_due_at = now() - interval '1 second'")
+        )
+    loop = registry.discovered()["observe_instances"]
+    if not isinstance(loop, AccountLoop):
+        raise TypeError("observing is per account")
+    begun = time.perf_counter()
+    report = await loop.activate(world, FAKE)
+    seconds = time.perf_counter() - begun
+    if report.looked_at != FLEET or report.acted_on or report.errors:
+        raise RuntimeError(f"the fleet was not steady: {report}")
+    return seconds
+
+
+async def _round(world: World) -> int:
+    """Every loop once; answers the most memory seen after one of them, in bytes."""
+    peak = 0
+    for loop in registry.discovered().values():
+        await (loop.activate(world, FAKE) if isinstance(loop, AccountLoop) else loop.activate(world))
+        peak = max(peak, _memory())
+    return peak
+
+
+def _memory() -> int:
+    return int(psutil.Process().memory_info().rss)

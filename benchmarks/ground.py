@@ -1,0 +1,76 @@
+"""What the benchmarks stand on: a durable embedded PostgreSQL, a customer, a price book."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from control_plane.db import embedded
+from control_plane.db.engine import Database
+from control_plane.db.migrate import migrate
+from control_plane.domain.admission import Price
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.wish import Wish
+from control_plane.services import billing, catalogue, leases, organizations
+from control_plane.world import World, uuid7
+
+SKU = "h100-sxm.1x"
+_SERVER = Path("var/bench/postgres")
+
+
+async def empty_database(name: str) -> str:
+    """A migrated, empty database; durable commits (fsync on), as in production. Answers its URL."""
+    server = await asyncio.to_thread(embedded.start, _SERVER)
+    await asyncio.to_thread(embedded.recreate, server, name)
+    url = embedded.named(server, name)
+    await migrate(url)
+    return url
+
+
+def stop() -> None:
+    embedded.stop(_SERVER)
+
+
+@asynccontextmanager
+async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]:
+    """An organization that can afford everything, and its API key."""
+    database = Database(url, role=None, pool_size=16)
+    world = World(database)
+    organization_id = OrganizationId(uuid7())
+    async with database.transaction() as connection:
+        await organizations.create(
+            connection, world, organization_id, f"bench-{organization_id.hex}", gpu_quota=10**6
+        )
+        await catalogue.load_price_book(connection, world, _book())
+        await billing.credit(
+            connection, world, organization_id, Nano(10**8 * NANO_PER_USD), key=organization_id.hex
+        )
+        issued = await organizations.issue_api_key(
+            connection, world, organization_id, name="bench", operator=False
+        )
+    yield world, organization_id, issued.secret
+    await database.close()
+
+
+def _book() -> list[Price]:
+    return catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
+
+
+async def order(world: World, organization_id: OrganizationId, count: int) -> None:
+    """Create leases through the service, eight at a time."""
+    gate = asyncio.Semaphore(8)
+
+    async def one(number: int) -> None:
+        async with gate, world.db.transaction(organization_id) as connection:
+            await leases.create(
+                connection,
+                world,
+                organization_id,
+                Wish(SKU),
+                name=f"n{number}",
+                ssh_key_ids=[],
+                actor="bench",
+            )
+
+    await asyncio.gather(*map(one, range(count)))

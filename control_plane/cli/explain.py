@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from control_plane.cli.render import candidates, facts, heading, indented, phase_mark, rejected, table
-from control_plane.cli.wire import Attempt, Explanation, JournalLine, Lease, Placement, Report
-from control_plane.cli.words import absolute, ago, both, moment, plural, sentence, spaced, span
+from control_plane.cli.layout import facts, heading, indented, table
+from control_plane.cli.render import candidates, phase_mark, rejected
+from control_plane.cli.wire import Attempt, Explanation, JournalLine, Lease, Placement, Rejected, Report
+from control_plane.cli.words import absolute, ago, both, moment, plural, sentence, short_id, spaced, span
 
 JOURNAL_LINES_MAX = 1_000
 """What an explanation carries of the journal; the rest is behind its own address."""
@@ -18,94 +20,117 @@ _VERDICTS = {"verified": ("✓", "green"), "mismatch": ("✗", "red")}
 
 
 def explanation(one: Explanation, now: datetime) -> RenderableType:
-    parts: list[RenderableType] = [*_headline(one["lease"]), *_admission(one["admission"], now)]
-    same = _repeats(one["placements"])
-    for placement in one["placements"]:
-        parts += [Text(), *_placement(placement, now, same_as=same.get(placement["number"]))]
+    parts = [
+        *_headline(one["lease"]),
+        *_admission(one["admission"], now),
+        *_placements(one["placements"], now),
+    ]
     for number, attempt in enumerate(one["attempts"], start=1):
         reports = [report for report in one["reports"] if report["instance_id"] == attempt["instance_id"]]
         parts += [Text(), *_attempt(number, attempt, reports, now)]
-    parts += [Text(), *_journal(one["journal"], moment(one["lease"]["created_at"]) or now)]
-    return Group(*parts)
+    return Group(*parts, Text(), *_journal(one["journal"], moment(one["lease"]["created_at"])))
 
 
 def _headline(lease: Lease) -> list[RenderableType]:
-    title = Text.assemble((lease["name"], "bold"), "  ", phase_mark(lease["status"], steps=True))
-    parts: list[RenderableType] = [
-        title.append(f"  {lease['id']}", style="dim"),
-        Text(lease["status"]["message"]),
-    ]
+    title = Text.assemble(
+        (lease["name"], "bold"), "  ", phase_mark(lease["status"]), (f"  {lease['id']}", "dim")
+    )
+    told = lease["status"]["message"]
     if lease["end_reason"]:
-        parts.append(Text(f"Why it ended: {sentence(lease['end_why'] or spaced(lease['end_reason']))}"))
-    return [*parts, Text()]
+        told += f" It ended because: {sentence(lease['end_why'] or spaced(lease['end_reason']))}"
+    return [title, indented(Text(told)), Text()]
 
 
-def _when(at: datetime | None, now: datetime) -> str:
-    return f"{absolute(at)}, {ago(at, now)}" if at else ""
+def _when(text: str, now: datetime) -> str:
+    at = moment(text)
+    return f"{absolute(at)}, {ago(at, now)}"
 
 
 def _admission(line: JournalLine | None, now: datetime) -> list[RenderableType]:
     if line is None:
         return [heading("Admission"), indented(Text("No record of it."))]
-    words = sentence(line["why"] or "admitted")
-    return [heading("Admission", _when(moment(line["at"]), now)), indented(Text(f"Admitted. {words}"))]
+    why = f": {sentence(line['why'])}" if line["why"] else "."
+    return [heading("Admission", _when(line["at"], now)), indented(Text(f"Admitted{why}"))]
 
 
-def _repeats(placements: Sequence[Placement]) -> dict[int, int]:
-    """Placements that only repeat the one before: the same choice, candidates and reasons to the letter."""
-    same: dict[int, int] = {}
-    first: Placement | None = None
-    for placement in placements:
-        if first is not None and _essence(placement) == _essence(first):
-            same[placement["number"]] = first["number"]
-        else:
-            first = placement
-    return same
+# Placements
 
 
-def _essence(placement: Placement) -> tuple[object, ...]:
-    return (placement["chosen"], placement["candidates"], placement["rejected"])
+def _placements(placements: Sequence[Placement], now: datetime) -> list[RenderableType]:
+    """Every decision. One that repeats the one before is told in a line, a reason told before is not told again.
 
-
-def _placement(placement: Placement, now: datetime, *, same_as: int | None) -> list[RenderableType]:
-    title = heading(f"Placement {placement['number']}", _when(moment(placement["decided_at"]), now))
-    if same_as is not None:
-        return [title, indented(Text(f"As placement {same_as}."))]
-    parts: list[RenderableType] = [title]
-    chosen = next((one for one in placement["candidates"] if one["key"] == placement["chosen"]), None)
-    if chosen is not None:
-        where = f"{chosen['provider']} {chosen['region']} {chosen['native_type']}"
-        among = plural(len(placement["candidates"]), "candidate")
-        parts.append(
-            indented(Text("Chosen: ").append(where, style="green").append(f", the best of {among}."))
-        )
-    elif placement["chosen"] is not None:
-        parts.append(indented(Text(f"Chosen: {placement['chosen']}.")))
-    else:
-        parts.append(indented(Text("Nothing could serve it.", style="yellow")))
-    if placement["candidates"]:
-        parts.append(candidates(placement["candidates"], chosen=placement["chosen"]))
-    if placement["rejected"]:
-        parts += [indented(Text("Ruled out:")), rejected(placement["rejected"])]
+    A lease that waits for capacity is decided on every few seconds, mostly with the same answer.
+    """
+    parts: list[RenderableType] = []
+    told: set[tuple[str, str, str]] = set()
+    for _, group in groupby(placements, key=_essence):
+        first, *again = group
+        parts += [Text(), *_placement(first, told, now)]
+        told |= {_reason(one) for one in first["rejected"]}
+        if again:
+            times = "once more" if len(again) == 1 else f"{len(again)} times more"
+            last = f"last as placement {again[-1]['number']}, {absolute(moment(again[-1]['decided_at']))}"
+            parts.append(indented(Text(f"Decided so {times}, {last}.", style="dim")))
     return parts
 
 
-def _attempt(number: int, one: Attempt, reports: Sequence[Report], now: datetime) -> list[RenderableType]:
+def _essence(placement: Placement) -> tuple[object, ...]:
+    """What makes two placements the same decision. Reasons count by their code: their sentences hold ages."""
+    return (
+        placement["chosen"],
+        [one["key"] for one in placement["candidates"]],
+        [(one["key"], one["code"]) for one in placement["rejected"]],
+    )
+
+
+def _reason(one: Rejected) -> tuple[str, str, str]:
+    return (one["key"], one["code"], one["why"])
+
+
+def _placement(placement: Placement, told: set[tuple[str, str, str]], now: datetime) -> list[RenderableType]:
     parts: list[RenderableType] = [
-        heading(f"Attempt {number}", f"{one['provider']} {one['region']} {one['native_type']}"),
+        heading(f"Placement {placement['number']}", _when(placement["decided_at"], now)),
+        indented(_choice(placement)),
+    ]
+    if placement["candidates"]:
+        parts.append(candidates(placement["candidates"], chosen=placement["chosen"]))
+    news = [one for one in placement["rejected"] if _reason(one) not in told]
+    as_before = len(placement["rejected"]) - len(news)
+    if as_before:
+        parts.append(indented(Text(f"Ruled out as above: {plural(as_before, 'offer')}.")))
+    if news:
+        parts += [indented(Text("Ruled out:")), rejected(news)]
+    return parts
+
+
+def _choice(placement: Placement) -> Text:
+    if placement["chosen"] is None:
+        return Text("Nothing could serve it.", style="yellow")
+    for one in placement["candidates"]:
+        if one["key"] == placement["chosen"]:
+            where = f"{one['provider']} {one['region']} {one['native_type']}"
+            among = plural(len(placement["candidates"]), "candidate")
+            return Text.assemble("Chosen: ", (where, "green"), f", the best of {among}.")
+    return Text(f"Chosen: {placement['chosen']}.")
+
+
+# Attempts and what their machines showed
+
+
+def _attempt(number: int, one: Attempt, reports: Sequence[Report], now: datetime) -> list[RenderableType]:
+    where = f"{one['provider']} {one['region']} {one['native_type']}"
+    return [
+        heading(f"Attempt {number}", where),
         facts(
             ("Machine", one["instance_id"]),
-            (
-                "Asked",
-                both(moment(one["asked_at"]), now) if one["asked_at"] else "the provider was not asked",
-            ),
-            ("Last seen", both(moment(one["sighted_at"]), now) if one["sighted_at"] else None),
+            ("Asked for", both(one["asked_at"], now) or "not yet"),
+            ("Last seen", both(one["sighted_at"], now)),
             ("Got to", spaced(one["step"]) if one["step"] else None),
             ("Now", one["state"]),
             ("Failed", _failure(one)),
         ),
+        *(_report(report, now) for report in reports),
     ]
-    return [*parts, *(_report(report, now) for report in reports)]
 
 
 def _failure(one: Attempt) -> Text | None:
@@ -117,22 +142,20 @@ def _failure(one: Attempt) -> Text | None:
 
 def _report(report: Report, now: datetime) -> RenderableType:
     glyph, style = _VERDICTS.get(report["verdict"], ("•", "yellow"))
-    source = (
-        " (emulated, not proof of hardware)"
-        if report["source"] == "emulated"
-        else f" (by {report['source']})"
-    )
-    title = Text(f"{glyph} GPUs {spaced(report['verdict'])}{source}", style=style)
-    title.append(f"  {_when(moment(report['at']), now)}", style="dim")
-    parts: list[RenderableType] = [title]
+    verdict = f"{glyph} GPUs {spaced(report['verdict'])}, {report['source']}"
+    parts: list[RenderableType] = [Text.assemble((verdict, style), (f"  {_when(report['at'], now)}", "dim"))]
     if report["why"]:
         parts.append(indented(Text(sentence(report["why"]))))
     if report["gpus"]:
-        made = table("GPU", "NAME", "MEMORY", "UUID", right=("GPU", "MEMORY"), wrap=("NAME",))
-        for number, gpu in enumerate(report["gpus"]):
-            made.add_row(str(number), Text(gpu["name"]), f"{gpu['memory_mib']:,} MiB", gpu["uuid"])
-        parts.append(indented(made))
+        rows = [
+            (str(number), gpu["name"], f"{gpu['memory_mib']:,}", gpu["uuid"])
+            for number, gpu in enumerate(report["gpus"])
+        ]
+        parts.append(indented(table(("GPU", "NAME", "MiB", "UUID"), rows, right=("GPU", "MiB"))))
     return indented(Group(*parts))
+
+
+# The journal
 
 
 def _journal(lines: Sequence[JournalLine], created: datetime) -> list[RenderableType]:
@@ -142,36 +165,40 @@ def _journal(lines: Sequence[JournalLine], created: datetime) -> list[Renderable
     made.add_column(no_wrap=True, style="dim")
     made.add_column(no_wrap=True, style="dim", justify="right")
     made.add_column(overflow="fold")
-    day = ""
+    day = started = f"{moment(lines[0]['at']):%Y-%m-%d}"
     for line in lines:
-        at = moment(line["at"]) or created
-        if day and f"{at:%F}" != day:
-            made.add_row(f"{at:%F}", "", "")
-        day = f"{at:%F}"
+        at = moment(line["at"])
+        if f"{at:%Y-%m-%d}" != day:
+            day = f"{at:%Y-%m-%d}"
+            made.add_row(day, "", "")
         made.add_row(f"{at:%H:%M:%S}", f"+{_since(at - created)}", _event(line))
-    started = moment(lines[0]["at"]) or created
     parts: list[RenderableType] = [
-        heading("Journal", f"UTC, from {started:%F}, and since the request"),
+        heading("Journal", f"UTC from {started}, and since the lease was asked for"),
         indented(made),
     ]
     if len(lines) >= JOURNAL_LINES_MAX:
-        parts.append(indented(Text(f"The first {JOURNAL_LINES_MAX:,} lines.", style="dim")))
+        parts.append(indented(Text(f"These are the first {JOURNAL_LINES_MAX:,} lines.", style="dim")))
     return parts
 
 
 def _since(length: timedelta) -> str:
     seconds = length.total_seconds()
-    return f"{seconds:.1f} s" if seconds < 60 else span(length)
+    return f"{max(0.0, seconds):.1f} s" if seconds < 60 else span(length)
 
 
-def _event(line: JournalLine) -> RenderableType:
+def _event(line: JournalLine) -> Text:
     """What happened, to what, by whom; the reason below it."""
     subject = "machine" if line["instance_id"] else "lease"
     made = Text.assemble((f"{subject} ", "dim"), (spaced(line["event"]), "bold"))
     before, after = line["state_before"], line["state_after"]
     if after:
         made.append(f"  {before} → {after}" if before and before != after else f"  {after}", style="cyan")
-    made.append(f"  by {line['actor']}", style="dim")
+    made.append(f"  by\N{NO-BREAK SPACE}{_actor(line['actor'])}", style="dim")
     if line["why"]:
         made.append(f"\n{sentence(line['why'])}")
     return made
+
+
+def _actor(actor: str) -> str:
+    """A loop's name, or enough of a key's id to find it."""
+    return short_id(actor, []) if actor.startswith("key_") else actor

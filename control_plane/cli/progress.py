@@ -171,9 +171,8 @@ def drawn(leases: Sequence[Lease], now: datetime) -> RenderableType:
 
 def _elapsed(lease: Lease, now: datetime) -> str:
     """From the request to ready or gone; to now while it is neither."""
-    created = moment(lease["created_at"])
-    until = moment(lease["ended_at"] or lease["billed_until"] or lease["ready_at"]) or now
-    return span(until - created) if created else ""
+    until = lease["ended_at"] or lease["billed_until"] or lease["ready_at"]
+    return span((moment(until) if until else now) - moment(lease["created_at"]))
 
 
 class Bars:

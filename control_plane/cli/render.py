@@ -4,16 +4,16 @@ Everything arrives cleaned (`words.clean`) and goes out as Text or plain strings
 Colour repeats what a word says already: without it nothing is lost.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli import ssh
+from control_plane.cli.layout import Cell, facts, heading, indented, pairs, table
 from control_plane.cli.wire import (
     Account,
     Bill,
@@ -36,12 +36,13 @@ from control_plane.cli.wire import (
 from control_plane.cli.words import (
     ago,
     both,
+    cents,
+    coarse,
     gpu_hours,
     moment,
     money,
     plural,
     short_id,
-    short_usd,
     spaced,
     span,
 )
@@ -55,51 +56,24 @@ PHASES = {
     "ending": ("◑", "magenta"),
     "ended": ("·", "dim"),
 }
+STOCK = {"live": "in stock", "advisory": "likely", "static": "not known"}
+"""How sure a provider's word about its stock is."""
 
 
-def table(*columns: str, right: Iterable[str] = (), wrap: Iterable[str] = ()) -> Table:
-    """A table without lines: quiet headings, numbers to the right, one column that may wrap."""
-    made = Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        made.add_column(
-            name,
-            justify="right" if name in right else "left",
-            no_wrap=name not in wrap,
-            overflow="fold" if name in wrap else "ellipsis",
-        )
-    return made
-
-
-def facts(*pairs: tuple[str, RenderableType | None]) -> RenderableType:
-    """Labelled lines; a fact that is None is left out."""
-    made = Table(box=None, show_header=False, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True, style="dim")
-    made.add_column(overflow="fold")
-    for label, value in pairs:
-        if value is not None:
-            made.add_row(label, value)
-    return indented(made)
-
-
-def indented(what: RenderableType, by: int = 2) -> RenderableType:
-    return Padding(what, (0, 0, 0, by))
-
-
-def heading(text: str, beside: str = "") -> Text:
-    made = Text(text, style="bold")
-    return made.append(f"  {beside}", style="not bold dim") if beside else made
-
-
-def phase_mark(status: Status, *, steps: bool = False) -> Text:
+def phase_mark(status: Status) -> Text:
     glyph, style = PHASES.get(status["phase"], ("?", "default"))
     made = Text(f"{glyph} {status['phase']}", style=style)
-    if steps and status["phase"] == "starting":
+    if status["phase"] == "starting":
         made.append(f" {status['steps_done']}/{status['steps_total']}")
     return made
 
 
 def price(amount: Money | None) -> str:
-    return money(amount["usd"] if amount else None)
+    return money(amount["usd"]) if amount else "-"
+
+
+def rounded(amount: Money) -> str:
+    return cents(Nano(amount["nano"]))
 
 
 def hardware(count: int, model: str) -> str:
@@ -127,11 +101,8 @@ def organization(one: Organization, *, url: str, source: str) -> RenderableType:
 def ssh_keys(items: Sequence[SshKey], now: datetime) -> RenderableType:
     if not items:
         return Text("No SSH keys; add one with: splitplane ssh-key add NAME ~/.ssh/id_ed25519.pub")
-    made = table("NAME", "FINGERPRINT", "ADDED")
-    for key in items:
-        added = moment(key["created_at"])
-        made.add_row(Text(key["name"]), key["fingerprint"], ago(added, now) if added else "-")
-    return made
+    rows = [(key["name"], key["fingerprint"], coarse(now - moment(key["created_at"]))) for key in items]
+    return table(("NAME", "FINGERPRINT", "AGE"), rows, right=("AGE",))
 
 
 # What is sold
@@ -140,55 +111,40 @@ def ssh_keys(items: Sequence[SshKey], now: datetime) -> RenderableType:
 def skus(items: Sequence[Sku]) -> RenderableType:
     if not items:
         return Text("Nothing is for sale: the price book is empty.")
-    made = table(
-        "SKU",
-        "GPUS",
-        "VCPUS",
-        "MEMORY",
-        "DISK",
-        "USD/GPU-H",
-        "USD/H",
-        right=("VCPUS", "MEMORY", "DISK", "USD/GPU-H", "USD/H"),
-    )
-    for sku in items:
-        made.add_row(
+    columns = ("SKU", "GPUS", "VCPU", "RAM GiB", "DISK GiB", "USD/GPU-H", "USD/H")
+    rows = [
+        (
             Text(sku["name"], style="bold"),
             hardware(sku["gpu_count"], sku["gpu_model"]),
             str(sku["vcpus"]),
-            f"{sku['memory_gib']:,} GiB",
-            f"{sku['disk_gib']:,} GiB",
+            f"{sku['memory_gib']:,}",
+            f"{sku['disk_gib']:,}",
             price(sku["price_per_gpu_hour"]),
             price(sku["price_per_hour"]),
         )
-    return made
-
-
-_STOCK = {"live": "in stock", "advisory": "likely", "static": "not known"}
-
-
-def stock(offer: Offer) -> Text:
-    if not offer["available"]:
-        return Text("sold out", style="dim")
-    word = _STOCK.get(offer["confidence"], offer["confidence"])
-    return Text(word, style="green" if offer["confidence"] == "live" else "yellow")
+        for sku in items
+    ]
+    return table(columns, rows, right=columns[2:])
 
 
 def offers(items: Sequence[Offer]) -> RenderableType:
     """Offers by hardware; within it those in stock first, cheap before dear."""
     if not items:
         return Text("No offers: no provider has listed capacity of this kind yet.")
-    shown_cost = any(offer["cost_per_hour"] for offer in items)
+    cost = any(offer["cost_per_hour"] for offer in items)
     parts: list[RenderableType] = []
-    ordered = sorted(items, key=lambda offer: (offer["gpu_model"], offer["gpu_count"]))
-    for (model, count), group in groupby(ordered, key=lambda offer: (offer["gpu_model"], offer["gpu_count"])):
+    for (model, count), group in groupby(sorted(items, key=_hardware_of), key=_hardware_of):
         members = sorted(group, key=_offer_order)
         sold_as = sorted({sku for offer in members for sku in offer["skus"]})
         parts.append(
             heading(hardware(count, model), f"sold as {', '.join(sold_as)}" if sold_as else "not sold")
         )
-        parts.append(indented(_offer_table(members, cost=shown_cost)))
-        parts.append(Text())
+        parts += [indented(_offer_table(members, cost=cost)), Text()]
     return Group(*parts[:-1])
+
+
+def _hardware_of(offer: Offer) -> tuple[str, int]:
+    return (offer["gpu_model"], offer["gpu_count"])
 
 
 def _offer_order(offer: Offer) -> tuple[bool, int, str]:
@@ -197,27 +153,27 @@ def _offer_order(offer: Offer) -> tuple[bool, int, str]:
 
 
 def _offer_table(members: Sequence[Offer], *, cost: bool) -> Table:
-    columns = ["PROVIDER", "REGION", "TYPE", "STOCK", "SEEN", "USD/H", *(["COST"] if cost else [])]
-    made = table(*columns, right=("SEEN", "USD/H", "COST"))
-    for offer in members:
-        row: list[RenderableType] = [
-            Text(offer["provider"]),
+    columns = ("PROVIDER", "REGION", "TYPE", "STOCK", "SEEN", "USD/H", *(("COST",) if cost else ()))
+    rows = [
+        (
+            offer["provider"],
             offer["region"],
-            Text(offer["native_type"]),
-            stock(offer),
-            _age(offer["age_seconds"]),
+            offer["native_type"],
+            _stock(offer),
+            coarse(timedelta(seconds=offer["age_seconds"])),
             price(offer["price_per_hour"]),
-        ]
-        if cost:
-            row.append(price(offer["cost_per_hour"]))
-        made.add_row(*row)
-    return made
+            *((price(offer["cost_per_hour"]),) if cost else ()),
+        )
+        for offer in members
+    ]
+    return table(columns, rows, right=("SEEN", "USD/H", "COST"))
 
 
-def _age(seconds: int) -> str:
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7_200 else f"{seconds // 3_600} h"
+def _stock(offer: Offer) -> Text:
+    if not offer["available"]:
+        return Text("sold out", style="dim")
+    word = STOCK.get(offer["confidence"], offer["confidence"])
+    return Text(word, style="green" if offer["confidence"] == "live" else "yellow")
 
 
 def quote(one: Quote) -> RenderableType:
@@ -229,15 +185,11 @@ def quote(one: Quote) -> RenderableType:
             heading(one["sku"], f"{price(one['price_per_hour'])} USD per hour, {per_gpu} per GPU-hour")
         )
     if one["verdict"]["admitted"]:
-        hold = price(one["first_hour"])
-        parts.append(
-            Text("Would be admitted", style="green").append(
-                f" with a hold of {hold} USD for its first hour.", style="default"
-            )
-        )
+        hold = f" with a hold of {price(one['first_hour'])} USD for its first hour."
+        parts.append(Text.assemble(("Would be admitted", "green"), hold))
     if one["candidates"]:
         parts += [Text(), heading("Would be tried, best first"), candidates(one["candidates"], chosen=None)]
-    elif one["price_per_hour"] is not None:
+    elif one["verdict"]["admitted"]:
         parts += [Text(), Text("No machine can serve it now; a lease would wait for one.", style="yellow")]
     if one["rejected"]:
         parts += [Text(), heading("Ruled out"), rejected(one["rejected"])]
@@ -246,33 +198,30 @@ def quote(one: Quote) -> RenderableType:
 
 def candidates(items: Sequence[Candidate], *, chosen: str | None) -> RenderableType:
     cost = any(one["cost_per_hour"] for one in items)
-    columns = ["", "#", "PROVIDER", "REGION", "TYPE", "STOCK", *(["COST USD/H"] if cost else [])]
-    made = table(*columns, right=("#", "COST USD/H"))
-    for number, one in enumerate(items, start=1):
-        row: list[RenderableType] = [
+    columns = ("", "#", "PROVIDER", "REGION", "TYPE", "STOCK", *(("COST USD/H",) if cost else ()))
+    rows = [
+        (
             Text("▸" if one["key"] == chosen else " ", style="green"),
             str(number),
-            Text(one["provider"]),
+            one["provider"],
             one["region"],
-            Text(one["native_type"]),
-            _STOCK.get(one["confidence"] or "", one["confidence"] or "-"),
-        ]
-        if cost:
-            row.append(price(one["cost_per_hour"]))
-        made.add_row(*row)
-    return made
+            one["native_type"],
+            STOCK.get(one["confidence"] or "", one["confidence"] or "-"),
+            *((price(one["cost_per_hour"]),) if cost else ()),
+        )
+        for number, one in enumerate(items, start=1)
+    ]
+    return table(columns, rows, right=("#", "COST USD/H"))
 
 
 def rejected(items: Sequence[Rejected]) -> RenderableType:
     """Every one with its reason: where on one line, why on the next, so that neither is cut."""
-    made = Table(box=None, show_header=False, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for one in items:
-        where = Text(f"{one['provider']} {one['region']} {one['native_type']}")
-        where.append(f"  {spaced(one['code'])}", style="yellow")
-        made.add_row(Text("✗", style="dim"), Group(where, Text(one["why"], style="dim")))
-    return indented(made)
+    return indented(pairs((Text("✗", style="dim"), _rejection(one)) for one in items))
+
+
+def _rejection(one: Rejected) -> Text:
+    where = f"{one['provider']} {one['region']} {one['native_type']}  "
+    return Text.assemble(where, (spaced(one["code"]), "yellow"), "\n", (one["why"], "dim"))
 
 
 # Leases
@@ -283,60 +232,52 @@ def leases(items: Sequence[Lease], now: datetime, *, all_states: bool) -> Render
         hint = "" if all_states else " Ended ones show with --all."
         return Text(f"No leases.{hint} Get one with: splitplane lease create SKU")
     ids = [lease["id"] for lease in items]
-    made = table("LEASE", "NAME", "SKU", "STATUS", "USD/H", "AGE", right=("USD/H", "AGE"))
-    made.columns[1].ratio = 1
-    made.expand = True
-    for lease in items:
-        created = moment(lease["created_at"])
-        made.add_row(
-            Text(short_id(lease["id"], ids)),
+    rows = [
+        (
+            short_id(lease["id"], ids),
             Text(lease["name"], style="bold"),
             lease["wish"]["sku"],
-            phase_mark(lease["status"], steps=True),
+            phase_mark(lease["status"]),
             price(lease["price_per_hour"]),
-            span(now - created) if created else "-",
+            coarse(now - moment(lease["created_at"])),
         )
-    return made
+        for lease in items
+    ]
+    columns = ("LEASE", "NAME", "SKU", "STATUS", "USD/H", "AGE")
+    return table(columns, rows, right=("USD/H", "AGE"), whole=("LEASE", "STATUS"), clip=("NAME",))
 
 
 def lease(one: Lease, now: datetime) -> RenderableType:
     status = one["status"]
-    title = Text.assemble((one["name"], "bold"), "  ", phase_mark(status, steps=True))
-    parts: list[RenderableType] = [title, indented(Text(status["message"])), Text()]
-    times = [(label, moment(one[field])) for label, field in _TIMES]  # type: ignore[literal-required]
-    parts.append(
+    parts: list[RenderableType] = [Text.assemble((one["name"], "bold"), "  ", phase_mark(status))]
+    if status["message"].rstrip(".").lower() != status["phase"]:
+        parts.append(indented(Text(status["message"])))
+    per_hour, per_gpu_hour = price(one["price_per_hour"]), price(one["price_per_gpu_hour"])
+    parts += [
+        Text(),
         facts(
             ("Lease", one["id"]),
             ("SKU", f"{one['wish']['sku']}, {hardware(one['gpu_count'], one['gpu_model'])}"),
-            (
-                "Price",
-                f"{price(one['price_per_hour'])} USD per hour, {price(one['price_per_gpu_hour'])} per GPU-hour",
-            ),
+            ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Asked for", _wish(one["wish"])),
             *_machine_facts(one["machine"], now),
             ("Attempts", str(one["attempts"]) if one["attempts"] > 1 else None),
-            *((label, both(at, now) if at else None) for label, at in times),
-            ("Ended", None if one["end_reason"] is None else _end(one)),
-        )
-    )
+            ("Created", both(one["created_at"], now)),
+            ("Ready", both(one["ready_at"], now)),
+            ("Billed to", both(one["billed_until"], now)),
+            ("Gone", both(one["ended_at"], now)),
+            ("Because", one["end_why"] or (spaced(one["end_reason"]) if one["end_reason"] else None)),
+        ),
+    ]
     if status["phase"] in ("ready", "unconfirmed"):
         parts += [Text(), indented(Text(f"splitplane lease ssh {_handle(one)}", style="cyan"))]
     return Group(*parts)
 
 
-_TIMES = (
-    ("Created", "created_at"),
-    ("Ready", "ready_at"),
-    ("Billed to", "billed_until"),
-    ("Gone", "ended_at"),
-)
-
-
 def _handle(one: Lease) -> str:
     """What to type for this lease: its name if a shell takes it as one word, else its id."""
-    return (
-        one["name"] if one["name"].replace("-", "").replace("_", "").replace(".", "").isalnum() else one["id"]
-    )
+    plain = one["name"].replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return one["name"] if plain else one["id"]
 
 
 def _wish(wish: Wish) -> str | None:
@@ -346,25 +287,18 @@ def _wish(wish: Wish) -> str | None:
     return ", ".join(words) or None
 
 
-def _end(one: Lease) -> str:
-    why = f": {one['end_why']}" if one["end_why"] else ""
-    return f"{spaced(one['end_reason'] or '')}{why}"
-
-
-def _machine_facts(machine: Machine | None, now: datetime) -> list[tuple[str, RenderableType | None]]:
+def _machine_facts(machine: Machine | None, now: datetime) -> list[tuple[str, str | None]]:
     if machine is None:
         return []
-    address = machine["address"]
+    address, sighted = machine["address"], machine["sighted_at"]
     if address and machine["ssh_port"] != 22:
         address = f"{address} port {machine['ssh_port']}"
-    sighted = moment(machine["sighted_at"])
-    key = ssh.fingerprint(machine["host_key"])
     return [
         ("Machine", f"{machine['provider']} {machine['region']}, {machine['state']}"),
         ("Address", address),
-        ("Host key", key),
+        ("Host key", ssh.fingerprint(machine["host_key"])),
         ("Private", machine["mesh_address"]),
-        ("Last seen", f"{ago(sighted, now)}, by the provider's list" if sighted else None),
+        ("Last seen", f"{ago(moment(sighted), now)}, by the provider's list" if sighted else None),
     ]
 
 
@@ -375,79 +309,67 @@ def usage(items: Sequence[UsageRow], since: datetime, until: datetime) -> Render
     period = f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
     if not items:
         return Text(f"No usage was rated from {period}.")
-    made = table(
-        "LEASE", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD", right=("LENGTH", "GPU-HOURS", "USD")
-    )
-    for row in items:
-        start, end = moment(row["started_at"]), moment(row["ended_at"])
-        made.add_row(
-            Text(row["lease_name"]),
+    rows: list[Sequence[Cell]] = [
+        (
+            row["lease_name"],
             row["sku"],
-            f"{start:%Y-%m-%d %H:%M:%S}" if start else "-",
-            span(end - start) if start and end else "-",
+            f"{moment(row['started_at']):%Y-%m-%d %H:%M:%S}",
+            span(moment(row["ended_at"]) - moment(row["started_at"])),
             gpu_hours(row["gpu_seconds"]),
-            cents(row["amount"]),
+            rounded(row["amount"]),
         )
-    made.add_section()
-    total = Nano(sum(row["amount"]["nano"] for row in items))
+        for row in items
+    ]
     seconds = sum(row["gpu_seconds"] for row in items)
-    _total_row(made, "Total", "", "", "", gpu_hours(seconds), rounded(total))
+    total = Nano(sum(row["amount"]["nano"] for row in items))
+    rows.append(_total("Total", "", "", "", gpu_hours(seconds), cents(total)))
+    columns = ("LEASE", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
+    made = table(columns, rows, right=columns[3:], clip=("LEASE",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
 
 
 def bill(one: Bill) -> RenderableType:
-    since = moment(one["since"])
-    month = f"{since:%B %Y}" if since else "This period"
-    parts: list[RenderableType] = [heading(f"{month} so far", "calendar month, UTC"), Text()]
-    if one["lines"]:
-        made = table(
-            "LEASE", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET",
-            right=("USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET"),
-        )  # fmt: skip
-        for line in one["lines"]:
-            made.add_row(
-                Text(line["name"]),
-                line["sku"],
-                price(line["price_per_gpu_hour"]),
-                gpu_hours(line["gpu_seconds"] + line["unrated_gpu_seconds"]),
-                cents(line["amount"]),
-                cents(line["unrated"]),
-            )
-        seconds = sum(line["gpu_seconds"] + line["unrated_gpu_seconds"] for line in one["lines"])
-        _total_row(made, "Total", "", "", gpu_hours(seconds), cents(one["amount"]), cents(one["unrated"]))
-        parts += [made, Text()]
-    else:
-        parts += [Text("Nothing was used."), Text()]
     owed = Nano(one["amount"]["nano"] + one["unrated"]["nano"])
-    parts.append(
+    return Group(
+        heading(f"{moment(one['since']):%B %Y} so far", "calendar month, UTC"),
+        Text(),
+        _bill_lines(one) if one["lines"] else Text("Nothing was used."),
+        Text(),
         facts(
-            ("Used", f"{rounded(owed)} USD, of which {cents(one['amount'])} posted"),
-            ("Balance", f"{cents(one['balance'])} USD"),
-            ("On hold", f"{cents(one['held'])} USD"),
-            ("Available", f"{cents(one['available'])} USD"),
-        )
+            ("Used", f"{cents(owed)} USD, of which {rounded(one['amount'])} posted"),
+            ("Balance", f"{rounded(one['balance'])} USD"),
+            ("On hold", f"{rounded(one['held'])} USD"),
+            ("Available", f"{rounded(one['available'])} USD"),
+        ),
+        Text(),
+        _rounding_note(),
     )
-    return Group(*parts, Text(), _rounding_note())
+
+
+def _bill_lines(one: Bill) -> Table:
+    rows: list[Sequence[Cell]] = [
+        (
+            line["name"],
+            line["sku"],
+            price(line["price_per_gpu_hour"]),
+            gpu_hours(line["gpu_seconds"] + line["unrated_gpu_seconds"]),
+            rounded(line["amount"]),
+            rounded(line["unrated"]),
+        )
+        for line in one["lines"]
+    ]
+    seconds = sum(line["gpu_seconds"] + line["unrated_gpu_seconds"] for line in one["lines"])
+    rows.append(_total("Total", "", "", gpu_hours(seconds), rounded(one["amount"]), rounded(one["unrated"])))
+    columns = ("LEASE", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
+    return table(columns, rows, right=columns[2:], clip=("LEASE",))
+
+
+def _total(*cells: str) -> list[Cell]:
+    return [Text(cell, style="bold") for cell in cells]
 
 
 def _rounding_note() -> Text:
     return Text("Shown in cents; --json has every amount to the nano-dollar.", style="dim")
-
-
-def _total_row(made: Table, *cells: str) -> None:
-    made.add_row(*(Text(cell, style="bold") for cell in cells))
-
-
-def cents(amount: Money) -> str:
-    return rounded(Nano(amount["nano"]))
-
-
-def rounded(amount: Nano) -> str:
-    """To the cent, half to even, for columns that a person compares. The exact figure is never this one."""
-    whole, rest = divmod(amount, 10_000_000)
-    if rest > 5_000_000 or (rest == 5_000_000 and whole % 2):
-        whole += 1
-    return short_usd(Nano(whole * 10_000_000))
 
 
 # Operators
@@ -456,31 +378,27 @@ def rounded(amount: Nano) -> str:
 def loops(items: Sequence[Loop]) -> RenderableType:
     if not items:
         return Text("No loop has reported yet; is the reconciler running?", style="yellow")
-    made = table(
-        "LOOP",
-        "ACCOUNT",
-        "STATE",
-        "LAST",
-        "EVERY",
-        "LOOKED",
-        "ACTED",
-        right=("LAST", "EVERY", "LOOKED", "ACTED"),
-    )
-    for loop in items:
-        made.add_row(
+    columns = ("LOOP", "ACCOUNT", "STATE", "LAST", "LOOKED", "ACTED")
+    rows = [
+        (
             loop["loop"],
-            Text(loop["account"] or "-"),
+            loop["account"] or "-",
             _loop_state(loop),
-            f"{_age(loop['age_seconds'])} ago",
-            _age(loop["every_seconds"]),
+            f"{_seconds(loop['age_seconds'])} ago",
             f"{loop['looked_at']:,}",
             f"{loop['acted_on']:,}",
         )
-    parts: list[RenderableType] = [made]
+        for loop in items
+    ]
+    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
     for loop in items:
         if loop["late"] or loop["errors"] or loop["notes"]:
             parts += [Text(), *_loop_words(loop)]
     return Group(*parts)
+
+
+def _seconds(seconds: int) -> str:
+    return coarse(timedelta(seconds=seconds))
 
 
 def _loop_state(loop: Loop) -> Text:
@@ -493,14 +411,13 @@ def _loop_state(loop: Loop) -> Text:
 
 def _loop_words(loop: Loop) -> list[RenderableType]:
     where = " ".join(word for word in (loop["account"], f"on {loop['replica']}") if word)
-    parts: list[RenderableType] = [heading(loop["loop"], where)]
+    lines: list[tuple[Cell, RenderableType]] = []
     if loop["late"]:
-        silent = _age(loop["age_seconds"])
-        stuck = f"▲ silent for {silent}; it should report every {_age(loop['every_seconds'])}"
-        parts.append(indented(Text(stuck, style="red")))
-    parts += [indented(Text(f"✗ {error}", style="red")) for error in loop["errors"]]
-    parts += [indented(Text(note, style="dim")) for note in loop["notes"]]
-    return parts
+        silent = f"silent for {_seconds(loop['age_seconds'])}; it should report every {_seconds(loop['every_seconds'])}"
+        lines.append((Text("▲", style="red"), Text(silent, style="red")))
+    lines += [(Text("✗", style="red"), Text(error, style="red")) for error in loop["errors"]]
+    lines += [(" ", Text(note, style="dim")) for note in loop["notes"]]
+    return [heading(loop["loop"], where), indented(pairs(lines))]
 
 
 def orphans(items: Sequence[Orphan], now: datetime) -> RenderableType:
@@ -510,17 +427,14 @@ def orphans(items: Sequence[Orphan], now: datetime) -> RenderableType:
         )
     parts: list[RenderableType] = []
     for orphan in items:
-        asked = moment(orphan["terminate_asked_at"])
+        lists = plural(orphan["lists_seen"], "list")
         parts += [
             heading(f"{orphan['account']} {orphan['provider_ref']}", orphan["native_status"]),
             facts(
                 ("Launch key", orphan["launch_key"]),
-                ("First seen", both(moment(orphan["first_seen_at"]), now)),
-                (
-                    "Last seen",
-                    f"{both(moment(orphan['last_seen_at']), now)}, in {plural(orphan['lists_seen'], 'list')}",
-                ),
-                ("Told to end", both(asked, now) if asked else "not yet"),
+                ("First seen", both(orphan["first_seen_at"], now)),
+                ("Last seen", f"{both(orphan['last_seen_at'], now)}, in {lists}"),
+                ("Told to end", both(orphan["terminate_asked_at"], now) or "not yet"),
                 ("Note", orphan["note"]),
             ),
             Text(),
@@ -533,24 +447,25 @@ def accounts(items: Sequence[Account], now: datetime) -> RenderableType:
         return Text(
             "No provider accounts are registered; the reconciler registers those it is configured with."
         )
-    made = table("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED", right=("MACHINES", "LISTED"))
-    for account in items:
-        listed = moment(account["listing_asked_at"])
-        made.add_row(
+    columns = ("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED")
+    rows = [
+        (
             Text(account["name"], style="bold"),
             account["provider"],
             _account_state(account),
-            f"{account['listing_size']:,}" if listed else "-",
-            ago(listed, now) if listed else "never",
+            f"{account['listing_size']:,}" if account["listing_asked_at"] else "-",
+            ago(moment(account["listing_asked_at"]), now) if account["listing_asked_at"] else "never",
         )
-    parts: list[RenderableType] = [made]
+        for account in items
+    ]
+    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
     for account in items:
         for word, style, since, why in (
             ("frozen", "yellow", account["frozen_since"], account["frozen_why"]),
             ("failing", "red", account["failing_since"], account["failing_why"]),
         ):
             if since is not None:
-                parts += [Text(), heading(account["name"], f"{word} since {both(moment(since), now)}")]
+                parts += [Text(), heading(account["name"], f"{word} since {both(since, now)}")]
                 parts.append(indented(Text(why or "", style=style)))
     return Group(*parts)
 

@@ -6,6 +6,10 @@ from typing import Any
 
 from control_plane.domain.money import Nano, parse_usd, usd
 
+ID_DIGITS_MIN = 12
+"""The digits of an id that hold its time, to the millisecond; fewer are hardly ever unique."""
+_NANO_PER_CENT = 10_000_000
+
 
 def clean(value: Any) -> Any:
     """The same JSON with control characters made visible.
@@ -29,30 +33,40 @@ def _visible(character: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in ("Cc", "Cf") else character
 
 
-def moment(text: str | None) -> datetime | None:
+# Time
+
+
+def moment(text: str) -> datetime:
     """A time on the wire (RFC 3339) as a time."""
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def absolute(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(length: timedelta) -> str:
-    """A length of time in its largest unit that says enough: `42 s`, `5 min`, `3 h 20 min`, `4 d 2 h`."""
+    """A length of time in the units that say enough: `42 s`, `5 min`, `3 h 20 min`, `4 d 2 h`."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 60:
         return f"{seconds} s"
     minutes, seconds = divmod(seconds, 60)
-    if minutes < 10 and seconds:
-        return f"{minutes} min {seconds} s"
     if minutes < 60:
-        return f"{minutes} min"
+        return f"{minutes} min {seconds} s" if minutes < 10 and seconds else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def coarse(length: timedelta) -> str:
+    """A length of time in one unit, for a column: `42 s`, `5 min`, `3 h`, `4 d`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def ago(at: datetime, now: datetime) -> str:
@@ -65,40 +79,54 @@ def ago(at: datetime, now: datetime) -> str:
     return f"{span(length)} ago"
 
 
-def both(at: datetime | None, now: datetime) -> str:
-    """Relative for the eye, absolute for the record."""
-    return "-" if at is None else f"{absolute(at)}  ({ago(at, now)})"
+def both(text: str | None, now: datetime) -> str | None:
+    """A time on the wire, absolute for the record and relative for the eye; None stays None."""
+    if text is None:
+        return None
+    at = moment(text)
+    return f"{absolute(at)}  ({ago(at, now)})"
 
 
-def money(amount: str | None) -> str:
-    """An amount on the wire as a person compares it: cents, or more places where there is more to say."""
-    if amount is None:
-        return "-"
-    return short_usd(parse_usd(amount))
+# Money and quantities
 
 
-def short_usd(amount: Nano) -> str:
-    """At least two places, no trailing zeros behind them, nothing rounded away."""
-    whole, _, places = usd(amount).partition(".")
-    sign = "-" if whole.startswith("-") else ""
-    return f"{sign}{int(whole.removeprefix('-')):,}.{places[:2]}{places[2:].rstrip('0')}"
+def money(amount: str) -> str:
+    """An amount on the wire, exact: two places, or more where there is more to say."""
+    return _grouped(parse_usd(amount))
+
+
+def cents(amount: Nano) -> str:
+    """To the cent, half to even, for columns that a person compares. The exact figure is never this one."""
+    whole, rest = divmod(amount, _NANO_PER_CENT)
+    half = _NANO_PER_CENT // 2
+    if rest > half or (rest == half and whole % 2 == 1):
+        whole += 1
+    return _grouped(Nano(whole * _NANO_PER_CENT))
+
+
+def _grouped(amount: Nano) -> str:
+    """Exact, with at least two places, no trailing zeros behind them, and thousands apart."""
+    sign, text = ("-", usd(amount)[1:]) if amount < 0 else ("", usd(amount))
+    whole, _, places = text.partition(".")
+    return f"{sign}{int(whole):,}.{places[:2]}{places[2:].rstrip('0')}"
 
 
 def gpu_hours(gpu_seconds: int) -> str:
-    """GPU-hours with four places, enough to see a third of a second's worth; the exact figure is in seconds."""
-    tenths_of_milli = (gpu_seconds * 10_000 + 1_800) // 3_600
-    return f"{tenths_of_milli // 10_000:,}.{tenths_of_milli % 10_000:04d}"
+    """GPU-hours with four places; the exact figure is in seconds."""
+    parts = (gpu_seconds * 10_000 + 1_800) // 3_600
+    return f"{parts // 10_000:,}.{parts % 10_000:04d}"
 
 
-def short_id(full: str, among: list[str], *, digits_min: int = 12) -> str:
-    """The shortest beginning of an id that names it among the others; never shorter than its timestamp."""
+# Words
+
+
+def short_id(full: str, among: list[str]) -> str:
+    """The shortest beginning of an id that names it among the others; never shorter than its time."""
     prefix, _, tail = full.partition("_")
-    length = digits_min
-    while length < len(tail):
+    for length in range(ID_DIGITS_MIN, len(tail)):
         candidate = f"{prefix}_{tail[:length]}"
         if sum(1 for other in among if other.startswith(candidate)) <= 1:
             return candidate
-        length += 1
     return full
 
 
@@ -107,11 +135,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Words from the journal as a sentence: a capital, and a full stop."""
+    """Words from the journal with a full stop. No capital: they may begin with a SKU's name."""
     text = text.strip()
-    if not text:
-        return text
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?:" else ".")
+    return text if not text or text[-1] in ".!?:" else f"{text}."
 
 
 def spaced(code: str) -> str:

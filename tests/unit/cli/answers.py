@@ -1,0 +1,428 @@
+"""Answers of the API as it gives them, for the CLI to draw. NOW is when they are looked at."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+NOW = datetime(2026, 11, 20, 15, 20, 0, tzinfo=UTC)
+LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b"
+INSTANCE_ID = "in_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
+EARLIER_INSTANCE_ID = "in_019aa1b2c0007e5f8a9b0c1d2e3f4a00"
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPBmD0FyyjtQq8qQk8m4yMQy2o0jYj5vRr6a9QzJm3Yw"
+Json = dict[str, Any]
+
+
+def at(**ago: float) -> str:
+    return (NOW - timedelta(**ago)).isoformat().replace("+00:00", "Z")
+
+
+def usd(nano: int) -> Json:
+    sign, nano_abs = ("-" if nano < 0 else ""), abs(nano)
+    return {"usd": f"{sign}{nano_abs // 10**9}.{nano_abs % 10**9:09d}", "nano": nano}
+
+
+ORGANIZATION: Json = {
+    "id": "org_019aa0000000700080000000000000aa",
+    "name": "Heliotrope Labs",
+    "suspended": False,
+    "gpu_quota": 64,
+    "gpus_held": 9,
+    "balance": usd(1_250_417_800_000),
+    "held": usd(26_410_000_000),
+    "available": usd(1_224_007_800_000),
+    "created_at": at(days=40),
+}
+SSH_KEYS: Json = {
+    "items": [
+        {
+            "id": f"ssh_019aa000000070008000000000000{number:03d}",
+            "name": name,
+            "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
+            "fingerprint": f"SHA256:{letter * 43}",
+            "created_at": at(days=number * 9),
+        }
+        for number, name, letter in ((1, "laptop", "k"), (2, "ci runner @ forge", "Q"))
+    ]
+}
+
+
+def a_sku(name: str, model: str, count: int, nano: int, *, vcpus: int, memory: int, disk: int) -> Json:
+    return {
+        "name": name,
+        "gpu_model": model,
+        "gpu_count": count,
+        "vcpus": vcpus,
+        "memory_gib": memory,
+        "disk_gib": disk,
+        "capacity": "vm",
+        "price_per_gpu_hour": usd(nano),
+        "price_per_hour": usd(nano * count),
+    }
+
+
+SKUS: Json = {
+    "items": [
+        a_sku("a10x1", "a10-24gb", 1, 790_000_000, vcpus=30, memory=200, disk=1_400),
+        a_sku("h100x1", "h100-sxm-80gb", 1, 2_490_000_000, vcpus=26, memory=225, disk=2_750),
+        a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000),
+        a_sku("b200x8-reserved", "b200-sxm-180gb", 8, 5_150_000_000, vcpus=224, memory=3_600, disk=28_000),
+    ]
+}
+
+
+def an_offer(provider: str, region: str, kind: str, model: str, count: int, **changes: Any) -> Json:
+    return {
+        "key": f"{provider}/{region}/{kind}",
+        "provider": provider,
+        "region": region,
+        "native_type": kind,
+        "gpu_model": model,
+        "gpu_count": count,
+        "vcpus": 208,
+        "memory_gib": 1_800,
+        "disk_gib": 22_000,
+        "capacity": "vm",
+        "available": True,
+        "confidence": "live",
+        "observed_at": at(seconds=12),
+        "age_seconds": 12,
+        "price_per_hour": usd(23_920_000_000),
+        "skus": ["h100x8"],
+        "cost_per_hour": None,
+    } | changes
+
+
+def offers(*, cost: bool) -> Json:
+    paid = usd(19_900_000_000) if cost else None
+    return {
+        "items": [
+            an_offer("lambda_cloud", "us-east-1", "gpu_8x_h100_sxm5", "h100-sxm-80gb", 8, cost_per_hour=paid),
+            an_offer("lambda_cloud", "eu-central-1", "gpu_8x_h100_sxm5", "h100-sxm-80gb", 8, available=False),
+            an_offer("local", "eu-north-1", "nspawn.h100x8", "h100-sxm-80gb", 8, confidence="advisory", age_seconds=640),
+            an_offer(
+                "hyperstack", "us-west-1", "n3-L40Sx4", "l40s-48gb", 4,
+                confidence="static", age_seconds=9_000, price_per_hour=None, skus=[],
+            ),
+        ]
+    }  # fmt: skip
+
+
+def a_candidate(provider: str, region: str, kind: str, *, cost: int | None = None) -> Json:
+    return {
+        "key": f"{provider}/{region}/{kind}",
+        "provider": provider,
+        "region": region,
+        "native_type": kind,
+        "confidence": "live",
+        "cost_per_hour": None if cost is None else usd(cost),
+    }
+
+
+def a_rejected(provider: str, region: str, kind: str, code: str, why: str) -> Json:
+    key = f"{provider}/{region}/{kind}"
+    return {"key": key, "provider": provider, "region": region, "native_type": kind, "code": code, "why": why}
+
+
+CANDIDATES = [
+    a_candidate("local", "eu-north-1", "nspawn.h100x8"),
+    a_candidate("lambda_cloud", "eu-central-1", "gpu_8x_h100_sxm5"),
+]
+REJECTED = [
+    a_rejected(
+        "hyperstack", "eu-west-1", "n3-H100x8", "costs_more_than_sold",
+        "It costs us 26.400000000 USD per hour and is sold at 23.920000000.",
+    ),
+    a_rejected(
+        "lambda_cloud", "us-east-1", "gpu_8x_h100_sxm5", "region_excluded", "us-east-1 is not in eu.",
+    ),
+    a_rejected(
+        "lambda_cloud", "eu-central-1", "gpu_1x_h100_sxm5", "shape_differs",
+        "gpu_1x_h100_sxm5 is 1 x h100-sxm-80gb, 26 vCPUs, 225 GiB memory, 2750 GiB disk; the SKU promises"
+        " 8 x h100-sxm-80gb, 208 vCPUs, 1800 GiB memory, 22000 GiB disk.",
+    ),
+]  # fmt: skip
+QUOTE: Json = {
+    "verdict": {"admitted": True, "code": None, "why": None},
+    "sku": "h100x8",
+    "price_per_gpu_hour": usd(2_990_000_000),
+    "price_per_hour": usd(23_920_000_000),
+    "first_hour": usd(23_920_000_000),
+    "candidates": CANDIDATES,
+    "rejected": REJECTED,
+}
+QUOTE_REFUSED: Json = QUOTE | {
+    "verdict": {
+        "admitted": False,
+        "code": "quota_exceeded",
+        "why": "72 GPUs would be held and the quota is 64; release a lease or ask for a higher quota.",
+    },
+    "candidates": [],
+}
+
+PHASE_OF_STATE = {
+    "placing": ("pending", None, 0, "Choosing a machine."),
+    "starting": ("starting", "booted", 3, "The machine runs; connecting."),
+    "ready": ("ready", "gpus_verified", 7, "Ready."),
+    "ending": ("ending", "gpus_verified", 7, "No longer billed; the machine is being ended."),
+    "ended": ("ended", "gpus_verified", 7, "Ended; the provider confirmed that no machine is left."),
+}
+
+
+def status(state: str) -> Json:
+    phase, step, done, message = PHASE_OF_STATE[state]
+    return {"phase": phase, "step": step, "steps_done": done, "steps_total": 7, "message": message}
+
+
+MACHINE: Json = {
+    "instance_id": INSTANCE_ID,
+    "provider": "local",
+    "region": "eu-north-1",
+    "state": "verified",
+    "address": "203.0.113.7",
+    "ssh_port": 22,
+    "ssh_user": "ubuntu",
+    "host_key": HOST_KEY,
+    "mesh_address": "10.64.0.2",
+    "sighted_at": at(seconds=9),
+}
+
+
+def a_lease(state: str = "ready", **changes: Any) -> Json:
+    return {
+        "id": LEASE_ID,
+        "name": "train-1",
+        "wish": {
+            "sku": "h100x8",
+            "regions": ["eu"],
+            "providers": [],
+            "price_per_hour_max": usd(25_000_000_000),
+        },
+        "gpu_model": "h100-sxm-80gb",
+        "gpu_count": 8,
+        "price_per_gpu_hour": usd(2_990_000_000),
+        "price_per_hour": usd(23_920_000_000),
+        "state": state,
+        "status": status(state),
+        "machine": None if state == "placing" else MACHINE,
+        "attempts": 0 if state == "placing" else 2,
+        "end_reason": None,
+        "end_why": None,
+        "created_at": at(hours=3, minutes=20),
+        "ready_at": at(hours=3, minutes=16, seconds=12) if state in ("ready", "ending", "ended") else None,
+        "billed_until": at(minutes=4) if state in ("ending", "ended") else None,
+        "ended_at": at(minutes=1) if state == "ended" else None,
+    } | changes
+
+
+def leases() -> list[Json]:
+    small: Json = {"sku": "h100x1", "regions": [], "providers": [], "price_per_hour_max": None}
+    one_gpu = {"gpu_count": 1, "wish": small, "price_per_hour": usd(2_490_000_000)}
+    return [
+        a_lease("placing", id="le_019aa1e0cb107e5f8a9b0c1d2e3f4a01", name="nightly-evaluation-of-everything", created_at=at(seconds=2), **one_gpu),
+        a_lease("starting", id="le_019aa1e02b0c7b5f8a9b0c1d2e3f4a02", name="eval-2", created_at=at(seconds=41), **one_gpu),
+        a_lease(),
+        a_lease("ending", id="le_019a91b2c3d47e5f8a9b0c1d2e3f4a5b", name="notebook", created_at=at(days=4, hours=2), **one_gpu),
+        a_lease(
+            "ended", id="le_019a81b2c3d47e5f8a9b0c1d2e3f4a5b", name="train-0", created_at=at(days=31),
+            end_reason="no_capacity", end_why="no offer could serve it for 30 min",
+        ),
+    ]  # fmt: skip
+
+
+def a_line(
+    number: int, seconds: float, event: str, before: str | None, after: str | None, **changes: Any
+) -> Json:
+    created = datetime.fromisoformat(a_lease()["created_at"])
+    return {
+        "number": number,
+        "at": (created + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z"),
+        "actor": "place_leases",
+        "event": event,
+        "instance_id": None,
+        "state_before": before,
+        "state_after": after,
+        "why": None,
+    } | changes
+
+
+EXPLANATION: Json = {
+    "lease": a_lease(),
+    "admission": a_line(
+        1, 0, "admitted", None, "placing",
+        actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held",
+    ),
+    "placements": [
+        {"number": 1, "decided_at": at(hours=3, minutes=19, seconds=59), "chosen": CANDIDATES[0]["key"], "candidates": CANDIDATES, "rejected": REJECTED},
+        {
+            "number": 2,
+            "decided_at": at(hours=3, minutes=18, seconds=8),
+            "chosen": None,
+            "candidates": [],
+            "rejected": [
+                *REJECTED,
+                a_rejected("local", "eu-north-1", "nspawn.h100x8", "resting", "This lease failed there (never_booted); again in 101 s."),
+            ],
+        },
+        {
+            "number": 3,
+            "decided_at": at(hours=3, minutes=18, seconds=6),
+            "chosen": None,
+            "candidates": [],
+            "rejected": [
+                *REJECTED,
+                a_rejected("local", "eu-north-1", "nspawn.h100x8", "resting", "This lease failed there (never_booted); again in 101 s."),
+            ],
+        },
+    ],
+    "attempts": [
+        {
+            "instance_id": EARLIER_INSTANCE_ID, "provider": "local", "region": "eu-north-1", "native_type": "nspawn.h100x8",
+            "state": "gone", "step": "launched", "asked_at": at(hours=3, minutes=19, seconds=58), "sighted_at": at(hours=3, minutes=18, seconds=30),
+            "fail_reason": "never_booted", "fail_why": "it did not run within 90 s",
+        },
+        {
+            "instance_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
+            "state": "verified", "step": "gpus_verified", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
+            "fail_reason": None, "fail_why": None,
+        },
+    ],
+    "journal": [
+        a_line(1, 0, "admitted", None, "placing", actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held"),
+        a_line(2, 1, "placed", "placing", "starting"),
+        a_line(3, 1.2, "asked", "intended", "launching", actor="launch_instances", instance_id=EARLIER_INSTANCE_ID),
+        a_line(4, 112, "attempt_failed", "starting", "placing", actor="observe_instances", why="it did not run within 90 s"),
+        a_line(9, 228, "verified", "starting", "ready", actor="bootstrap_machines"),
+    ],
+    "reports": [
+        {
+            "id": "rep_1",
+            "instance_id": INSTANCE_ID,
+            "at": at(hours=3, minutes=16, seconds=13),
+            "verdict": "verified",
+            "why": None,
+            "source": "nvml",
+            "gpus": [
+                {"name": "NVIDIA H100 80GB HBM3", "uuid": f"GPU-5f1c2a7e-0000-4000-8000-00000000000{number}", "memory_mib": 81_559}
+                for number in range(2)
+            ],
+        },
+        {
+            "id": "rep_0",
+            "instance_id": EARLIER_INSTANCE_ID,
+            "at": at(hours=3, minutes=18, seconds=40),
+            "verdict": "mismatch",
+            "why": "1 GPU shows; 8 were sold",
+            "source": "emulated",
+            "gpus": [],
+        },
+    ],
+}  # fmt: skip
+
+USAGE_ROWS = [
+    {
+        "id": f"ch_019aa{number:027d}",
+        "lease_id": LEASE_ID,
+        "lease_name": "train-1",
+        "number": number,
+        "sku": "h100x8",
+        "started_at": start,
+        "ended_at": end,
+        "gpu_seconds": seconds * 8,
+        "price_per_gpu_hour": usd(2_990_000_000),
+        "amount": usd(amount),
+    }
+    for number, start, end, seconds, amount in (
+        (1, "2026-11-20T12:03:49Z", "2026-11-20T13:00:00Z", 3_371, 22_398_422_222),
+        (2, "2026-11-20T13:00:00Z", "2026-11-20T14:00:00Z", 3_600, 23_920_000_000),
+        (3, "2026-11-20T14:00:00Z", "2026-11-20T15:00:00Z", 3_600, 23_920_000_000),
+    )
+]
+USAGE: Json = {"items": USAGE_ROWS, "next_cursor": None}
+BILL: Json = {
+    "since": "2026-11-01T00:00:00Z",
+    "until": "2026-12-01T00:00:00Z",
+    "lines": [
+        {
+            "lease_id": LEASE_ID, "name": "train-1", "sku": "h100x8", "price_per_gpu_hour": usd(2_990_000_000),
+            "gpu_seconds": 84_568, "amount": usd(70_238_422_222), "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+        },
+        {
+            "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5b", "name": "notebook", "sku": "h100x1", "price_per_gpu_hour": usd(2_490_000_000),
+            "gpu_seconds": 352_800, "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
+        },
+    ],
+    "amount": usd(314_258_422_222),
+    "unrated": usd(7_973_333_333),
+    "balance": usd(1_250_417_800_000),
+    "held": usd(26_410_000_000),
+    "available": usd(1_224_007_800_000),
+}  # fmt: skip
+
+
+def a_loop(name: str, account: str = "", **changes: Any) -> Json:
+    return {
+        "loop": name,
+        "account": account,
+        "replica": "reconciler-7f9c-2",
+        "started_at": at(seconds=3),
+        "finished_at": at(seconds=3),
+        "every_seconds": 1,
+        "looked_at": 0,
+        "acted_on": 0,
+        "errors": [],
+        "notes": [],
+        "activations": 31_337,
+        "age_seconds": 1,
+        "late": False,
+    } | changes
+
+
+LOOPS: Json = {
+    "items": [
+        a_loop("bootstrap_machines", looked_at=2, acted_on=1),
+        a_loop(
+            "collect_orphans", "lambda_cloud", every_seconds=60, age_seconds=22, looked_at=3,
+            notes=["1 machine waits out its grace of 600 s"],
+        ),
+        a_loop(
+            "observe_instances", "lambda_cloud/research", every_seconds=10, age_seconds=4, looked_at=118,
+            errors=["lambda_cloud/research: the provider answered 503 Service Unavailable three times; its list is not complete"],
+        ),
+        a_loop("rate_usage", every_seconds=60, age_seconds=4_210, late=True, looked_at=40, acted_on=40),
+    ]
+}  # fmt: skip
+ORPHANS: Json = {
+    "items": [
+        {
+            "account": "lambda_cloud", "provider_ref": "0920582c7ff041399e34823a0be62549",
+            "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "native_status": "active",
+            "first_seen_at": at(minutes=12), "last_seen_at": at(seconds=20), "lists_seen": 12,
+            "terminate_asked_at": at(minutes=2), "note": "asked to end; the provider answered terminating",
+        }
+    ]
+}  # fmt: skip
+
+
+def an_account(name: str, **changes: Any) -> Json:
+    return {
+        "name": name,
+        "provider": name.split("/", maxsplit=1)[0],
+        "listing_asked_at": at(seconds=8),
+        "listing_size": 41,
+        "frozen_since": None,
+        "frozen_why": None,
+        "failing_since": None,
+        "failing_why": None,
+    } | changes
+
+
+ACCOUNTS: Json = {
+    "items": [
+        an_account("hyperstack", listing_asked_at=None, listing_size=0),
+        an_account("lambda_cloud"),
+        an_account(
+            "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
+            frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",
+        ),
+        an_account("local", failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
+    ]
+}  # fmt: skip

@@ -1,0 +1,82 @@
+"""The CLI as a person meets it: a command line in, both streams and the exit code out. The API is a table."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import httpx
+
+from control_plane.cli import main
+from control_plane.cli.terminal import Terminal
+from tests.unit.cli.answers import NOW
+
+KEY = "spk_planted-0123456789"
+URL = "http://127.0.0.1:8080"
+Answer = httpx.Response | Callable[[httpx.Request], httpx.Response] | dict[str, Any]
+
+
+class Became(Exception):  # noqa: N818 - what `exec` is in a test
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command)
+        self.command = list(command)
+
+
+def _become(command: Sequence[str]) -> NoReturn:
+    raise Became(command)
+
+
+@dataclass
+class Shown:
+    out: str
+    err: str
+    code: int
+
+    def golden(self) -> str:
+        """Both streams and the exit code, as one text."""
+        err = f"--- standard error\n{self.err}" if self.err else ""
+        return f"{self.out}{err}--- exit {self.code}\n"
+
+
+class Typed(io.StringIO):
+    """Standard input that a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass
+class Stand:
+    home: Path
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    environ: dict[str, str] = field(
+        default_factory=lambda: {"SPLITPLANE_URL": URL, "SPLITPLANE_API_KEY": KEY}
+    )
+    stdin: io.StringIO = field(default_factory=io.StringIO)
+    requests: list[httpx.Request] = field(default_factory=list)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.get(f"{request.method} {request.url.path}")
+        if answer is None:
+            raise AssertionError(f"the test has no answer for {request.method} {request.url}")
+        if isinstance(answer, httpx.Response):
+            return answer
+        return httpx.Response(200, json=answer) if isinstance(answer, dict) else answer(request)
+
+    def run(self, *arguments: str) -> Shown:
+        out, err = io.StringIO(), io.StringIO()
+        terminal = Terminal(
+            environ={"HOME": str(self.home), "TERM": "xterm"} | self.environ,
+            stdin=self.stdin,
+            stdout=out,
+            stderr=err,
+            now=lambda: NOW,
+            sleep=lambda _: None,
+            ask_secret=lambda _: self.stdin.readline(),
+            become=_become,
+            transport=httpx.MockTransport(self._answer),
+        )
+        code = main.main(arguments, terminal)
+        return Shown(out.getvalue(), err.getvalue(), int(code))

@@ -1,0 +1,86 @@
+"""What every command shows, at 80 columns, held as golden files. GOLDEN=write, then look at the diff."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import golden
+from tests.unit.cli import answers
+from tests.unit.cli.answers import LEASE_ID
+from tests.unit.cli.stand import Answer, Stand
+
+FOLDER = Path("tests/golden/cli")
+PAGE: Answer = {"items": answers.leases(), "next_cursor": None}
+EMPTY: Answer = {"items": [], "next_cursor": None}
+PROBLEM: Answer = httpx.Response(
+    403,
+    json={
+        "type": "urn:splitplane:error:operator_key_needed",
+        "title": "Only operators may do this",
+        "status": 403,
+        "detail": "This address is for operators.",
+        "code": "operator_key_needed",
+        "request_id": "req_1",
+    },
+)
+SHOW = f"GET /v1/leases/{LEASE_ID}"
+WHY = f"GET /v1/leases/{LEASE_ID}/explanation"
+
+SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
+    "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION}),
+    "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
+    "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
+    "skus": ("skus", {"GET /v1/skus": answers.SKUS}),
+    "skus_empty": ("skus", {"GET /v1/skus": EMPTY}),
+    "offers": ("offers", {"GET /v1/offers": answers.offers(cost=False)}),
+    "offers_operator": ("offers", {"GET /v1/offers": answers.offers(cost=True)}),
+    "quote": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE}),
+    "quote_refused": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE_REFUSED}),
+    "lease_list": ("lease list --all", {"GET /v1/leases": PAGE}),
+    "lease_list_empty": ("lease list", {"GET /v1/leases": EMPTY}),
+    "lease_show_pending": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("placing")}),
+    "lease_show_starting": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("starting")}),
+    "lease_show_ready": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease()}),
+    "lease_show_ended": (
+        f"lease show {LEASE_ID}",
+        {SHOW: answers.a_lease("ended", end_reason="released", end_why="released by the customer")},
+    ),
+    "why": (f"why {LEASE_ID}", {SHOW: answers.a_lease(), WHY: answers.EXPLANATION}),
+    "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
+    "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
+    "bill": ("bill", {"GET /v1/bill": answers.BILL}),
+    "bill_empty": (
+        "bill",
+        {"GET /v1/bill": answers.BILL | {"lines": [], "amount": answers.usd(0), "unrated": answers.usd(0)}},
+    ),
+    "loops": ("loops", {"GET /v1/operator/loops": answers.LOOPS}),
+    "loops_none": ("loops", {"GET /v1/operator/loops": EMPTY}),
+    "orphans": ("orphans", {"GET /v1/operator/orphans": answers.ORPHANS}),
+    "orphans_none": ("orphans", {"GET /v1/operator/orphans": EMPTY}),
+    "accounts": ("accounts", {"GET /v1/operator/accounts": answers.ACCOUNTS}),
+    "operator_needed": ("loops", {"GET /v1/operator/loops": PROBLEM}),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_reads_as_it_should(name: str, tmp_path: Path) -> None:
+    command, known = SCREENS[name]
+    shown = Stand(tmp_path, known).run(*command.split())
+    golden.check(FOLDER / f"{name}.txt", f"$ splitplane {command}\n{shown.golden()}")
+
+
+@pytest.mark.parametrize("name", [name for name in SCREENS if name != "operator_needed"])
+def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(name: str, tmp_path: Path) -> None:
+    command, known = SCREENS[name]
+    for line in Stand(tmp_path, known).run(*command.split()).out.splitlines():
+        assert len(line) <= 80, line
+        assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("name", [name for name in SCREENS if name != "operator_needed"])
+def test_json_is_the_answer_itself_on_every_command(name: str, tmp_path: Path) -> None:
+    command, known = SCREENS[name]
+    shown = Stand(tmp_path, known).run(*command.split(), "--json")
+    answered = [answer for answer in known.values() if isinstance(answer, dict)][-1]
+    assert httpx.Response(200, text=shown.out).json() == answered

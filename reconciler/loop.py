@@ -5,9 +5,10 @@ activation is the retry; a crash between any two lines leaves rows that the next
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
 from control_plane.db.engine import Database
@@ -81,6 +82,26 @@ class Report:
     notes: list[str] = field(default_factory=list[str])
     more: bool = False
     """The activation hit its bound; there is work left, come back at once."""
+
+
+Item = TypeVar("Item")
+
+
+async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], report: Report) -> None:
+    """Act on all items at once. One that fails is an error in the report and disturbs no other.
+
+    A cancelled neighbour would be worse than a failed one: its question to a provider may be under way.
+    """
+
+    async def one(item: Item) -> None:
+        try:
+            await act(item)
+        except Exception as error:  # noqa: BLE001 - the outermost frame of one item; the next activation is its retry
+            report.errors.append(f"{type(error).__name__}: {error}")
+
+    async with asyncio.TaskGroup() as group:
+        for item in items:
+            group.create_task(one(item))
 
 
 Activate = Callable[[World], Awaitable[Report]]

@@ -9,7 +9,6 @@ A machine whose GPUs are not what was sold is ended at once, with the reading as
 lease moves on to the next candidate.
 """
 
-import asyncio
 import json
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -26,7 +25,7 @@ from control_plane.domain.verification import Mismatch, Reading, verify
 from control_plane.services import attempts
 from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
 from reconciler import network
-from reconciler.loop import AccountLoop, Report, World
+from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
@@ -54,9 +53,9 @@ async def activate(world: World, account: AccountName) -> Report:
         )
         of = await leases.read(connection, [one.lease_id for one in reachable]) if reachable else {}
     report = Report(looked_at=len(reachable), more=len(reachable) == MACHINES_PER_ACTIVATION_MAX)
-    async with asyncio.TaskGroup() as group:
-        for instance in reachable:
-            group.create_task(_bootstrap(world, instance, of[instance.lease_id], token, report))
+    await each(
+        reachable, lambda instance: _bootstrap(world, instance, of[instance.lease_id], token, report), report
+    )
     return report
 
 

@@ -5,7 +5,6 @@ then it is an open liability, and this loop comes back to it. A 404 is not proof
 that is confused about a machine may still bill for it.
 """
 
-import asyncio
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import Instance, InstanceState
 from providers.base import InstanceNotFound, ProviderError
-from reconciler.loop import AccountLoop, Report, World
+from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "end_instances"
 ENDED_PER_ACTIVATION_MAX = 32
@@ -40,9 +39,7 @@ async def activate(world: World, account: AccountName) -> Report:
             with_reference=True,
         )
     report = Report(looked_at=len(ending), more=len(ending) == ENDED_PER_ACTIVATION_MAX)
-    async with asyncio.TaskGroup() as group:
-        for instance in ending:
-            group.create_task(_end(world, account, instance, token, report))
+    await each(ending, lambda instance: _end(world, account, instance, token, report), report)
     return report
 
 

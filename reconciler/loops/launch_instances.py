@@ -9,7 +9,6 @@ The machine's SSH host key is made here; its public half is committed with the i
 half exists only in the one request, so a machine that answers with another key is not ours.
 """
 
-import asyncio
 from datetime import timedelta
 
 from control_plane.db import instances, journal
@@ -38,7 +37,7 @@ from providers.base import (
     Throttled,
     Unauthorized,
 )
-from reconciler.loop import AccountLoop, Report, World
+from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "launch_instances"
 LAUNCHES_PER_ACTIVATION_MAX = 32
@@ -51,9 +50,7 @@ async def activate(world: World, account: AccountName) -> Report:
     limit = _at_once(world, account)
     asked = await _ask(world, account, limit)
     report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
-    async with asyncio.TaskGroup() as group:
-        for instance, host_key in asked:
-            group.create_task(_launch(world, account, instance, host_key, report))
+    await each(asked, lambda one: _launch(world, account, *one, report), report)
     return report
 
 

@@ -62,26 +62,33 @@ class Findings:
 def match(
     records: Iterable[Record], listing: Sequence[Listed], *, installation: str, asked_at: datetime
 ) -> Findings:
-    """Hold the open records of an account against one complete list that was asked for at `asked_at`."""
-    by_ref = {listed.provider_ref: listed for listed in listing}
+    """Hold the open records of an account against one complete list that was asked for at `asked_at`.
+
+    A machine is claimed by one record at most, by reference before by launch key: a provider may hand
+    out a reference again, or list a machine twice, and two claims on one machine could not be written.
+    """
+    machines: dict[str, Listed] = {}
     by_key: dict[str, Listed] = {}
     for listed in listing:
+        machines.setdefault(listed.provider_ref, listed)
+    for listed in machines.values():
         by_key.setdefault(listed.launch_key, listed)
 
     found: list[tuple[Record, Listed]] = []
     missed: list[Record] = []
     claimed: set[str] = set()
-    for record in records:
+    # Those that know their reference come first, in whatever order the records came.
+    for record in sorted(records, key=lambda record: record.provider_ref is None):
         if record.state not in MAY_HAVE_MACHINE:
             continue
-        listed_now = by_ref.get(record.provider_ref) if record.provider_ref else by_key.get(record.launch_key)
-        if listed_now is not None:
-            found.append((record, listed_now))
-            claimed.add(listed_now.provider_ref)
+        here = machines.get(record.provider_ref) if record.provider_ref else by_key.get(record.launch_key)
+        if here is not None and here.provider_ref not in claimed:
+            found.append((record, here))
+            claimed.add(here.provider_ref)
         elif record.asked_at is not None and record.asked_at < asked_at:
             missed.append(record)
 
-    unclaimed = [listed for listed in listing if listed.provider_ref not in claimed]
+    unclaimed = [listed for listed in machines.values() if listed.provider_ref not in claimed]
     strangers = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
     return Findings(tuple(found), tuple(missed), strangers, foreign=len(unclaimed) - len(strangers))
 

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("house", deadline=None, derandomize=True, database=None)
+settings.register_profile("house", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("house")

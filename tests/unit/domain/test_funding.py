@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_plane.domain.funding import END_BELOW, RENEW_BELOW, End, Funding, Keep, Renew, Warn, decide
@@ -88,7 +88,9 @@ def _life(
             amount = used - posted
             out_of_hold = min(held, amount)
             held, posted, available = held - out_of_hold, used, available - (amount - out_of_hold)
-        funding = Funding(price, gpus, Nano(held), Nano(used - posted), Nano(available), warned_at is not None)
+        funding = Funding(
+            price, gpus, Nano(held), Nano(used - posted), Nano(available), warned_at is not None
+        )
         match decide(funding):
             case Renew(more_nano=more):
                 held, available, warned_at = held + more, available - more, None
@@ -100,11 +102,12 @@ def _life(
                 pass
 
 
+@settings(max_examples=40)
 @given(
     price=st.integers(10_000_000, 20 * NANO_PER_USD).map(Nano),
     gpus=st.sampled_from([1, 2, 8]),
-    hours=st.floats(1, 7),
-    every=st.integers(1, int(END_BELOW.total_seconds())).map(lambda seconds: timedelta(seconds=seconds)),
+    hours=st.floats(1, 4),
+    every=st.integers(10, int(END_BELOW.total_seconds())).map(lambda seconds: timedelta(seconds=seconds)),
     post_every=st.integers(60, 7_200).map(lambda seconds: timedelta(seconds=seconds)),
 )
 def test_however_often_it_is_looked_at_a_balance_is_never_overspent(

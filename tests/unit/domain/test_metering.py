@@ -20,7 +20,7 @@ from control_plane.domain.metering import (
 
 SECOND = timedelta(seconds=1)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
-MOMENTS = st.datetimes(datetime(2026, 11, 20), datetime(2026, 11, 22), timezones=st.just(UTC))
+MOMENTS = st.timedeltas(timedelta(0), timedelta(days=2)).map(lambda since: DAY + since)
 DURATIONS = st.timedeltas(timedelta(0), timedelta(hours=9))
 GPUS = st.integers(1, 8)
 

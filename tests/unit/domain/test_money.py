@@ -65,7 +65,25 @@ def test_an_amount_as_people_write_it_is_read(text: str, nano: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-", ".", ".5", "--1", "+1", "1e3", "1,5", "1_000", " 1", "1 ", "$1", "1.-5", "٣", "1.٣", "NaN", "1.2.3"],
+    [
+        "",
+        "-",
+        ".",
+        ".5",
+        "--1",
+        "+1",
+        "1e3",
+        "1,5",
+        "1_000",
+        " 1",
+        "1 ",
+        "$1",
+        "1.-5",
+        "٣",
+        "1.٣",
+        "NaN",
+        "1.2.3",
+    ],
 )
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an amount"):

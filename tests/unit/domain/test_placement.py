@@ -1,0 +1,257 @@
+"""Which machine comes next: the same facts, the same order; and a reason for every loser."""
+
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.instance import FailReason
+from control_plane.domain.money import Nano
+from control_plane.domain.placement import (
+    OFFER_STALE_AFTER,
+    RETRY_AFTER,
+    Failure,
+    Offer,
+    Ranking,
+    RejectCode,
+    rank,
+)
+from control_plane.domain.sku import Shape
+from control_plane.domain.wish import Wish
+from tests.support.clock import START
+
+SOLD = Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100)
+PRICE = Nano(20_000_000_000)
+OFFER = Offer(
+    key="a:eu:gpu_8x",
+    account="a",
+    provider="a",
+    region="eu-central-1",
+    native_region="eu",
+    native_type="gpu_8x",
+    shape=SOLD,
+    capacity="vm",
+    cost_nano_per_hour=PRICE,
+    available=True,
+    confidence="live",
+    observed_at=START,
+)
+MOMENT = timedelta(microseconds=1)
+RULED_OUT = {
+    FailReason.ORDER_REFUSED,
+    FailReason.UNAUTHORIZED,
+    FailReason.HOST_KEY_CHANGED,
+    FailReason.SETUP_FAILED,
+    FailReason.GPU_MISMATCH,
+    FailReason.LEASE_ENDED,
+}
+"""Failures after which this lease never tries the offer again."""
+
+
+def ranked(
+    *offers: Offer,
+    wish: Wish | None = None,
+    failures: dict[str, Failure] | None = None,
+    unhealthy: dict[str, str] | None = None,
+) -> Ranking:
+    return rank(
+        wish or Wish("h100x8"),
+        SOLD,
+        PRICE,
+        offers,
+        failures=failures or {},
+        unhealthy_accounts=unhealthy or {},
+        now=START,
+    )
+
+
+def expect_rejected(ranking: Ranking, code: RejectCode) -> None:
+    assert not ranking.candidates
+    (rejection,) = ranking.rejected
+    assert rejection.code is code
+    assert rejection.why.endswith(".")
+
+
+def test_an_offer_that_fits_is_a_candidate() -> None:
+    assert ranked(OFFER) == Ranking((OFFER,), ())
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        replace(SOLD, gpu_model=GpuModel.H100_PCIE_80GB),
+        replace(SOLD, gpu_count=4),
+        replace(SOLD, gpu_count=16),
+        replace(SOLD, vcpus=63),
+        replace(SOLD, memory_gib=511),
+        replace(SOLD, disk_gib=99),
+    ],
+)
+def test_less_than_what_was_sold_or_other_gpus_do_not_fit(shape: Shape) -> None:
+    expect_rejected(ranked(replace(OFFER, shape=shape)), RejectCode.SHAPE_DIFFERS)
+
+
+def test_more_around_the_same_gpus_fits() -> None:
+    assert ranked(replace(OFFER, shape=replace(SOLD, vcpus=65, memory_gib=1_024, disk_gib=101))).candidates
+
+
+def test_a_region_or_provider_that_was_not_wished_for_is_excluded() -> None:
+    expect_rejected(ranked(OFFER, wish=Wish("h100x8", regions=("us",))), RejectCode.REGION_EXCLUDED)
+    expect_rejected(ranked(OFFER, wish=Wish("h100x8", providers=("b",))), RejectCode.PROVIDER_EXCLUDED)
+    assert ranked(OFFER, wish=Wish("h100x8", regions=("us", "eu"), providers=("b", "a"))).candidates
+
+
+def test_what_costs_a_nano_more_than_it_is_sold_for_is_not_bought() -> None:
+    assert ranked(OFFER).candidates
+    expect_rejected(
+        ranked(replace(OFFER, cost_nano_per_hour=Nano(PRICE + 1))), RejectCode.COSTS_MORE_THAN_SOLD
+    )
+
+
+def test_nothing_is_bought_at_an_unhealthy_account_and_its_reason_is_passed_on() -> None:
+    ranking = ranked(OFFER, unhealthy={"a": "The account is frozen: the list is empty."})
+    expect_rejected(ranking, RejectCode.ACCOUNT_UNHEALTHY)
+    assert ranking.rejected[0].why == "The account is frozen: the list is empty."
+
+
+def test_an_offer_is_sold_until_it_is_stale() -> None:
+    assert ranked(replace(OFFER, observed_at=START - OFFER_STALE_AFTER)).candidates
+    old = replace(OFFER, observed_at=START - OFFER_STALE_AFTER - MOMENT)
+    expect_rejected(ranked(old), RejectCode.STALE)
+
+
+def test_what_is_sold_out_is_not_tried() -> None:
+    expect_rejected(ranked(replace(OFFER, available=False)), RejectCode.SOLD_OUT)
+
+
+@pytest.mark.parametrize("reason", list(FailReason))
+def test_a_failure_rests_the_offer_or_rules_it_out_for_this_lease(reason: FailReason) -> None:
+    def after(ago: timedelta) -> Ranking:
+        return ranked(OFFER, failures={OFFER.key: Failure(reason, START - ago)})
+
+    if reason in RULED_OUT:
+        expect_rejected(after(timedelta(days=30)), RejectCode.FAILED_BEFORE)
+    else:
+        expect_rejected(after(RETRY_AFTER - MOMENT), RejectCode.RESTING)
+        assert after(RETRY_AFTER).candidates
+
+
+def test_a_failure_on_another_offer_says_nothing() -> None:
+    assert ranked(OFFER, failures={"b": Failure(FailReason.GPU_MISMATCH, START)}).candidates
+
+
+def test_the_cheapest_comes_first_then_the_surest_then_the_name() -> None:
+    cheap = replace(OFFER, key="z", cost_nano_per_hour=Nano(1), confidence="static")
+    sure = replace(OFFER, key="y")
+    named = replace(OFFER, key="b", confidence="advisory")
+    also = replace(OFFER, key="c", confidence="advisory")
+    unsure = replace(OFFER, key="a", confidence="static")
+    strange = replace(OFFER, key="0", confidence="who knows")
+    ranking = ranked(strange, unsure, also, named, sure, cheap)
+    assert ranking.candidates == (cheap, sure, named, also, unsure, strange)
+
+
+SHAPES = st.builds(
+    Shape,
+    st.sampled_from([GpuModel.H100_SXM_80GB, GpuModel.A100_SXM_80GB]),
+    st.sampled_from([4, 8]),
+    st.sampled_from([63, 64]),
+    st.just(512),
+    st.just(100),
+)
+OFFERS = st.lists(
+    st.builds(
+        Offer,
+        key=st.text("abcdef", min_size=1, max_size=3),
+        account=st.sampled_from("ab"),
+        provider=st.sampled_from("ab"),
+        region=st.sampled_from(["eu-central-1", "us-east-1"]),
+        native_region=st.just("r"),
+        native_type=st.just("t"),
+        shape=SHAPES,
+        capacity=st.just("vm"),
+        cost_nano_per_hour=st.integers(PRICE - 1, PRICE + 1).map(Nano),
+        available=st.booleans(),
+        confidence=st.sampled_from(["live", "advisory", "static", "?"]),
+        observed_at=st.sampled_from([START, START - OFFER_STALE_AFTER - MOMENT]),
+    ),
+    unique_by=lambda offer: offer.key,
+    max_size=12,
+)
+FAILURES = st.dictionaries(
+    st.text("abcdef", min_size=1, max_size=3),
+    st.builds(Failure, st.sampled_from(FailReason), st.sampled_from([START, START - RETRY_AFTER])),
+    max_size=4,
+)
+UNHEALTHY = st.sampled_from([{}, {"a": "It does not answer."}])
+WISHES = st.builds(
+    Wish,
+    st.just("h100x8"),
+    regions=st.sampled_from([(), ("eu",)]),
+    providers=st.sampled_from([(), ("a",)]),
+)
+
+
+@given(OFFERS, FAILURES, UNHEALTHY, WISHES, st.randoms(use_true_random=False))
+def test_the_order_does_not_depend_on_how_the_offers_came(
+    offers: list[Offer],
+    failures: dict[str, Failure],
+    unhealthy: dict[str, str],
+    wish: Wish,
+    random: Random,
+) -> None:
+    shuffled = list(offers)
+    random.shuffle(shuffled)
+    straight = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
+    assert straight == ranked(*shuffled, wish=wish, failures=failures, unhealthy=unhealthy)
+
+
+@given(OFFERS, FAILURES, UNHEALTHY, WISHES)
+def test_every_offer_is_a_candidate_or_rejected_with_a_sentence(
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+) -> None:
+    ranking = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
+    placed = [*ranking.candidates, *(rejection.offer for rejection in ranking.rejected)]
+    assert sorted(offer.key for offer in placed) == sorted(offer.key for offer in offers)
+    for rejection in ranking.rejected:
+        assert rejection.why.endswith("."), rejection
+
+
+@given(OFFERS, FAILURES, UNHEALTHY, WISHES)
+def test_no_candidate_breaks_a_promise(
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+) -> None:
+    for offer in ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy).candidates:
+        assert offer.shape.holds(SOLD)
+        assert offer.cost_nano_per_hour <= PRICE
+        assert wish.allows_region(offer.region)
+        assert wish.allows_provider(offer.provider)
+        assert offer.account not in unhealthy
+        assert offer.available
+        failure = failures.get(offer.key)
+        assert failure is None or failure.reason not in RULED_OUT
+
+
+def test_every_code_can_be_the_reason() -> None:
+    ranking = ranked(
+        replace(OFFER, key="shape", shape=replace(SOLD, gpu_count=4)),
+        replace(OFFER, key="region", region="us-east-1"),
+        replace(OFFER, key="provider", provider="b"),
+        replace(OFFER, key="sold out", available=False),
+        replace(OFFER, key="stale", observed_at=START - timedelta(days=1)),
+        replace(OFFER, key="dear", cost_nano_per_hour=Nano(PRICE + 1)),
+        replace(OFFER, key="sick", account="sick"),
+        replace(OFFER, key="failed"),
+        replace(OFFER, key="resting"),
+        wish=Wish("h100x8", regions=("eu",), providers=("a",)),
+        unhealthy={"sick": "It does not answer."},
+        failures={
+            "failed": Failure(FailReason.GPU_MISMATCH, START),
+            "resting": Failure(FailReason.NO_CAPACITY, START),
+        },
+    )
+    assert [rejection.code for rejection in ranking.rejected] == sorted(RejectCode)

@@ -193,7 +193,7 @@ def _event(line: JournalLine) -> Text:
     before, after = line["state_before"], line["state_after"]
     if after:
         made.append(f"  {before} → {after}" if before and before != after else f"  {after}", style="cyan")
-    made.append(f"  by\N{NO-BREAK SPACE}{_actor(line['actor'])}", style="dim")
+    made.append(f"  ({_actor(line['actor'])})", style="dim")
     if line["why"]:
         made.append(f"\n{sentence(line['why'])}")
     return made

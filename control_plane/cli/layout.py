@@ -16,12 +16,11 @@ def table(
     *,
     right: Iterable[str] = (),
     whole: Iterable[str] = (),
-    clip: Iterable[str] = (),
 ) -> Table:
     """A table without lines: quiet headings, numbers to the right.
 
-    Where the screen is too narrow, text goes on in the next line and only a column in `clip` loses
-    its end. A number is never cut: half an amount is a wrong amount. Nor is what stands in `whole`.
+    Where the screen is too narrow, text goes on in the next line; nothing loses its end. Numbers and
+    what stands in `whole` stay in one piece: half an amount is a wrong amount.
     """
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     made = _bare(header_style="dim")
@@ -30,8 +29,8 @@ def table(
         made.add_column(
             name,
             justify="right" if name in right else "left",
-            no_wrap=kept or name in clip,
-            overflow="ellipsis" if name in clip else "fold",
+            no_wrap=kept,
+            overflow="fold",
             min_width=max((row[index].cell_len for row in cells), default=0) if kept else None,
         )
     for row in cells:

@@ -244,7 +244,7 @@ def leases(items: Sequence[Lease], now: datetime, *, all_states: bool) -> Render
         for lease in items
     ]
     columns = ("LEASE", "NAME", "SKU", "STATUS", "USD/H", "AGE")
-    return table(columns, rows, right=("USD/H", "AGE"), whole=("LEASE", "STATUS"), clip=("NAME",))
+    return table(columns, rows, right=("USD/H", "AGE"), whole=("LEASE", "SKU", "STATUS"))
 
 
 def lease(one: Lease, now: datetime) -> RenderableType:
@@ -324,7 +324,7 @@ def usage(items: Sequence[UsageRow], since: datetime, until: datetime) -> Render
     total = Nano(sum(row["amount"]["nano"] for row in items))
     rows.append(_total("Total", "", "", "", gpu_hours(seconds), cents(total)))
     columns = ("LEASE", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
-    made = table(columns, rows, right=columns[3:], clip=("LEASE",))
+    made = table(columns, rows, right=columns[3:], whole=("SKU",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
 
 
@@ -361,7 +361,7 @@ def _bill_lines(one: Bill) -> Table:
     seconds = sum(line["gpu_seconds"] + line["unrated_gpu_seconds"] for line in one["lines"])
     rows.append(_total("Total", "", "", gpu_hours(seconds), rounded(one["amount"]), rounded(one["unrated"])))
     columns = ("LEASE", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
-    return table(columns, rows, right=columns[2:], clip=("LEASE",))
+    return table(columns, rows, right=columns[2:], whole=("SKU",))
 
 
 def _total(*cells: str) -> list[Cell]:

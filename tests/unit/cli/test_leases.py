@@ -1,0 +1,280 @@
+"""Lease commands: what is sent, what a word may name, what is asked before anything is lost."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.cli import answers
+from tests.unit.cli.answers import HOST_KEY, INSTANCE_ID, LEASE_ID, Json, a_lease
+from tests.unit.cli.stand import Answer, Became, Stand, Typed
+
+SHOW = f"GET /v1/leases/{LEASE_ID}"
+LIVE = {"placing", "starting", "ready", "ending"}
+NO_KEYS: Json = {"items": []}
+
+
+def listing(*leases: Json) -> Answer:
+    """Leases by `?state=`, in pages of one, so that every lookup has to page."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        states = set(request.url.params.get_list("state"))
+        fitting = [lease for lease in leases if not states or lease["state"] in states]
+        at = int(request.url.params.get("cursor", "0"))
+        following = str(at + 1) if at + 1 < len(fitting) else None
+        return httpx.Response(200, json={"items": fitting[at : at + 1], "next_cursor": following})
+
+    return answer
+
+
+def other(digits: str, name: str, state: str = "ready") -> Json:
+    return a_lease(state, id=f"le_{digits:0<32}", name=name)
+
+
+# Naming a lease
+
+
+@pytest.mark.parametrize("word", ["train-1", "le_019aa1b2c3d4", "019aa1b2", LEASE_ID])
+def test_a_lease_is_named_by_its_name_its_id_or_a_beginning(word: str, tmp_path: Path) -> None:
+    known = {"GET /v1/leases": listing(other("019bb", "train-2"), a_lease()), SHOW: a_lease()}
+    shown = Stand(tmp_path, known).run("lease", "show", word, "--json")
+    assert json.loads(shown.out)["id"] == LEASE_ID
+
+
+def test_what_lives_goes_before_what_ended_under_the_same_name(tmp_path: Path) -> None:
+    known = {"GET /v1/leases": listing(other("019bb", "train-1", "ended"), a_lease())}
+    shown = Stand(tmp_path, known).run("lease", "show", "train-1", "--json")
+    assert json.loads(shown.out)["id"] == LEASE_ID
+
+
+def test_what_ended_is_found_when_nothing_living_is_called_so(tmp_path: Path) -> None:
+    known = {"GET /v1/leases": listing(a_lease("ended"))}
+    assert json.loads(Stand(tmp_path, known).run("lease", "show", "train-1", "--json").out)["id"] == LEASE_ID
+
+
+def test_a_word_that_names_two_leases_is_refused_with_both(tmp_path: Path) -> None:
+    known = {"GET /v1/leases": listing(other("019aa1b2ff", "train-1"), a_lease())}
+    shown = Stand(tmp_path, known).run("lease", "show", "train-1")
+    assert shown.code == 1
+    assert "error: ambiguous: 'train-1' names 2 leases" in shown.err
+    assert LEASE_ID in shown.err
+
+
+@pytest.mark.parametrize("word", ["nothing", "le_0", "019", "in_019aa1b2c3d4"])
+def test_a_word_that_names_nothing_is_refused(word: str, tmp_path: Path) -> None:
+    shown = Stand(tmp_path, {"GET /v1/leases": listing(a_lease())}).run("lease", "show", word)
+    assert (shown.code, shown.err.startswith("error: lease_not_found:")) == (1, True)
+
+
+# create
+
+
+def _created(stand: Stand) -> dict[str, Any]:
+    posts = [request for request in stand.requests if request.method == "POST"]
+    assert len(posts) == 1
+    assert len(posts[0].headers["idempotency-key"]) >= 16
+    body: dict[str, Any] = json.loads(posts[0].content)
+    return body
+
+
+def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Path) -> None:
+    known: dict[str, Answer] = {
+        "GET /v1/ssh-keys": answers.SSH_KEYS,
+        "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
+    }
+    stand = Stand(tmp_path, known)
+    wish = [
+        "--region",
+        "eu",
+        "--region",
+        "us-east-1",
+        "--provider",
+        "local",
+        "--max-price",
+        "25",
+        "--name",
+        "train-1",
+    ]
+    assert stand.run("lease", "create", "h100x8", *wish, "--no-wait").code == 0
+    assert _created(stand) == {
+        "sku": "h100x8",
+        "regions": ["eu", "us-east-1"],
+        "providers": ["local"],
+        "price_usd_per_hour_max": "25",
+        "name": "train-1",
+        "ssh_key_ids": [key["id"] for key in answers.SSH_KEYS["items"]],
+    }
+    stand = Stand(tmp_path, known)
+    stand.run("lease", "create", "h100x8", "--ssh-key", "laptop", "--detach")
+    assert _created(stand)["ssh_key_ids"] == [answers.SSH_KEYS["items"][0]["id"]]
+
+
+def test_a_lease_that_nobody_could_log_in_to_needs_a_word(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/ssh-keys": NO_KEYS, "POST /v1/leases": a_lease("placing")})
+    shown = stand.run("lease", "create", "h100x8", "--no-wait")
+    assert (shown.code, "splitplane ssh-key add" in shown.err) == (1, True)
+    assert all(request.method == "GET" for request in stand.requests)
+    assert stand.run("lease", "create", "h100x8", "--no-wait", "--no-ssh-key").code == 0
+
+
+@pytest.mark.parametrize("amount", ["cheap", "1.0000000001", "-", "1e3"])
+def test_a_ceiling_that_is_no_amount_is_wrong_usage(amount: str, tmp_path: Path) -> None:
+    shown = Stand(tmp_path, {}).run("quote", "h100x8", f"--max-price={amount}")
+    assert (shown.code, "--max-price" in shown.err) == (2, True)
+
+
+def _stream(*statuses: Json) -> httpx.Response:
+    text = "".join(f"event: status\ndata: {json.dumps(status)}\n\n" for status in statuses)
+    return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+
+def test_a_lease_is_watched_until_it_is_ready_and_then_shown(tmp_path: Path) -> None:
+    told = iter([a_lease("starting"), a_lease("ready")])
+    known: dict[str, Answer] = {
+        "GET /v1/ssh-keys": answers.SSH_KEYS,
+        "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
+        f"{SHOW}/events": _stream(answers.status("starting"), answers.status("ready")),
+        SHOW: lambda _: httpx.Response(200, json=next(told)),
+    }
+    shown = Stand(tmp_path, known).run("lease", "create", "h100x8")
+    assert shown.code == 0
+    assert shown.out.startswith("train-1  ● ready")
+    assert [line.partition("  ")[2] for line in shown.err.splitlines()[1:]] == [
+        "train-1  0/7  Choosing a machine.",
+        "train-1  3/7  The machine runs; connecting.",
+        "train-1  7/7  Ready.",
+    ]
+
+
+def test_a_lease_that_ends_on_its_way_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    ended = a_lease("ended", end_reason="no_capacity", end_why="no offer could serve it for 30 min")
+    known: dict[str, Answer] = {
+        "GET /v1/ssh-keys": answers.SSH_KEYS,
+        "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
+        f"{SHOW}/events": _stream(answers.status("ended")),
+        SHOW: ended,
+    }
+    shown = Stand(tmp_path, known).run("lease", "create", "h100x8", "--json")
+    assert shown.code == 1
+    assert "error: no_capacity: train-1: no offer could serve it for 30 min." in shown.err
+    assert json.loads(shown.out)["end_reason"] == "no_capacity"
+
+
+def test_several_leases_are_watched_at_once(tmp_path: Path) -> None:
+    second = other("019bb", "train-2", "starting")
+    known: dict[str, Answer] = {
+        "GET /v1/leases": listing(second, a_lease("starting")),
+        f"{SHOW}/events": _stream(answers.status("ready")),
+        SHOW: a_lease(),
+        f"GET /v1/leases/{second['id']}/events": _stream(answers.status("ready")),
+        f"GET /v1/leases/{second['id']}": other("019bb", "train-2"),
+    }
+    shown = Stand(tmp_path, known).run("lease", "watch", "train-1", "train-2", "--json")
+    assert shown.code == 0
+    ready = [(one["name"], one["state"]) for one in json.loads(shown.out)["items"]]
+    assert ready == [("train-1", "ready"), ("train-2", "ready")]
+
+
+# ssh
+
+
+def test_ssh_is_run_with_the_machines_key_pinned(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {SHOW: a_lease()})
+    with pytest.raises(Became) as caught:
+        stand.run("lease", "ssh", LEASE_ID, "-i", "key", "--", "nvidia-smi", "-L", "--json")
+    command = caught.value.command
+    assert command[0] == "ssh"
+    assert command[-7:] == ["-p", "22", "--", "ubuntu@203.0.113.7", "nvidia-smi", "-L", "--json"]
+    assert "StrictHostKeyChecking=yes" in command
+    assert f"HostKeyAlias={INSTANCE_ID}" in command
+    pins = tmp_path / ".local/state/splitplane/known_hosts" / INSTANCE_ID
+    assert f'UserKnownHostsFile="{pins}"' in command
+    assert pins.read_text() == f"{INSTANCE_ID} {HOST_KEY}\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"host_key": None}, "no_host_key"),
+        ({"address": None}, "no_address"),
+        ({"host_key": f"{HOST_KEY}\n* {HOST_KEY}"}, "host_key_unreadable"),
+        ({"host_key": "@cert-authority * ssh-ed25519 AAAA"}, "host_key_unreadable"),
+        ({"address": "-oProxyCommand=touch /tmp/x"}, "address_unreadable"),
+        ({"address": "a b"}, "address_unreadable"),
+        ({"ssh_user": "-l"}, "address_unreadable"),
+        ({"ssh_port": 0}, "address_unreadable"),
+        ({"instance_id": "../../authorized_keys"}, "host_key_unreadable"),
+    ],
+)
+def test_ssh_goes_nowhere_with_what_cannot_be_trusted(changes: Json, code: str, tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {SHOW: a_lease(machine=answers.MACHINE | changes)})
+    shown = stand.run("lease", "ssh", LEASE_ID)
+    assert (shown.code, shown.err.partition(": ")[2].partition(":")[0]) == (1, code)
+
+
+def test_a_lease_that_is_not_ready_has_no_shell(tmp_path: Path) -> None:
+    shown = Stand(tmp_path, {SHOW: a_lease("starting")}).run("lease", "ssh", LEASE_ID)
+    assert (shown.code, "splitplane lease watch" in shown.err) == (1, True)
+
+
+def test_the_ssh_command_can_be_printed_for_a_script(tmp_path: Path) -> None:
+    shown = Stand(tmp_path, {SHOW: a_lease()}).run("lease", "ssh", LEASE_ID, "--print")
+    assert shown.out.endswith("-p 22 -- ubuntu@203.0.113.7\n")
+
+
+# release
+
+
+RELEASE = f"POST /v1/leases/{LEASE_ID}/release"
+
+
+def test_a_release_is_confirmed_by_a_person(tmp_path: Path) -> None:
+    known: dict[str, Answer] = {SHOW: a_lease(), RELEASE: httpx.Response(202, json=a_lease("ending"))}
+    stand = Stand(tmp_path, known, stdin=Typed("y\n"))
+    shown = stand.run("lease", "release", LEASE_ID)
+    assert shown.code == 0
+    assert "23.92 USD per hour" in shown.err
+    assert "◑ ending" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("stdin", "code"), [(Typed("n\n"), 1), (Typed("\n"), 1), (Typed(""), 1), (io.StringIO(), 2)]
+)
+def test_without_a_yes_nothing_is_released(stdin: io.StringIO, code: int, tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {SHOW: a_lease()}, stdin=stdin)
+    assert stand.run("lease", "release", LEASE_ID).code == code
+    assert [request.method for request in stand.requests] == ["GET"]
+
+
+def test_a_lease_that_cannot_be_released_does_not_keep_the_others(tmp_path: Path) -> None:
+    second = other("019bb", "train-2")
+    problem = httpx.Response(404, json={"detail": "There is no such lease.", "code": "lease_not_found"})
+    known: dict[str, Answer] = {
+        "GET /v1/leases": listing(second, a_lease()),
+        RELEASE: problem,
+        f"POST /v1/leases/{second['id']}/release": httpx.Response(202, json=second | {"state": "ending"}),
+    }
+    shown = Stand(tmp_path, known).run("lease", "release", "train-1", "train-2", "--yes", "--json")
+    assert shown.code == 1
+    assert [one["name"] for one in json.loads(shown.out)["items"]] == ["train-2"]
+    assert "error: lease_not_found" in shown.err
+
+
+# Foreign text
+
+
+def test_what_a_stranger_wrote_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    evil = a_lease(
+        name="\x1b]0;owned\x07[red]x[/red]\u202e:fire:", end_why="line\nbreak\x1b[2J", end_reason="released"
+    )
+    for command in ("show", "list"):
+        known: dict[str, Answer] = {SHOW: evil, "GET /v1/leases": listing(evil)}
+        arguments = [command, *([LEASE_ID] if command == "show" else [])]
+        out = Stand(tmp_path, known).run("lease", *arguments).out
+        assert not {"\x1b", "\x07", "\u202e"} & set(out)
+        assert "[red]x[/red]" in out
+        json_out = Stand(tmp_path, known).run("lease", *arguments, "--json").out
+        assert not {"\x1b", "\x07", "\u202e"} & set(json_out)

@@ -1,0 +1,136 @@
+"""Watching through broken streams: resumed where they broke, replaced by polling where they cannot be had."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from control_plane.cli import progress
+from control_plane.cli.client import Client
+from control_plane.cli.config import Login
+from control_plane.cli.errors import CliError
+from control_plane.cli.progress import POLL_FAILURES_MAX, STREAM_TRIES_MAX, is_decided
+from control_plane.cli.wire import Lease
+from tests.support import golden
+from tests.unit.cli import answers
+from tests.unit.cli.answers import LEASE_ID, NOW, Json, a_lease
+
+EVENTS = f"/v1/leases/{LEASE_ID}/events"
+
+
+class Breaking(httpx.SyncByteStream):
+    """A body that breaks off after its chunks."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = chunks
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._chunks
+        raise httpx.RemoteProtocolError("peer closed connection")
+
+
+class Api:
+    """Streams in turn, and the lease as it stands at each question."""
+
+    def __init__(self, streams: list[httpx.Response | Exception], leases: list[Json | Exception]) -> None:
+        self.streams = streams
+        self.leases = leases
+        self.resumed_after: list[str | None] = []
+        self.waits: list[float] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path == EVENTS:
+            self.resumed_after.append(request.headers.get("last-event-id"))
+            answer = (
+                self.streams.pop(0) if self.streams else httpx.Response(404, json={"code": "lease_not_found"})
+            )
+        else:
+            told = self.leases.pop(0) if len(self.leases) > 1 else self.leases[0]
+            answer = told if isinstance(told, Exception) else httpx.Response(200, json=told)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def follow(self) -> list[Lease]:
+        login = Login("http://127.0.0.1:8080", "spk_x", "given")
+        client = Client(login, transport=httpx.MockTransport(self), sleep=lambda _: None)
+        return list(progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append))
+
+
+def _events(*chunks: bytes, broken: bool = False) -> httpx.Response:
+    headers = {"content-type": "text/event-stream"}
+    if broken:
+        return httpx.Response(200, stream=Breaking(*chunks), headers=headers)
+    return httpx.Response(200, content=b"".join(chunks), headers=headers)
+
+
+def _status(state: str) -> bytes:
+    return b"event: status\ndata: " + json.dumps(answers.status(state)).encode() + b"\n\n"
+
+
+def _line(number: int) -> bytes:
+    return f'id: {number}\nevent: journal\ndata: {{"number": {number}}}\n\n'.encode()
+
+
+def test_a_stream_that_breaks_is_resumed_behind_the_last_event() -> None:
+    first = _events(b"retry: 2000\n\n", _line(4), _line(7), _status("starting"), broken=True)
+    api = Api([first, _events(_line(9), _status("ready"))], [a_lease("starting"), a_lease("ready")])
+    assert [lease["state"] for lease in api.follow()] == ["starting", "ready"]
+    assert api.resumed_after == [None, "7"]
+    assert api.waits == [2.0]
+
+
+def test_a_break_in_the_middle_of_an_event_loses_nothing() -> None:
+    half = _status("ready")
+    api = Api([_events(_line(4), half[:30], broken=True), _events(half)], [a_lease("ready")])
+    assert [lease["state"] for lease in api.follow()] == ["ready"]
+    assert api.resumed_after == [None, "4"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(503, json={"code": "streams_exhausted", "detail": "200 event streams are open."}),
+        httpx.Response(200, text="<html>"),
+        httpx.ConnectError("refused"),
+        httpx.ReadTimeout("silent"),
+    ],
+)
+def test_where_no_stream_is_to_be_had_the_lease_is_asked_for(answer: httpx.Response | Exception) -> None:
+    api = Api([answer] * STREAM_TRIES_MAX, [a_lease("placing"), a_lease("starting"), a_lease("ready")])
+    assert [lease["state"] for lease in api.follow()] == ["placing", "starting", "ready"]
+    assert len(api.resumed_after) == STREAM_TRIES_MAX
+
+
+def test_an_answer_of_the_api_ends_the_watch() -> None:
+    with pytest.raises(CliError) as caught:
+        Api(
+            [httpx.Response(404, json={"code": "lease_not_found", "detail": "No such lease."})], [a_lease()]
+        ).follow()
+    assert caught.value.code == "lease_not_found"
+
+
+def test_polling_outlives_an_outage_but_not_for_ever() -> None:
+    down = httpx.ConnectError("refused")
+    outage: list[Json | Exception] = [down] * 8
+    api = Api([down] * STREAM_TRIES_MAX, [*outage, a_lease("ready")])
+    assert [lease["state"] for lease in api.follow()] == ["ready"]
+    api = Api([down] * STREAM_TRIES_MAX, [down])
+    with pytest.raises(CliError, match="Cannot reach"):
+        api.follow()
+    assert len(api.waits) == STREAM_TRIES_MAX + POLL_FAILURES_MAX - 1
+
+
+def test_bars_read_as_they_should_at_80_columns() -> None:
+    leases = [
+        *answers.leases()[:3],
+        a_lease("starting", id="le_x", name="a-name-that-is-longer-than-its-place"),
+    ]
+    screen = Console(width=80, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    screen.print(progress.drawn(leases, NOW))
+    text = "\n".join(line.rstrip() for line in screen.export_text().splitlines()) + "\n"
+    screen.file.close()
+    golden.check(Path("tests/golden/cli/watch_bars.txt"), text)

@@ -51,7 +51,7 @@ FROM leases
 async def measure() -> list[Figure]:
     url = await ground.empty_database("bench_fleet")
     async with ground.customer(url) as (_, organization_id, _):
-        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=4)
+        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16)
         cloud = FakeProvider(now=utc_now, settings=Settings(stock=10**6))
         world = await _world(db, cloud)
         await _round(world)  # Statements compiled, connections opened: the process's fixed cost.

@@ -71,7 +71,7 @@ async def _run(chosen: settings.Settings, accounts: tuple[Account, ...]) -> None
         if not account.on:
             log.error("account_off", account=account.name, why=account.off_because)
     start_http_server(chosen.metrics_listen[1], chosen.metrics_listen[0])
-    db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=4)
+    db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=16)
     world = await _world(chosen, tuple(account for account in accounts if account.on), db)
     runner = Runner(world, registry.discovered().values())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The engine and its three doors: a tenant's transaction, a tenant's read, and the system's transaction.
+"""The engine and its doors: a transaction (of a tenant, or the system's), a read, a single statement.
 
 The API process logs in with the role `splitplane_api`, for which the database filters every tenant
 table by `app.organization_id`; a query that forgets its filter returns nothing of anybody else.
@@ -67,6 +67,12 @@ class Database:
         async with self._writes.begin() as connection:
             if tenant is not None:
                 await connection.execute(_SET_TENANT, {"organization": str(tenant)})
+            yield connection
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncConnection]:
+        """For one statement that is a transaction by itself, of the system; saves the round trips around it."""
+        async with self.reading() as connection:
             yield connection
 
     @asynccontextmanager

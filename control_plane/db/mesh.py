@@ -21,7 +21,7 @@ class PeerRow:
 
 # Numbers are handed out one by one under an advisory lock; organizations come seldom.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane networks'))")
-_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id")
+_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
 _NEW_NETWORK = text("""
 INSERT INTO networks (organization_id, number)
 SELECT :organization_id, coalesce(max(number), 0) + 1 FROM networks RETURNING number
@@ -33,13 +33,19 @@ _PEERS = text("""
 SELECT p.instance_id, p.slot, p.address, p.public_key FROM peers p JOIN instances i ON i.id = p.instance_id
 WHERE p.organization_id = :organization_id AND i.state IN ('bootstrapping', 'verified') ORDER BY p.slot
 """)
-_SLOTS = text("SELECT slot FROM peers WHERE organization_id = :organization_id ORDER BY slot")
+_SLOT = text("""
+SELECT coalesce(
+  (SELECT slot FROM peers WHERE instance_id = :instance_id),
+  (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE organization_id = :organization_id))
+     AS free
+   WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.slot = free))
+) AS slot
+""")
 _PUT_PEER = text("""
 INSERT INTO peers (instance_id, organization_id, slot, address, public_key)
 VALUES (:instance_id, :organization_id, :slot, :address, :public_key)
 ON CONFLICT (instance_id) DO UPDATE SET public_key = excluded.public_key RETURNING address
 """)
-_MINE = text("SELECT slot, address FROM peers WHERE instance_id = :instance_id")
 _DROP = text("""
 WITH dropped AS (
   DELETE FROM peers USING instances i
@@ -55,11 +61,10 @@ _UNCLAIM = text("""
 UPDATE networks SET claim_token = NULL, claimed_until = NULL, synced_at = coalesce(:synced_at, synced_at)
 WHERE organization_id = :organization_id AND claim_token = :token
 """)
-_LOCK_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
 
 
 async def network_number(connection: AsyncConnection, organization_id: OrganizationId) -> int:
-    """The organization's network, made on first use."""
+    """The organization's network, made on first use, and locked: slots are handed out one by one."""
     found = await rows(connection, _NETWORK, organization_id=organization_id)
     if not found:
         await connection.execute(_LOCK)
@@ -80,13 +85,9 @@ async def unsynced(
 async def slot_for(
     connection: AsyncConnection, organization_id: OrganizationId, instance_id: InstanceId
 ) -> int:
-    """The machine's slot in its network, or the lowest free one. Locks the network for this transaction."""
-    await rows(connection, _LOCK_NETWORK, organization_id=organization_id)
-    mine = await rows(connection, _MINE, instance_id=instance_id)
-    if mine:
-        return int(mine[0].slot)
-    taken = {row.slot for row in await rows(connection, _SLOTS, organization_id=organization_id)}
-    return next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
+    """The machine's slot in its network, or the lowest free one. The caller holds the network's lock."""
+    found = await rows(connection, _SLOT, organization_id=organization_id, instance_id=instance_id)
+    return int(found[0].slot)
 
 
 async def put_peer(connection: AsyncConnection, organization_id: OrganizationId, peer: PeerRow) -> None:

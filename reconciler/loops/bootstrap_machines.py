@@ -91,7 +91,7 @@ async def _set_up(
 
 
 async def _step(world: World, instance: Instance, step: Step, token: UUID) -> bool:
-    async with world.db.transaction() as connection:
+    async with world.db.statement() as connection:
         return await instances.record_step(connection, instance.id, step, token=token, now=world.now())
 
 

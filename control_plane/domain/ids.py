@@ -40,17 +40,20 @@ def on_wire(prefix: Prefix, value: UUID) -> str:
     return f"{prefix}_{value.hex}"
 
 
+_HEX = re.compile(r"[0-9a-f]{32}")
+
+
 def off_wire(prefix: Prefix, text: str) -> UUID:
-    """Read an id back; raises MalformedIdError for another prefix or broken hex."""
+    """Read an id back; raises MalformedIdError for another prefix or any spelling but ours.
+
+    `UUID(hex=...)` alone is not a check: it reads `0x`, underscores, spaces and foreign digits.
+    """
     head, _, tail = text.partition("_")
-    if head != prefix or len(tail) != 32:
+    if head != prefix or not _HEX.fullmatch(tail):
         raise MalformedIdError(
-            f"expected an id like {prefix}_ followed by 32 hexadecimal digits, got {text[:60]!r}"
+            f"expected an id like {prefix}_ followed by 32 lower-case hexadecimal digits, got {text[:60]!r}"
         )
-    try:
-        return UUID(hex=tail)
-    except ValueError as error:
-        raise MalformedIdError(f"not an id: {text[:60]!r}") from error
+    return UUID(hex=tail)
 
 
 _LAUNCH_KEY = re.compile(r"sp-([0-9a-f]{8})-([0-9a-f]{32})")

@@ -5,7 +5,7 @@ host that shows another key is not the machine we ordered. JSON is YAML, and quo
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LOGIN_USER = "splitplane"
 """Ours, for setting the machine up."""
@@ -15,8 +15,8 @@ CUSTOMER_USER = "ubuntu"
 
 @dataclass(frozen=True, slots=True)
 class BootOrder:
-    host_key_private: str
-    """OpenSSH ed25519 private key. Rendered once and never stored by us."""
+    host_key_private: str = field(repr=False)
+    """OpenSSH ed25519 private key. Rendered once and never stored by us; a log of the order does not show it."""
     host_key_public: str
     login_key_public: str
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -125,7 +126,7 @@ def test_polling_outlives_an_outage_but_not_for_ever() -> None:
 
 
 def test_bars_read_as_they_should_at_80_columns() -> None:
-    leases = [
+    leases: list[Any] = [
         *answers.leases()[:3],
         a_lease("starting", id="le_x", name="a-name-that-is-longer-than-its-place"),
     ]

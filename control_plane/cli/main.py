@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from control_plane.cli.client import user_agent
 from control_plane.cli.commands import billing, catalogue, leases, operators, session, ssh_keys
 from control_plane.cli.errors import CliError, Exit
+from control_plane.cli.hints import hint
 from control_plane.cli.parsing import Parser
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import clean
@@ -17,8 +18,8 @@ Verified GPU machines from many providers, a fair bill, and a reason for everyth
 
   splitplane login --url https://splitplane.example.com
   splitplane ssh-key add laptop
-  splitplane quote h100x8 --region eu
-  splitplane lease create h100x8 --name train-1 --region eu
+  splitplane quote h100-sxm.8x --region eu
+  splitplane lease create h100-sxm.8x --name train-1 --region eu
   splitplane lease ssh train-1
   splitplane lease release train-1"""
 
@@ -65,9 +66,13 @@ def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
     except CliError as error:
         # On standard error always, also under --json: a pipe must not take a refusal for an answer.
         terminal.err.print(f"error: {error.code}: {clean_lines(error.sentence)}", style="red", soft_wrap=True)
+        if more := hint(error.code, error.fields):
+            terminal.note(more)
         return error.exit_code
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    finally:
+        terminal.close()
     return Exit.OK
 
 

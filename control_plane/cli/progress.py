@@ -7,7 +7,8 @@ was seen; one that cannot be had is replaced by asking; and only an answer of th
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from queue import SimpleQueue
@@ -65,11 +66,12 @@ def follow(
         parser = EventParser()
         parser.last_id = last_id
         try:
-            for lease in _told(client, lease_id, parser):
-                failures = 0
-                yield lease
-                if settled(lease):
-                    return
+            with closing(_told(client, lease_id, parser)) as told:
+                for lease in told:
+                    failures = 0
+                    yield lease
+                    if settled(lease):
+                        return
             failures += 1  # The stream ended and the lease is not settled; look again behind the last event.
         except CliError as error:
             if not _is_passing(error):
@@ -82,7 +84,7 @@ def follow(
     yield from _polled(client, lease_id, settled, wait=wait)
 
 
-def _told(client: Client, lease_id: str, parser: EventParser) -> Iterator[Lease]:
+def _told(client: Client, lease_id: str, parser: EventParser) -> Generator[Lease, None, None]:
     """The leases that one stream tells."""
     path = f"/v1/leases/{lease_id}/events"
     try:

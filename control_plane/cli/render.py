@@ -188,7 +188,8 @@ def quote(one: Quote) -> RenderableType:
         hold = f" with a hold of {price(one['first_hour'])} USD for its first hour."
         parts.append(Text.assemble(("Would be admitted", "green"), hold))
     if one["candidates"]:
-        parts += [Text(), heading("Would be tried, best first"), candidates(one["candidates"], chosen=None)]
+        title = "Would be tried, best first" if one["verdict"]["admitted"] else "Could serve it, best first"
+        parts += [Text(), heading(title), candidates(one["candidates"], chosen=None)]
     elif one["verdict"]["admitted"]:
         parts += [Text(), Text("No machine can serve it now; a lease would wait for one.", style="yellow")]
     if one["rejected"]:
@@ -291,8 +292,9 @@ def _machine_facts(machine: Machine | None, now: datetime) -> list[tuple[str, st
     if machine is None:
         return []
     address, sighted = machine["address"], machine["sighted_at"]
-    if address and machine["ssh_port"] != 22:
-        address = f"{address} port {machine['ssh_port']}"
+    if address:
+        port = "" if machine["ssh_port"] == 22 else f" port {machine['ssh_port']}"
+        address = f"{machine['ssh_user']}@{address}{port}"
     return [
         ("Machine", f"{machine['provider']} {machine['region']}, {machine['state']}"),
         ("Address", address),

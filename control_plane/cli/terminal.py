@@ -53,9 +53,17 @@ class Terminal:
     def __post_init__(self) -> None:
         self.out = console(self.stdout, self.environ)
         self.err = console(self.stderr, self.environ)
+        self._clients: list[Client] = []
 
     def client(self, login: config.Login | None = None) -> Client:
-        return Client(login or config.current(self.environ), transport=self.transport, sleep=self.sleep)
+        """A client that lives as long as the command."""
+        made = Client(login or config.current(self.environ), transport=self.transport, sleep=self.sleep)
+        self._clients.append(made)
+        return made
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
 
     def present(self, as_json: bool, answer: Any, draw: Callable[[Any], RenderableType]) -> None:  # noqa: FBT001
         """Show an answer: as the API gave it for machines, drawn for people."""

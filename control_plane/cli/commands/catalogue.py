@@ -30,8 +30,8 @@ def add(to: Commands) -> None:
         "Ask what a lease would cost and where it would go, without buying.",
         more="Exits with 1 when a lease would be refused, and says why.",
         examples="""
-        splitplane quote h100x8
-        splitplane quote h100x8 --region eu --max-price 25
+        splitplane quote h100-sxm.8x
+        splitplane quote h100-sxm.8x --region eu --max-price 25
         """,
     )
     add_wish(parser)

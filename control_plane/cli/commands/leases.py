@@ -94,9 +94,9 @@ def _add_create(leases: Commands) -> None:
             "you name some."
         ),
         examples="""
-        splitplane lease create h100x1
-        splitplane lease create h100x8 --name train-1 --region eu --max-price 25
-        splitplane lease create h100x1 --ssh-key laptop --ssh-key ci --no-wait
+        splitplane lease create h100-sxm.1x
+        splitplane lease create h100-sxm.8x --name train-1 --region eu --max-price 25
+        splitplane lease create h100-sxm.1x --ssh-key laptop --ssh-key ci --no-wait
         """,
     )
     add_wish(parser)

@@ -235,7 +235,7 @@ def a_line(
     return {
         "number": number,
         "at": (created + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z"),
-        "actor": "place_leases",
+        "actor": "loop:place_leases",
         "event": event,
         "instance_id": None,
         "state_before": before,
@@ -288,9 +288,9 @@ EXPLANATION: Json = {
     "journal": [
         a_line(1, 0, "admitted", None, "placing", actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held"),
         a_line(2, 1, "placed", "placing", "starting"),
-        a_line(3, 1.2, "asked", "intended", "launching", actor="launch_instances", instance_id=EARLIER_INSTANCE_ID),
-        a_line(4, 112, "attempt_failed", "starting", "placing", actor="observe_instances", why="it did not run within 90 s"),
-        a_line(9, 228, "verified", "starting", "ready", actor="bootstrap_machines"),
+        a_line(3, 1.2, "asked", "intended", "launching", actor="loop:launch_instances", instance_id=EARLIER_INSTANCE_ID),
+        a_line(4, 112, "attempt_failed", "starting", "placing", actor="loop:observe_instances", why="it did not run within 90 s"),
+        a_line(9, 228, "verified", "starting", "ready", actor="loop:bootstrap_machines"),
     ],
     "reports": [
         {

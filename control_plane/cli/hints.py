@@ -1,0 +1,32 @@
+"""What to type next, after a "no" whose sentence speaks of the API rather than of the command line."""
+
+from collections.abc import Sequence
+
+_BY_CODE = {
+    "sku_unknown": "see: splitplane skus",
+    "region_not_served": "see: splitplane offers",
+    "provider_unknown": "see: splitplane offers",
+    "lease_not_found": "see: splitplane lease list --all",
+    "ssh_key_unknown": "see: splitplane ssh-key list",
+    "balance_too_low": "see: splitplane bill",
+    "quota_exceeded": "see: splitplane lease list, splitplane whoami",
+    "unauthenticated": "log in again: splitplane login",
+    "operator_key_needed": "log in with an operator's key: splitplane login",
+}
+_BY_FIELD = {
+    "regions": "--region takes a jurisdiction such as eu, or a region such as us-east-1",
+    "providers": "--provider takes a name as `splitplane offers` shows it",
+    "price_usd_per_hour_max": "--max-price takes an amount in US dollars, such as 25 or 24.90",
+    "sku": "SKU is a name as `splitplane skus` shows it",
+    "name": "a name has 1 to 63 letters, digits, blanks or . _ @ : + - and starts with a letter or digit",
+    "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",
+}
+
+
+def hint(code: str, fields: Sequence[str]) -> str | None:
+    """A line for people; None when the sentence says it all."""
+    for field in fields:
+        root = field.partition("[")[0].partition(".")[0]
+        if root in _BY_FIELD:
+            return _BY_FIELD[root]
+    return _BY_CODE.get(code)

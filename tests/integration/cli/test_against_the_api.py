@@ -1,0 +1,269 @@
+"""The installed command against the real API process, with the real reconciler and machines on paper."""
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from control_plane.cli import main
+from control_plane.cli.terminal import Terminal
+from tests.support.database import fresh_database
+
+pytestmark = pytest.mark.database
+SPLITPLANE = str(Path(sys.executable).with_name("splitplane"))
+SKU = "h100-sxm.1x"
+READY_SECONDS_MAX = 60
+
+
+@dataclass
+class City:
+    """An API, a reconciler, and a customer's home."""
+
+    url: str
+    api_key: str
+    home: Path
+
+    def environ(self, **more: str) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+        } | more
+
+    def run(self, *arguments: str, stdin: str = "", code: int = 0, **environ: str) -> str:
+        """What a command prints on standard output; on standard error as well when it is to fail."""
+        out, err = io.StringIO(), io.StringIO()
+        terminal = Terminal(environ=self.environ(**environ), stdin=io.StringIO(stdin), stdout=out, stderr=err)
+        ended = main.main(arguments, terminal)
+        assert self.api_key not in out.getvalue() + err.getvalue()
+        assert ended == code, out.getvalue() + err.getvalue()
+        return out.getvalue() if code == 0 else out.getvalue() + err.getvalue()
+
+    def answer(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json"))
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+@contextmanager
+def _process(arguments: list[str], environ: dict[str, str], log: Path) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], env=environ, stdout=output, stderr=output
+        )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def _wait_until(what: str, look: Any) -> None:
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while not look():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz").is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def _started(database_url: str, folder: Path) -> Iterator[City]:
+    api_port, metrics_port, reconciler_port = _free_ports(3)
+    base = {"PATH": os.environ["PATH"], "HOME": str(folder), "SPLITPLANE_DATABASE_URL": database_url}
+    api = base | {
+        "SPLITPLANE_LISTEN": f"127.0.0.1:{api_port}",
+        "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
+    }
+    reconciler = base | {
+        "SPLITPLANE_MACHINES_ON_PAPER": "yes",
+        "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
+        "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
+        "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{reconciler_port}",
+    }
+    _administer(base, "price-book")
+    api_key = _administer(base, "bootstrap", "--organization", "acme", "--operator", "--credit", "500")
+    with (
+        _process(["control_plane", "serve"], api, folder / "api.log"),
+        _process(["reconciler", "run"], reconciler, folder / "reconciler.log"),
+    ):
+        city = City(f"http://127.0.0.1:{api_port}", api_key, folder / "home")
+        _wait_until("the API serves", lambda: _answers(city.url))
+        _move_in(city)
+        yield city
+    assert api_key not in (folder / "api.log").read_text()
+
+
+def _administer(environ: dict[str, str], *arguments: str) -> str:
+    command = [sys.executable, "-m", "control_plane", *arguments]
+    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _move_in(city: City) -> None:
+    """Log in and bring an SSH key, as every customer does first."""
+    key = city.home / ".ssh" / "id_ed25519"
+    key.parent.mkdir(parents=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
+    city.run("login", "--url", city.url, "--key-stdin", stdin=f"{city.api_key}\n")
+    city.run("ssh-key", "add", "laptop")
+    _wait_until("there are offers", lambda: city.answer("offers")["items"])
+
+
+@pytest.fixture(scope="module")
+async def city(
+    server_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[City]:
+    async with fresh_database(server_url, template) as database_url:
+        with _started(database_url, tmp_path_factory.mktemp("city")) as started:
+            yield started
+
+
+def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
+    assert "Would be admitted" in city.run("quote", SKU, "--region", "eu", "--max-price", "5")
+    lease = city.answer("lease", "create", SKU, "--name", "story", "--region", "eu")
+    assert lease["status"]["phase"] == "ready"
+    assert "story" in city.run("lease", "list")
+    assert "splitplane lease ssh story" in city.run("lease", "show", lease["id"][:15])
+
+    why = city.run("why", "story")
+    for part in (
+        "Admission",
+        "Placement 1",
+        "Chosen: fake",
+        "Attempt 1",
+        "GPUs verified, emulated",
+        "Journal",
+    ):
+        assert part in why
+
+    printed = city.run("lease", "ssh", "story", "--print")
+    assert f"ubuntu@{lease['machine']['address']}" in printed
+    assert city.run("lease", "release", "story", code=2).endswith("add --yes.\n")
+    assert "ended" in city.run("lease", "release", "story", "--yes", "--wait")
+    _wait_until("its charge", lambda: city.answer("usage")["items"])
+    assert city.run("usage", "--csv").startswith("charge_id,")
+    assert "story" in city.run("bill")
+    assert city.answer("bill")["amount"]["nano"] == sum(
+        row["amount"]["nano"] for row in city.answer("usage")["items"]
+    )
+
+
+def test_several_leases_are_watched_at_a_terminal_with_bars(city: City) -> None:
+    names = ["bar-1", "bar-2", "bar-3"]
+    for name in names:
+        city.run("lease", "create", SKU, "--name", name, "--no-wait")
+    seen = _at_a_terminal(city, "lease", "watch", *names)
+    for name in names:
+        assert name in seen
+    assert "━━━━" in seen
+    assert "7/7" in seen
+    assert re.search(r"\x1b\[3[0-9]m", seen), "colours at a terminal"
+    plain = _at_a_terminal(city, "lease", "list", NO_COLOR="1")
+    assert not re.search(r"\x1b\[3[0-9]m", plain)
+    city.run("lease", "release", *names, "--yes")
+
+
+def _at_a_terminal(city: City, *arguments: str, **environ: str) -> str:
+    leader, follower = pty.openpty()
+    size = {"COLUMNS": "80", "LINES": "40"}
+    process = subprocess.Popen(
+        [SPLITPLANE, *arguments],
+        env=city.environ(**size, **environ),
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(leader, 65_536)
+        except OSError:  # Linux says EIO when the last writer is gone.
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(leader)
+    assert process.wait(10) == 0, seen
+    return seen.decode()
+
+
+def test_refusals_of_the_real_api_read_well(city: City) -> None:
+    assert "see: splitplane skus" in city.run("quote", "nothing", code=1)
+    assert "--region takes a jurisdiction" in city.run("quote", SKU, "--region", "Mars", code=1)
+    assert "price_above_ceiling" in city.run("quote", SKU, "--max-price", "0.01", code=1)
+    assert "lease_not_found" in city.run("lease", "show", f"le_{0:032x}", code=1)
+    assert "ssh_key_unknown" in city.run("lease", "create", SKU, "--ssh-key", "nobody", code=1)
+    assert "name_taken" in city.run("ssh-key", "add", "laptop", code=1)
+    assert "unauthenticated" in city.run(
+        "skus", code=1, SPLITPLANE_URL=city.url, SPLITPLANE_API_KEY="spk_wrong"
+    )
+    gone = {"SPLITPLANE_URL": "http://127.0.0.1:1", "SPLITPLANE_API_KEY": "spk_x"}
+    assert "error: network: Cannot reach" in city.run("skus", code=3, **gone)
+
+
+def test_the_installed_command_speaks_to_the_real_api(city: City) -> None:
+    """As a process of its own: exit code, both streams, and a reader that goes away early."""
+    done = subprocess.run(
+        [SPLITPLANE, "whoami"], env=city.environ(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("acme\n")
+    assert (done.stderr, city.api_key in done.stdout) == ("", False)
+    line = f"{SPLITPLANE} offers --json | head -1; exit ${{PIPESTATUS[0]}}"
+    piped = subprocess.run(
+        ["bash", "-c", line], env=city.environ(), capture_output=True, text=True, check=True
+    )
+    assert (piped.stdout, piped.stderr) == ("{\n", "")
+
+
+def test_operators_see_loops_and_accounts(city: City) -> None:
+    _wait_until("loops report", lambda: city.answer("loops")["items"])
+    loops = city.run("loops")
+    assert "place_leases" in loops
+    assert "● ok" in loops
+    assert "fake" in city.run("accounts")
+
+
+def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
+    for command in (
+        "whoami",
+        "ssh-key list",
+        "skus",
+        "offers",
+        "lease list --all",
+        "usage",
+        "bill",
+        "loops",
+        "orphans",
+        "accounts",
+    ):
+        assert isinstance(city.answer(*command.split()), dict), command

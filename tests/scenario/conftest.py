@@ -1,7 +1,14 @@
-import pytest
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-from control_plane.db.engine import Database
+import pytest
+from sqlalchemy.engine import make_url
+
+from control_plane.db.engine import Database, Role
+from tests.scenario.lively import build
 from tests.support.clock import Clock
+from tests.support.database import fresh_database
 from tests.support.stage import Stage, set_stage
 
 
@@ -9,3 +16,31 @@ from tests.support.stage import Stage, set_stage
 async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
     """API services in the API's role, every loop in the reconciler's, one fake provider."""
     return await set_stage(db, clock, api_db=api_db)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A stage as it was at one moment, to be had again as often as needed."""
+
+    stage: Stage
+    server_url: str
+    template: str
+
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[Stage]:
+        async with fresh_database(self.server_url, self.template) as url:
+            db = Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
+            try:
+                yield self.stage.copy(db)
+            finally:
+                await db.close()
+
+
+@pytest.fixture(scope="session")
+async def lively(server_url: str, template: str) -> AsyncIterator[Moment]:
+    """Every loop has something to do, and a lease is at every point of its life. Built once, copied for each use."""
+    async with fresh_database(server_url, template) as url:
+        db = Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
+        stage = await build(db, Clock())
+        await db.close()
+        yield Moment(stage, server_url, make_url(url).database or "")

@@ -1,18 +1,23 @@
 """A whole cloud in one process on a virtual clock: services, every loop, a fake provider, paper machines.
 
-Nothing waits: `play` runs all loops, advances the clock a little, and again.
+Nothing waits: `play` runs all loops, advances the clock a little, and again. A stage can be copied with
+everything on it onto a copy of its database, and any number of replicas can be set on it.
 """
 
+import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
-from control_plane.db import accounts
-from control_plane.db.engine import Database
+from sqlalchemy import text
+
+from control_plane.db import accounts, instances
+from control_plane.db.engine import Database, rows
 from control_plane.db.leases import Overview
 from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, OrganizationId
+from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, OrganizationId, launch_key
+from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import Refused
@@ -24,11 +29,13 @@ from control_plane.world import uuid7
 from data_plane.access.fake import FakeAccess
 from data_plane.access.port import AgentBundle, HostKey
 from data_plane.mesh.fake import FakeHub
-from providers.fake import FakeProvider
+from providers.base import Capabilities, LaunchOrder, Provider
+from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
 from reconciler import paper, registry
-from reconciler.loop import AccountLoop, Loop, Report, World
+from reconciler.loop import AccountLoop, HubSync, Loop, Report, World
+from tests.support import laws
 from tests.support.clock import Clock
 
 H100 = Price(
@@ -38,6 +45,9 @@ H100X8 = Price(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM), Nano(3_000_000_000)
 )
 FAKE = AccountName("fake")
+
+_LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
+_STATES = text("SELECT name, state FROM leases")
 
 
 @dataclasses.dataclass
@@ -49,6 +59,87 @@ class Stage:
     clouds: dict[AccountName, FakeProvider]
     access: FakeAccess
     hub: FakeHub
+    planted: set[str] = dataclasses.field(default_factory=set[str])
+    """Launch keys of machines that nobody ordered."""
+
+    async def check(self) -> None:
+        """The laws hold now."""
+        await laws.check(self.db, *self.clouds.values(), planted=self.planted)
+
+    async def check_finished(self) -> None:
+        """The laws hold, and nothing is left."""
+        await laws.check_finished(self.db, *self.clouds.values(), planted=self.planted)
+
+    def plant(self, key: str | None = None, *, account: AccountName = FAKE) -> FakeMachine:
+        """A machine at a provider that no record of ours knows."""
+        key = key or launch_key(self.world.installation, uuid7())
+        self.planted.add(key)
+        order = LaunchOrder(LaunchKey(key), "h100-sxm-80gb.1", "us-east-1", "", "")
+        return self.clouds[account].plant(order)
+
+    async def release_all(self) -> None:
+        """Every customer lets go of everything."""
+        async with self.db.reading() as connection:
+            live = await rows(connection, _LIVE)
+        for row in live:
+            async with self.db.transaction(row.organization_id) as connection:
+                await leases.release(
+                    connection, self.api, OrganizationId(row.organization_id), LeaseId(row.id), actor="test"
+                )
+
+    async def states(self) -> dict[str, str]:
+        """Every lease's state by its name."""
+        async with self.db.reading() as connection:
+            return {row.name: row.state for row in await rows(connection, _STATES)}
+
+    async def attempts(self, lease: Lease) -> list[Instance]:
+        """The lease's attempts, oldest first."""
+        async with self.db.reading() as connection:
+            return await instances.of_leases(connection, [lease.id])
+
+    async def lease_row(self, lease: Lease) -> Lease:
+        """The lease as it is written down now."""
+        return (await self.shown(lease)).overview.lease
+
+    async def why(self, lease: Lease) -> leases.Explanation:
+        explained = await leases.explain(self.api, lease.organization_id, lease.id)
+        assert isinstance(explained, leases.Explanation), explained
+        return explained
+
+    async def finish(self) -> None:
+        """Release everything, and let the cloud live until nothing can be left."""
+        await self.release_all()
+        await self.play(900, step=45)
+        await self.check_finished()
+
+    def replica(self, name: str, db: Database | None = None) -> World:
+        """Another reconciler process: the same rows, clouds and machines, a memory of its own."""
+        return dataclasses.replace(
+            self.world,
+            db=db or self.world.db,
+            replica=name,
+            accounts=_guarded(self.clouds, self.clock),
+            hub_sync=HubSync(),
+        )
+
+    def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
+        """The same moment again, on a copy of the database; what happens here does not happen there."""
+        clock, clouds, machines, hub = copy.deepcopy(
+            (self.clock, self.clouds, self.access.machines, self.hub)
+        )
+        access = FakeAccess(hardware=paper.hardware(list(clouds.values())), hub=hub, machines=machines)
+        world = dataclasses.replace(
+            self.world,
+            db=db,
+            now=clock.now,
+            accounts=_guarded(clouds, clock),
+            access=access,
+            hub=hub,
+            hub_sync=HubSync(),
+        )
+        return Stage(
+            clock, db, ApiWorld(api_db or db, now=clock.now), world, clouds, access, hub, set(self.planted)
+        )
 
     @property
     def cloud(self) -> FakeProvider:
@@ -68,20 +159,24 @@ class Stage:
                 )
         return organization_id
 
-    async def try_lease(self, organization_id: OrganizationId, wish: Wish | None = None) -> Lease | Refused:
+    async def try_lease(
+        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+    ) -> Lease | Refused:
         async with self.db.transaction(organization_id) as connection:
             return await leases.create(
                 connection,
                 self.api,
                 organization_id,
                 wish or Wish("h100x1"),
-                name="training",
+                name=name,
                 ssh_key_ids=[],
                 actor="test",
             )
 
-    async def lease(self, organization_id: OrganizationId, wish: Wish | None = None) -> Lease:
-        lease = await self.try_lease(organization_id, wish)
+    async def lease(
+        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+    ) -> Lease:
+        lease = await self.try_lease(organization_id, wish, name=name)
         assert isinstance(lease, Lease), lease
         return lease
 
@@ -110,17 +205,18 @@ class Stage:
         assert isinstance(loop, Loop)
         return [await loop.activate(world)]
 
-    async def round(self, *, world: World | None = None) -> list[Report]:
+    async def round(self, *, world: World | None = None, without: Collection[str] = ()) -> list[Report]:
         """Every loop once."""
-        return [report for name in registry.discovered() for report in await self.run(name, world=world)]
+        names = [name for name in registry.discovered() if name not in without]
+        return [report for name in names for report in await self.run(name, world=world)]
 
-    async def play(self, seconds: float, *, step: float = 2.0) -> None:
+    async def play(self, seconds: float, *, step: float = 2.0, without: Collection[str] = ()) -> None:
         """Let the cloud live for a while: all loops, a step of time, and again."""
         end = self.clock.now() + timedelta(seconds=seconds)
         while self.clock.now() < end:
-            await self.round()
+            await self.round(without=without)
             self.clock.advance(min(step, (end - self.clock.now()).total_seconds()))
-        await self.round()
+        await self.round(without=without)
 
     async def play_until(
         self, lease: Lease, state: str, *, seconds_max: float = 3_600, step: float = 2.0
@@ -151,16 +247,27 @@ class _Numbers:
         return HostKey(private_openssh=f"private {self.count}", public=f"ssh-ed25519 {self.count:064d}")
 
 
+def _guarded(clouds: dict[AccountName, FakeProvider], clock: Clock) -> dict[AccountName, Provider]:
+    return {
+        name: Guard(cloud, account=name, now=clock.now, sleep=clock.sleep, pace_in_process=False)
+        for name, cloud in clouds.items()
+    }
+
+
 async def set_stage(
     db: Database,
     clock: Clock,
     *,
     names: Sequence[str] = ("fake",),
     settings: FakeSettings | None = None,
+    capabilities: Capabilities = CAPABILITIES,
     api_db: Database | None = None,
 ) -> Stage:
     clouds = {
-        AccountName(name): FakeProvider(now=clock.now, settings=settings or FakeSettings()) for name in names
+        AccountName(name): FakeProvider(
+            now=clock.now, settings=settings or FakeSettings(), capabilities=capabilities
+        )
+        for name in names
     }
     hub = FakeHub()
     access = FakeAccess(hardware=paper.hardware(list(clouds.values())), hub=hub)
@@ -173,10 +280,7 @@ async def set_stage(
         now=clock.now,
         new_id=uuid7,
         installation=installation,
-        accounts={
-            name: Guard(cloud, account=name, now=clock.now, sleep=clock.sleep, pace_in_process=False)
-            for name, cloud in clouds.items()
-        },
+        accounts=_guarded(clouds, clock),
         access=access,
         hub=hub,
         agent=AgentBundle(b"agent", "0" * 64),

@@ -1,0 +1,167 @@
+"""A stage on which every loop has something to do, and a lease is at every point of its life."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+from sqlalchemy import text
+
+from control_plane.db.engine import Database, rows
+from providers.fake import Event
+from providers.fake import Settings as FakeSettings
+from tests.support.clock import Clock
+from tests.support.stage import Stage, set_stage
+
+READY = frozenset(
+    {
+        "steady",
+        "worried",
+        "never boots",
+        "bootstrapping",
+        "another tenant's",
+        "booting",
+        "answer lost with effect",
+        "answer lost without effect",
+        "intended",
+        "placing",
+    }
+)
+"""What becomes ready, or stays it."""
+ENDED = frozenset({"closing", "released", "broke"})
+"""What ends by itself."""
+LATE = frozenset(
+    {
+        "bootstrap_machines",
+        "close_leases",
+        "collect_orphans",
+        "expire_stuck",
+        "fund_leases",
+        "rate_usage",
+        "refresh_offers",
+        "sync_hub",
+    }
+)
+"""Loops that stand still during the last minutes, so that they have something to do."""
+TWO_MACHINES_MAX = timedelta(seconds=260)
+"""How long a lease may pay for two: a lost answer is looked for, or a claim of a dead worker runs out."""
+
+_OWNERS = text("SELECT i.launch_key, l.name FROM instances i JOIN leases l ON l.id = i.lease_id")
+
+
+async def build(db: Database, clock: Clock) -> Stage:
+    stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
+    rich = await stage.organization()
+    broke = await stage.organization(usd=4)
+    await stage.lease(rich, name="steady")
+    released = await stage.lease(rich, name="released")
+    closing = await stage.lease(rich, name="closing")
+    await stage.lease(broke, name="broke")
+    await stage.play(60, step=5)
+    await stage.play(30 * 60, step=60)
+    await stage.lease(await stage.organization(usd=4), name="worried")
+    await stage.play(60, step=5)
+    await stage.play(17 * 60, step=60)
+    stage.cloud.weather.script("launch", Event.NEVER_BOOTS)
+    await stage.lease(rich, name="never boots")
+    await stage.play(4 * 60, step=60)
+
+    stage.plant()
+    await stage.play(9 * 60, step=60, without=LATE)
+    await stage.release(closing)
+    await stage.play(65, step=5, without=LATE)
+    await stage.lease(rich, name="bootstrapping")
+    await stage.play(32, step=4, without=LATE)
+    await stage.lease(await stage.organization(), name="another tenant's")
+    await stage.lease(rich, name="booting")
+    await stage.play(2, without=LATE)
+    await stage.release(released)
+    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT, Event.LOST_WITHOUT_EFFECT)
+    for name in ("answer lost with effect", "answer lost without effect"):
+        await stage.lease(rich, name=name)
+        await stage.run("place_leases")
+        await stage.run("launch_instances")
+    await stage.lease(rich, name="intended")
+    await stage.run("place_leases")
+    await stage.lease(rich, name="placing")
+    stage.clock.advance(3)
+    await stage.check()
+    return stage
+
+
+class Patience:
+    """Notices a lease that pays for two machines for too long."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._since: dict[str, datetime] = {}
+
+    async def look(self) -> None:
+        async with self._stage.db.reading() as connection:
+            owners = {row.launch_key: row.name for row in await rows(connection, _OWNERS)}
+        now = self._stage.clock.now()
+        paid = Counter(
+            owners[one.launch_key] for one in self._stage.cloud.alive() if one.launch_key in owners
+        )
+        self._since = {name: self._since.get(name, now) for name, machines in paid.items() if machines > 1}
+        for name, since in self._since.items():
+            assert now - since <= TWO_MACHINES_MAX, f"{name} pays for two machines since {now - since}"
+
+
+_ROWS = {
+    "leases": """SELECT name, state, generation, attempts, due_at, claimed_until, metered_until, intervals, meter_closed,
+                 funding_warned_at FROM leases ORDER BY name""",
+    "instances": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step
+                    FROM instances i JOIN leases l ON l.id = i.lease_id ORDER BY l.name, i.created_at""",
+    "holds": "SELECT l.name, h.amount_nano FROM holds h JOIN leases l ON l.id = h.lease_id ORDER BY l.name",
+    "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
+    "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
+    "networks": "SELECT number, claimed_until, synced_at FROM networks ORDER BY number",
+    "accounts": "SELECT * FROM provider_accounts ORDER BY name",
+    "strangers": "SELECT provider_ref, terminate_asked_at, note FROM strangers ORDER BY provider_ref",
+    "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
+                 (SELECT count(*) FROM reports), (SELECT count(*) FROM placements), (SELECT max(observed_at) FROM offers)
+              """,
+}
+
+
+async def seen_from_outside(stage: Stage) -> dict[str, object]:
+    """What of a stage outlives every process, without the ids that chance made."""
+    seen: dict[str, object] = {}
+    async with stage.db.reading() as connection:
+        for name, statement in _ROWS.items():
+            seen[name] = [tuple(row) for row in await rows(connection, text(statement))]
+    seen["machines"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
+    seen["hub"] = dict(stage.hub.networks)
+    seen["done"] = {
+        address: (machine.authorized_keys, machine.mesh_key, machine.link)
+        for address, machine in stage.access.machines.items()
+    }
+    return seen
+
+
+async def ends_well(stage: Stage) -> None:
+    """A clean reconciler takes over: everything becomes what it should be, and at last nothing is left."""
+    patience = Patience(stage)
+    for step in (1, 4, 15, 40, *[61] * 11):
+        await stage.round()
+        await patience.look()
+        states = await stage.states()
+        if all(states[name] == "ready" for name in READY) and all(states[name] == "ended" for name in ENDED):
+            break
+        stage.clock.advance(step)
+    assert {name for name, state in states.items() if state == "ready"} == READY, states
+    assert {name for name, state in states.items() if state == "ended"} == ENDED, states
+    await stage.check()
+
+    await stage.release_all()
+    for _ in range(20):
+        await stage.round()
+        if set((await stage.states()).values()) == {"ended"} and not stage.cloud.alive():
+            break
+        stage.clock.advance(61)
+    for _ in range(2):
+        await stage.round()
+    await stage.check_finished()
+    async with stage.db.reading() as connection:
+        peers = (await rows(connection, text("SELECT count(*) AS n FROM peers")))[0].n
+    assert peers == 0
+    assert all(network == () for network in stage.hub.networks.values()), "the hub still lets a machine in"

@@ -1,0 +1,219 @@
+"""Kills one activation of a loop at a numbered point, as SIGKILL would.
+
+Every call that leaves the process is two points: before it takes effect, and after its effect but before
+its answer. Outside calls are the provider's verbs, the steps on a machine, the hub, and every database
+transaction (before its commit, which rolls it back, and after). Nothing of a killed activation runs
+afterwards: whatever else it tries, in an `except`, a `finally` or a sibling task, is killed as well.
+
+Calls go one at a time, in the order in which they were asked for, so that a call's number means the
+same in every run. A call to the outside with a transaction open is an error: a slow provider would
+hold locks that customers wait for.
+
+    crash = Crash(at=3, when="after")
+    assert await crash.kills(lambda world: loop.activate(world), stage.replica("doomed"))
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar, cast
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db.engine import Database
+from control_plane.domain.ids import ProviderRef
+from data_plane.access.port import Access, AgentBundle, GpuReport, MeshLink, Session, Target
+from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
+from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
+from reconciler.loop import World
+
+Answer = TypeVar("Answer")
+
+
+class Killed(BaseException):
+    """The process is gone. No handler of ours may catch it."""
+
+
+@dataclass
+class Crash:
+    """One activation's fate: killed `when` its call number `at` is made, or never when None."""
+
+    at: int | None = None
+    when: Literal["before", "after"] = "after"
+    calls: list[str] = field(default_factory=list[str])
+    """What was asked of the outside, in order."""
+    dead: bool = False
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _in_transaction: asyncio.Task[object] | None = None
+
+    def into(self, world: World) -> World:
+        """The same world, as the doomed process sees it."""
+        return dataclasses.replace(
+            world,
+            db=cast("Database", _Database(self, world.db)),
+            accounts={name: _Provider(self, provider) for name, provider in world.accounts.items()},
+            access=cast("Access", _Access(self, world.access)),
+            hub=cast("Hub", _Hub(self, world.hub)),
+        )
+
+    async def kills(self, activate: Callable[[World], Awaitable[object]], world: World) -> bool:
+        """Run one activation; whether it was killed. Whatever else it raises is raised."""
+        try:
+            await activate(self.into(world))
+        except Killed:
+            return True
+        except BaseExceptionGroup as group:
+            _, others = group.split(Killed)
+            if others is not None:
+                raise others from None
+            return True
+        if self.dead:
+            raise AssertionError(f"something survived its death {self.when} {self.calls[-1]}")
+        return False
+
+    def reach(self, when: Literal["before", "after"], call: str) -> None:
+        self.live()
+        if when == "before":
+            self.calls.append(call)
+        if when == self.when and len(self.calls) == self.at:
+            self.dead = True
+            raise Killed(f"{when} {call}")
+
+    def live(self) -> None:
+        if self.dead:
+            raise Killed("dead already")
+
+    async def call(self, name: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        self.live()
+        if self._in_transaction is not None and self._in_transaction is asyncio.current_task():
+            raise AssertionError(f"{name} is called while a transaction is open")
+        async with self._turn:
+            self.reach("before", name)
+            try:
+                answer = await ask()
+            except Exception:
+                self.reach("after", name)
+                raise
+            self.reach("after", name)
+            return answer
+
+    @asynccontextmanager
+    async def transaction(self, database: Database, tenant: UUID | None) -> AsyncIterator[AsyncConnection]:
+        self.live()
+        async with self._turn:
+            self.live()
+            self._in_transaction = asyncio.current_task()
+            try:
+                async with database.transaction(tenant) as connection:
+                    yield connection
+                    self.reach("before", "commit")
+                self.reach("after", "commit")
+            finally:
+                self._in_transaction = None
+
+    @asynccontextmanager
+    async def statement(self, database: Database) -> AsyncIterator[AsyncConnection]:
+        self.live()
+        async with self._turn:
+            self.reach("before", "statement")
+            async with database.statement() as connection:
+                yield connection
+            self.reach("after", "statement")
+
+    @asynccontextmanager
+    async def reading(self, database: Database, tenant: UUID | None) -> AsyncIterator[AsyncConnection]:
+        self.live()
+        async with self._turn, database.reading(tenant) as connection:
+            self.live()
+            yield connection
+
+
+@dataclass
+class _Database:
+    crash: Crash
+    inner: Database
+
+    @asynccontextmanager
+    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+        async with self.crash.transaction(self.inner, tenant) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[AsyncConnection]:
+        async with self.crash.statement(self.inner) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+        async with self.crash.reading(self.inner, tenant) as connection:
+            yield connection
+
+
+class _Provider:
+    def __init__(self, crash: Crash, inner: Provider) -> None:
+        self.crash = crash
+        self.inner = inner
+        self.capabilities = inner.capabilities
+
+    async def offers(self) -> tuple[ListedOffer, ...]:
+        return await self.crash.call("offers", self.inner.offers)
+
+    async def launch(self, order: LaunchOrder) -> ProviderRef:
+        return await self.crash.call("launch", lambda: self.inner.launch(order))
+
+    async def inventory(self) -> tuple[Sighting, ...]:
+        return await self.crash.call("inventory", self.inner.inventory)
+
+    async def terminate(self, provider_ref: ProviderRef) -> None:
+        await self.crash.call("terminate", lambda: self.inner.terminate(provider_ref))
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+@dataclass
+class _Hub:
+    crash: Crash
+    inner: Hub
+
+    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+        return await self.crash.call("hub sync", lambda: self.inner.sync(network, peers))
+
+    async def drop(self, network: Network) -> None:
+        await self.crash.call("hub drop", lambda: self.inner.drop(network))
+
+
+@dataclass
+class _Access:
+    crash: Crash
+    inner: Access
+
+    @asynccontextmanager
+    async def connect(self, target: Target) -> AsyncIterator["_Session"]:
+        connection = self.inner.connect(target)
+        session = await self.crash.call("connect", connection.__aenter__)
+        try:
+            yield _Session(self.crash, session)
+        finally:
+            await connection.__aexit__(None, None, None)
+
+
+@dataclass
+class _Session:
+    crash: Crash
+    inner: Session
+
+    async def install_keys(self, authorized_keys: Sequence[str]) -> None:
+        await self.crash.call("install keys", lambda: self.inner.install_keys(authorized_keys))
+
+    async def mesh_public_key(self) -> str:
+        return await self.crash.call("make mesh key", self.inner.mesh_public_key)
+
+    async def join_mesh(self, link: MeshLink) -> None:
+        await self.crash.call("join mesh", lambda: self.inner.join_mesh(link))
+
+    async def read_gpus(self, agent: AgentBundle) -> GpuReport:
+        return await self.crash.call("read GPUs", lambda: self.inner.read_gpus(agent))

@@ -11,10 +11,10 @@ from control_plane.cli.errors import CliError, Exit
 from control_plane.cli.hints import hint
 from control_plane.cli.parsing import Parser
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import clean
+from control_plane.cli.words import clean_lines
 
 DESCRIPTION = """\
-Verified GPU machines from many providers, a fair bill, and a reason for everything.
+Verified GPUs from many providers, a fair bill, and a reason for everything.
 
   splitplane login --url https://splitplane.example.com
   splitplane ssh-key add laptop
@@ -74,10 +74,6 @@ def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
     finally:
         terminal.close()
     return Exit.OK
-
-
-def clean_lines(text: str) -> str:
-    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def run() -> None:

@@ -19,7 +19,7 @@ from rich.console import Console, RenderableType
 from control_plane.cli import config
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.words import clean
+from control_plane.cli.words import clean, clean_lines
 
 
 def utc_now() -> datetime:
@@ -92,7 +92,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """A word beside the answer; not part of it, so not on standard output."""
-        self.err.print(clean(text), style="dim")
+        self.err.print(clean_lines(text), style="dim", soft_wrap=True)
 
     def confirm(self, question: str, *, otherwise: str) -> None:
         """Ask a person; a script has to say it in advance (`otherwise` names the flag)."""

@@ -26,6 +26,11 @@ def clean(value: Any) -> Any:
     return value
 
 
+def clean_lines(text: str) -> str:
+    """Text of our own that quotes others: its line breaks stay."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
 def _visible(character: str) -> str:
     if character in "\n\t":
         return " "

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.cli import progress
 from tests.unit.cli import answers
 from tests.unit.cli.answers import HOST_KEY, INSTANCE_ID, LEASE_ID, Json, a_lease
 from tests.unit.cli.stand import Answer, Became, Stand, Typed
@@ -176,6 +177,22 @@ def test_several_leases_are_watched_at_once(tmp_path: Path) -> None:
     assert shown.code == 0
     ready = [(one["name"], one["state"]) for one in json.loads(shown.out)["items"]]
     assert ready == [("train-1", "ready"), ("train-2", "ready")]
+
+
+def test_who_stops_watching_is_told_that_the_lease_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress, "watch", interrupted)
+    known: dict[str, Answer] = {"GET /v1/ssh-keys": answers.SSH_KEYS, "POST /v1/leases": a_lease("placing")}
+    shown = Stand(tmp_path, known).run("lease", "create", "h100x8")
+    assert shown.code == 130
+    assert shown.err.splitlines()[1:] == [
+        f"The lease goes on without you. Watch it: splitplane lease watch {LEASE_ID}",
+        f"End it: splitplane lease release {LEASE_ID}",
+    ]
 
 
 # ssh

@@ -216,13 +216,26 @@ def candidates(items: Sequence[Candidate], *, chosen: str | None) -> RenderableT
 
 
 def rejected(items: Sequence[Rejected]) -> RenderableType:
-    """Every one with its reason: where on one line, why on the next, so that neither is cut."""
-    return indented(pairs((Text("✗", style="dim"), _rejection(one)) for one in items))
+    """Every one with its reason: where on one line, why on the next, so that neither is cut.
+
+    The same type ruled out for the same reason in many regions is told once, with all the regions.
+    """
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in items:
+        key = (one["provider"], one["native_type"], one["code"], one["why"])
+        alike.setdefault(key, []).append(one["region"])
+    return indented(
+        pairs((Text("✗", style="dim"), _rejection(*what, where)) for what, where in alike.items())
+    )
 
 
-def _rejection(one: Rejected) -> Text:
-    where = f"{one['provider']} {one['region']} {one['native_type']}  "
-    return Text.assemble(where, (spaced(one["code"]), "yellow"), "\n", (one["why"], "dim"))
+def _rejection(provider: str, native_type: str, code: str, why: str, regions: Sequence[str]) -> Text:
+    if len(regions) == 1:
+        return Text.assemble(
+            f"{provider} {regions[0]} {native_type}  ", (spaced(code), "yellow"), "\n", (why, "dim")
+        )
+    where = f"{provider} {native_type} in {len(regions)} regions  "
+    return Text.assemble(where, (spaced(code), "yellow"), "\n", (f"{why} {', '.join(regions)}", "dim"))
 
 
 # Leases

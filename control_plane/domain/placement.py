@@ -28,6 +28,7 @@ _PASSING = frozenset(
         FailReason.NO_CAPACITY,
         FailReason.QUOTA_REACHED,
         FailReason.LAUNCH_ANSWER_LOST,
+        FailReason.NOT_TAKEN,
         FailReason.NEVER_BOOTED,
         FailReason.PROVIDER_REPORTED_FAILURE,
         FailReason.UNREACHABLE,
@@ -137,10 +138,10 @@ def _does_not_fit(wish: Wish, shape: Shape, price_nano_per_hour: Nano, offer: Of
         why = f"{offer.native_type} is {_spoken(offer.shape)}; the SKU promises {_spoken(shape)}."
         return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
     if not wish.allows_region(offer.region):
-        why = f"{offer.region} is not in {', '.join(wish.regions)}."
+        why = f"The wish is for {' or '.join(wish.regions)}."
         return Rejection(offer, RejectCode.REGION_EXCLUDED, why)
     if not wish.allows_provider(offer.provider):
-        why = f"{offer.provider} is not among {', '.join(wish.providers)}."
+        why = f"The wish is for {' or '.join(wish.providers)}."
         return Rejection(offer, RejectCode.PROVIDER_EXCLUDED, why)
     if offer.cost_nano_per_hour > price_nano_per_hour:
         why = f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."

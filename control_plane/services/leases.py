@@ -113,7 +113,7 @@ async def create(
         billed_until=None,
         ended_at=None,
     )
-    why = f"{wish.sku}, {shape.gpu_count} GPUs; {standing.gpus_held} of {standing.gpu_quota} were held"
+    why = f"{wish.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
     await leases.insert(connection, lease, hold_nano=verdict.hold_nano, actor=actor, why=why, now=now)
     return lease
 

@@ -3,6 +3,9 @@
 A launch whose answer was lost and whose machine never showed, a machine that never boots, one that
 boots and never answers: each state on the way has a time after which it counts as stuck. The attempt
 goes to ENDING, not to GONE: its machine may still appear, and then it is ended.
+
+An order that the provider does not take, because it throttles us or cannot be reached, is put back
+again and again. It is given up too, or the lease would wait for one account while others have stock.
 """
 
 from datetime import timedelta
@@ -14,6 +17,7 @@ from reconciler.loop import Loop, Report, World
 
 NAME = "expire_stuck"
 EXPIRED_PER_ACTIVATION_MAX = 100
+NOT_TAKEN_AFTER = timedelta(minutes=5)
 
 _STUCK = {
     InstanceState.LAUNCHING: (
@@ -28,7 +32,9 @@ _STUCK = {
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        stuck = await instances.stuck(connection, now=now, limit=EXPIRED_PER_ACTIVATION_MAX)
+        stuck = await instances.stuck(
+            connection, now=now, intended_before=now - NOT_TAKEN_AFTER, limit=EXPIRED_PER_ACTIVATION_MAX
+        )
     report = Report(looked_at=len(stuck), more=len(stuck) == EXPIRED_PER_ACTIVATION_MAX)
     for instance in stuck:
         async with world.db.transaction() as connection:
@@ -39,12 +45,21 @@ async def activate(world: World) -> Report:
                 _failed(instance),
                 actor=world.actor(NAME),
                 now=now,
+                seen=instance.generation,
             ):
                 report.acted_on += 1
     return report
 
 
 def _failed(instance: Instance) -> attempts.Failed:
+    if instance.state is InstanceState.INTENDED:
+        minutes = int(NOT_TAKEN_AFTER.total_seconds() // 60)
+        return attempts.Failed(
+            InstanceEvent.NEVER_ASKED,
+            FailReason.NOT_TAKEN,
+            f"{instance.account} did not take the order for {minutes} minutes",
+            gone_evidence="nothing was bought: every request was put back",
+        )
     reason, why = _STUCK[instance.state]
     return attempts.Failed(InstanceEvent.FAILED, reason, why)
 

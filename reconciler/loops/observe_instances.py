@@ -26,7 +26,7 @@ from control_plane.domain.instance import (
     step,
 )
 from control_plane.domain.machine import Moved
-from control_plane.domain.machine_state import concluded
+from control_plane.domain.machine_state import MachineState, concluded
 from control_plane.domain.sweep import (
     Findings,
     Freeze,
@@ -234,8 +234,13 @@ async def _write_listing(
     *,
     asked_at: datetime,
 ) -> None:
-    status = {one.provider_ref: one.native_status for one in sightings}
-    strangers = [(one, status[ProviderRef(one.provider_ref)]) for one in findings.strangers]
+    listed = {one.provider_ref: one for one in sightings}
+    strangers = [
+        (one, listed[ProviderRef(one.provider_ref)].native_status)
+        for one in findings.strangers
+        # A machine that ended and is still shown for a while is history, not an orphan.
+        if listed[ProviderRef(one.provider_ref)].state is not MachineState.GONE
+    ]
     await accounts.see_strangers(connection, account, strangers, asked_at=asked_at)
     await accounts.record_listing(
         connection,

@@ -5,6 +5,7 @@ The framework would read `"5"` as a number and pass over a mistyped query parame
 raw bytes, and queries may hold only what the handler declares.
 """
 
+import re
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
@@ -75,6 +76,9 @@ def require_json(content_type: str) -> None:
         raise ApiError("unsupported_media_type", "Send the body as `Content-Type: application/json`.")
 
 
+_FIELD_NAMED = re.compile(r"(?:unknown|required) field `(.*)`")
+
+
 @cache
 def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
@@ -86,7 +90,9 @@ def decode(body: bytes, kind: type) -> Any:
     except msgspec.ValidationError as error:
         # The text reads: Expected `str`, got `int` - at `$.regions[0]`
         what, _, where = str(error).partition(" - at `$")
-        field = where.rstrip("`").removeprefix(".") or "body"
+        named = _FIELD_NAMED.search(what)
+        path = where.rstrip("`") + (f".{named[1]}" if named else "")
+        field = path.removeprefix(".") or "body"
         raise ApiError(
             "invalid_request",
             f"The body does not fit: {field}: {what}.",
@@ -100,7 +106,7 @@ def decode(body: bytes, kind: type) -> Any:
 def query_names(handler: HTTPRouteHandler) -> frozenset[str]:
     """The query parameters a handler declares."""
     return frozenset(
-        field.name
+        field.kwarg_definition.name or field.name
         for field in handler.parsed_fn_signature.parameters.values()
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
     )

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
@@ -17,12 +17,13 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from control_plane.db.reader import Readers
+
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000
 
 _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, true)")
-_SET_TENANT_ON_CONNECTION = text("SELECT set_config('app.organization_id', :organization, false)")
 _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
@@ -57,9 +58,7 @@ class Database:
         }
         driver_url = make_url(url).set(drivername="postgresql+asyncpg")
         self._writes = create_async_engine(driver_url, pool_size=pool_size, **arguments)
-        self._reads = create_async_engine(
-            driver_url, pool_size=readers, isolation_level="AUTOCOMMIT", **arguments
-        )
+        self._readers = Readers(url, settings=settings, size=readers, wait_seconds=10)
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
@@ -79,21 +78,13 @@ class Database:
     async def reading(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
         """Single statements without a transaction around them: half the round trips of one.
 
-        A pooled connection remembers whose it was last; only this door uses these connections, and
-        it always sets the tenant when it differs, to nobody when there is none.
+        It goes straight to asyncpg: see reader.py for what it can do and why.
         """
-        async with self._reads.connect() as connection:
-            organization = str(tenant) if tenant is not None else ""
-            if connection.sync_connection is None:  # pragma: no cover - connected by the context manager
-                raise RuntimeError("not connected")
-            info = connection.sync_connection.info
-            if info.get("tenant") != organization:
-                await connection.execute(_SET_TENANT_ON_CONNECTION, {"organization": organization})
-                info["tenant"] = organization
-            yield connection
+        async with self._readers.one(str(tenant) if tenant is not None else "") as reader:
+            yield cast("AsyncConnection", reader)
 
     async def close(self) -> None:
-        await asyncio.gather(self._writes.dispose(), self._reads.dispose())
+        await asyncio.gather(self._writes.dispose(), self._readers.close())
 
 
 @asynccontextmanager

@@ -32,14 +32,14 @@ async def missing_column(world: World) -> str | None:
 
 
 def _sqlstate(error: BaseException) -> str:
-    if not isinstance(error, DBAPIError):
-        return ""
-    return str(getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None) or "")
+    """PostgreSQL's own code of an error, whichever layer raised it; empty when it was not PostgreSQL."""
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    return str(getattr(origin, "sqlstate", None) or "")
 
 
 def is_database_trouble(error: BaseException) -> bool:
     """Whether the same request may succeed a little later: the database is away, full or locked."""
-    if _sqlstate(error).startswith(_BAD_VALUE_CLASS):
+    if is_bad_value(error):
         return False
     return (
         is_connection_trouble(error)
@@ -50,4 +50,7 @@ def is_database_trouble(error: BaseException) -> bool:
 
 def is_bad_value(error: BaseException) -> bool:
     """Whether PostgreSQL refused a value as such. Validation comes first, so this is a net below it."""
-    return _sqlstate(error).startswith(_BAD_VALUE_CLASS)
+    # The driver refuses what it cannot encode, such as a number beyond the column's width, with a ValueError.
+    return _sqlstate(error).startswith(_BAD_VALUE_CLASS) or (
+        isinstance(error, DBAPIError) and isinstance(error.orig, ValueError)
+    )

@@ -44,7 +44,7 @@ class Shown:
 async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        price, known = await _facts(connection, wish, now)
+        price, known = await _facts(connection, wish, now, with_offers=True)
         if isinstance(known, Refused):
             return Quote(known, price, Ranking((), ()))
         standing = await organizations.standing(connection, organization_id, lock=False)
@@ -76,13 +76,13 @@ async def create(
 ) -> Lease | Refused:
     """Admit a wish as a lease, with a hold for its first hour, in the caller's transaction."""
     now = world.now()
-    keys = await organizations.ssh_keys(connection, organization_id, ids=ssh_key_ids)
+    keys = await organizations.ssh_keys(connection, organization_id, ids=ssh_key_ids) if ssh_key_ids else []
     missing = set(ssh_key_ids) - {key.id for key in keys}
     if missing:
         return Refused(
             RefusalCode.SSH_KEY_UNKNOWN, "An SSH key of this request does not exist; GET /v1/ssh-keys."
         )
-    price, known = await _facts(connection, wish, now)
+    price, known = await _facts(connection, wish, now, with_offers=False)
     if isinstance(known, Refused):
         return known
 

@@ -119,12 +119,18 @@ async def create(
 
 
 async def _facts(
-    connection: AsyncConnection, wish: Wish, now: datetime
+    connection: AsyncConnection, wish: Wish, now: datetime, *, with_offers: bool
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a wish and the offers of its GPUs; a constraint nothing can ever meet is refused."""
+    """The price of a wish and the offers of its GPUs; a constraint nothing can ever meet is refused.
+
+    Offers are read where they are shown or where the wish narrows them down: a create that takes any
+    place needs none of them.
+    """
     prices = await catalogue.prices(connection, now=now, sku=wish.sku)
     if not prices:
         return None, []
+    if not (with_offers or wish.providers or wish.regions):
+        return prices[0], []
     shape = prices[0].sku.shape
     offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
     if wish.providers or wish.regions:

@@ -40,8 +40,13 @@ UPDATE provider_accounts SET listing_due_at = :next WHERE name = :name AND listi
 _TAKE_OFFERS = text("""
 UPDATE provider_accounts SET offers_due_at = :next WHERE name = :name AND offers_due_at <= :now
 """)
+# The time of the last list is the evidence of every machine that no list missed. A list that is not believed
+# records no absence, so it must not be evidence either: it would vouch for machines that it does not show.
 _LISTED = text("""
-UPDATE provider_accounts SET listing_asked_at = greatest(listing_asked_at, :asked_at), listing_size = :size,
+UPDATE provider_accounts SET
+  listing_asked_at = CASE WHEN CAST(:frozen_since AS timestamptz) IS NULL THEN greatest(listing_asked_at, :asked_at)
+                          ELSE listing_asked_at END,
+  listing_size = :size,
   listing_foreign = :foreign, frozen_since = :frozen_since, frozen_lists = :frozen_lists, frozen_why = :frozen_why,
   failing_since = NULL, failing_why = NULL
 WHERE name = :name

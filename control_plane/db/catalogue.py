@@ -102,6 +102,8 @@ INSERT INTO offers (key, account, provider, region, native_region, native_type, 
 SELECT key, :account, provider, region, native_region, native_type, gpu_model, gpu_count, vcpus,
        memory_gib, disk_gib, capacity, cost_nano_per_hour, available, confidence, :now FROM listed
 ON CONFLICT (key) DO UPDATE SET
+  region = excluded.region, native_region = excluded.native_region, native_type = excluded.native_type,
+  gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, capacity = excluded.capacity,
   vcpus = excluded.vcpus, memory_gib = excluded.memory_gib, disk_gib = excluded.disk_gib,
   cost_nano_per_hour = excluded.cost_nano_per_hour, available = excluded.available,
   confidence = excluded.confidence, observed_at = excluded.observed_at

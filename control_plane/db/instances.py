@@ -368,10 +368,15 @@ _STUCK = text(
     + """ WHERE i.state IN ('launching', 'booting', 'bootstrapping') AND i.deadline_at <= :now
     ORDER BY i.id LIMIT :limit"""
 )
+# The latest attempt on an offer counts, and it failed when it was given up: how long its machine took to boot
+# or to go says nothing of when to try again, and must not hide what a later attempt found.
 _FAILURES = text("""
-SELECT lease_id, offer_key, fail_reason, max(coalesce(gone_at, step_at, created_at)) AS at FROM instances
-WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL
-GROUP BY lease_id, offer_key, fail_reason
+SELECT DISTINCT ON (i.lease_id, i.offer_key) i.lease_id, i.offer_key, i.fail_reason, coalesce(
+    (SELECT min(j.at) FROM journal j
+     WHERE j.lease_id = i.lease_id AND j.instance_id = i.id AND j.state_after IN ('ending', 'gone')),
+    i.created_at) AS at
+FROM instances i WHERE i.lease_id = ANY(:lease_ids) AND i.fail_reason IS NOT NULL
+ORDER BY i.lease_id, i.offer_key, i.created_at DESC, i.id DESC
 """)
 
 
@@ -386,11 +391,8 @@ async def failures(
     """Where each lease failed before, by offer key; the latest failure per offer counts."""
     latest: dict[LeaseId, dict[str, Failure]] = {}
     for row in await rows(connection, _FAILURES, lease_ids=list(lease_ids)):
-        of_lease = latest.setdefault(LeaseId(row.lease_id), {})
         failure = Failure(FailReason(row.fail_reason), row.at)
-        known = of_lease.get(row.offer_key)
-        if known is None or known.at < failure.at:
-            of_lease[row.offer_key] = failure
+        latest.setdefault(LeaseId(row.lease_id), {})[row.offer_key] = failure
     return latest
 
 

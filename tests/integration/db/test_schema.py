@@ -1,0 +1,86 @@
+"""The migrations and the page of tables say the same, to the last CHECK and index."""
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from control_plane.db import embedded
+from control_plane.db.engine import Database, rows
+from control_plane.db.migrate import migrate
+from control_plane.db.tables import metadata
+
+pytestmark = pytest.mark.database
+_counter = itertools.count()
+
+CONSTRAINTS = """
+SELECT conrelid::regclass::text || ' ' || conname || ' ' || pg_get_constraintdef(oid) AS line FROM pg_constraint
+WHERE connamespace = 'public'::regnamespace AND conrelid <> 0 AND contype <> 't'
+"""
+INDEXES = "SELECT indexdef AS line FROM pg_indexes WHERE schemaname = 'public'"
+COLUMNS = """
+SELECT concat_ws(' ', table_name, column_name, data_type, udt_name, is_nullable, column_default, identity_generation)
+       AS line
+FROM information_schema.columns WHERE table_schema = 'public'
+"""
+
+
+@pytest.fixture
+async def empty_url(server_url: str) -> AsyncIterator[str]:
+    name = f"empty_{os.getpid()}_{next(_counter)}"
+    connection = await asyncpg.connect(server_url)
+    try:
+        await connection.execute(f"CREATE DATABASE {name}")
+        yield embedded.named(server_url, name)
+        await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await connection.close()
+
+
+async def _lines(url: str, statement: str) -> set[str]:
+    database = Database(url, role=None, pool_size=1, readers=1)
+    async with database.reading() as connection:
+        found = await rows(connection, text(statement))
+    await database.close()
+    return {row.line for row in found if "alembic_version" not in row.line}
+
+
+def _differences(connection: Connection) -> list[object]:
+    context = MigrationContext.configure(
+        connection, opts={"compare_server_default": True, "compare_type": True}
+    )
+    return list(compare_metadata(context, metadata))
+
+
+async def test_a_new_migration_would_be_empty(own: Database) -> None:
+    async with own.transaction() as connection:
+        assert await connection.run_sync(_differences) == []
+
+
+@pytest.mark.parametrize(
+    "statement", [CONSTRAINTS, INDEXES, COLUMNS], ids=["constraints", "indexes", "columns"]
+)
+async def test_a_database_made_from_the_tables_is_the_one_that_was_migrated(
+    database_url: str, empty_url: str, statement: str
+) -> None:
+    engine = create_async_engine(empty_url.replace("postgresql://", "postgresql+asyncpg://"))
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    await engine.dispose()
+    assert await _lines(database_url, statement) == await _lines(empty_url, statement)
+
+
+async def test_any_number_of_replicas_may_migrate_at_once_and_again(empty_url: str) -> None:
+    await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
+    await migrate(empty_url)
+    assert await _lines(empty_url, "SELECT code AS line FROM installation")
+    assert len(await _lines(empty_url, COLUMNS)) == sum(
+        len(table.columns) for table in metadata.tables.values()
+    )

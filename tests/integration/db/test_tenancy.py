@@ -1,0 +1,208 @@
+"""Tenants never meet: held by the database itself, for every table and not for a list of them (law 13)."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from control_plane.db import organizations
+from control_plane.db.engine import Database, Role, rows
+from control_plane.db.tables import FACTS, SHARED, metadata
+from control_plane.domain.ids import ApiKeyId, OrganizationId
+from tests.integration.db.sample import TENANT_TABLES, A, B, a_row, insert
+from tests.support.clock import START
+
+pytestmark = pytest.mark.database
+every_tenant_table = pytest.mark.parametrize("table", TENANT_TABLES)
+WRITABLE = ["api_keys", "holds", "instances", "leases", "standings"]
+"""Tables of tenants that the API's role may update."""
+
+
+@contextmanager
+def expect_refusal(*words: str) -> Iterator[None]:
+    with pytest.raises(DBAPIError) as refused:
+        yield
+    assert any(word in str(refused.value.orig) for word in words), refused.value.orig
+
+
+async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> set[UUID]:
+    found = metadata.tables[table]
+    column = found.c.id if table == "organizations" else found.c.organization_id
+    async with database.transaction(tenant) as connection:
+        in_transaction = set((await connection.execute(select(column))).scalars())
+    async with database.reading(tenant) as connection:
+        assert set((await connection.execute(select(column))).scalars()) == in_transaction
+    return in_transaction
+
+
+async def test_every_table_has_a_tenant_or_says_why_not(owner: Database) -> None:
+    async with owner.reading() as connection:
+        found = await rows(
+            connection,
+            text("""
+            SELECT c.relname AS name, bool_or(a.attname = 'organization_id' AND a.attnotnull) AS tenant
+            FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+            WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace GROUP BY c.relname
+            """),
+        )
+    without = {row.name for row in found if not row.tenant}
+    assert without == set(SHARED) | {"organizations", "alembic_version"}
+
+
+async def test_every_table_of_tenants_filters_its_rows(owner: Database) -> None:
+    async with owner.reading() as connection:
+        found = await rows(
+            connection,
+            text("""
+            SELECT relname AS name FROM pg_class
+            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relrowsecurity
+            """),
+        )
+    assert {row.name for row in found} == {*TENANT_TABLES, "organizations"}
+
+
+async def test_no_view_goes_around_the_filter(owner: Database) -> None:
+    async with owner.reading() as connection:
+        found = await rows(
+            connection,
+            text(
+                "SELECT relname FROM pg_class WHERE relkind IN ('v', 'm') AND relnamespace = 'public'::regnamespace"
+            ),
+        )
+    assert not found
+
+
+@pytest.mark.parametrize("table", [*TENANT_TABLES, "organizations"])
+async def test_a_tenant_sees_its_own_rows_and_nobody_sees_none(
+    api: Database, reconciler: Database, table: str
+) -> None:
+    assert await _tenants_seen(api, table, A) == {A}
+    assert await _tenants_seen(api, table, B) == {B}
+    assert await _tenants_seen(api, table, None) == set()
+    assert await _tenants_seen(reconciler, table, None) == {A, B}
+
+
+@every_tenant_table
+async def test_a_tenant_cannot_write_a_row_of_another_one(api: Database, table: str) -> None:
+    with expect_refusal("row-level security", "permission denied"):
+        async with api.transaction(A) as connection:
+            await insert(connection, table, a_row(table, B, 7))
+
+
+@every_tenant_table
+async def test_nobody_writes_no_row_at_all(api: Database, table: str) -> None:
+    with expect_refusal("row-level security", "permission denied"):
+        async with api.transaction() as connection:
+            await insert(connection, table, a_row(table, A, 8))
+
+
+@pytest.mark.parametrize("table", WRITABLE)
+async def test_a_tenants_update_reaches_only_its_own_rows(api: Database, table: str) -> None:
+    found = metadata.tables[table]
+    async with api.transaction(A) as connection:
+        changed = await connection.execute(update(found).values(organization_id=A))
+        assert changed.rowcount == 1
+        of_another = update(found).where(found.c.organization_id == B).values(organization_id=B)
+        assert (await connection.execute(of_another)).rowcount == 0
+
+
+@pytest.mark.parametrize("table", WRITABLE)
+async def test_a_tenant_cannot_give_its_rows_away(api: Database, table: str) -> None:
+    with expect_refusal("row-level security"):
+        async with api.transaction(A) as connection:
+            await connection.execute(update(metadata.tables[table]).values(organization_id=B))
+
+
+async def test_a_tenant_cannot_delete_the_keys_of_another_one(api: Database) -> None:
+    async with api.transaction(A) as connection:
+        key = a_row("ssh_keys", B)["id"]
+        assert not await organizations.delete_ssh_key(connection, OrganizationId(B), key)
+
+
+async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(filled_url: str) -> None:
+    narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
+
+    async def look(tenant: UUID | None) -> None:
+        for _ in range(3):
+            seen = await _tenants_seen(narrow, "leases", tenant)
+            assert seen == (set() if tenant is None else {tenant})
+            await asyncio.sleep(0)
+
+    try:
+        await asyncio.gather(*(look(tenant) for tenant in [A, B, None, B, A, None, None, B]))
+    finally:
+        await narrow.close()
+
+
+async def test_a_failed_statement_leaves_no_tenant_behind(filled_url: str) -> None:
+    narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
+    try:
+        with pytest.raises(DBAPIError):
+            async with narrow.reading(A) as connection:
+                await connection.execute(text("SELECT 1 / 0"))
+        with pytest.raises(DBAPIError):
+            async with narrow.transaction(A) as connection:
+                await connection.execute(text("SELECT 1 / 0"))
+        assert await _tenants_seen(narrow, "leases", None) == set()
+        assert await _tenants_seen(narrow, "leases", B) == {B}
+    finally:
+        await narrow.close()
+
+
+async def test_a_connection_that_was_cut_is_told_its_tenant_anew(filled_url: str, owner: Database) -> None:
+    narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
+    try:
+        assert await _tenants_seen(narrow, "leases", A) == {A}
+        async with owner.transaction() as connection:
+            cut = text("""
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'splitplane'
+            """)
+            await connection.execute(cut)
+        seen = set()
+        for _ in range(4):  # Each cut connection is one failed request, and then it is a new one.
+            try:
+                seen = await _tenants_seen(narrow, "leases", A)
+            except DBAPIError:
+                continue
+        assert seen == {A}
+    finally:
+        await narrow.close()
+
+
+async def test_the_owner_of_a_key_is_found_before_there_is_a_tenant(api: Database) -> None:
+    row = a_row("api_keys", A)
+    async with api.reading() as connection:
+        found = await organizations.owner(connection, row["secret_sha256"])
+        assert found == organizations.Owner(OrganizationId(A), ApiKeyId(row["id"]), operator=False)
+        assert await organizations.owner(connection, b"another secret") is None
+
+
+async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> None:
+    async with own.transaction() as connection:
+        await insert(connection, "organizations", a_row("organizations", A))
+        await insert(connection, "api_keys", a_row("api_keys", A, revoked_at=START))
+    async with api_db.reading() as connection:
+        assert await organizations.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
+
+
+async def test_the_look_up_of_keys_is_the_only_way_around_the_filter_and_only_for_the_api(
+    owner: Database, reconciler: Database
+) -> None:
+    async with owner.reading() as connection:
+        found = await rows(
+            connection,
+            text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
+        )
+    assert [row.proname for row in found] == ["api_key_owner"]
+    with expect_refusal("permission denied"):
+        async with reconciler.reading() as connection:
+            await organizations.owner(connection, b"any")
+
+
+def test_every_fact_is_a_table() -> None:
+    assert set(metadata.tables) >= FACTS

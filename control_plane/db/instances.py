@@ -365,7 +365,8 @@ async def record_missed(
 
 _STUCK = text(
     _SELECT
-    + """ WHERE i.state IN ('launching', 'booting', 'bootstrapping') AND i.deadline_at <= :now
+    + """ WHERE (i.state IN ('launching', 'booting', 'bootstrapping') AND i.deadline_at <= :now)
+       OR (i.state = 'intended' AND i.created_at <= :intended_before)
     ORDER BY i.id LIMIT :limit"""
 )
 # The latest attempt on an offer counts, and it failed when it was given up: how long its machine took to boot
@@ -380,9 +381,12 @@ ORDER BY i.lease_id, i.offer_key, i.created_at DESC, i.id DESC
 """)
 
 
-async def stuck(connection: AsyncConnection, *, now: datetime, limit: int) -> list[Instance]:
-    """Attempts past their deadline."""
-    return [_instance(row) for row in await rows(connection, _STUCK, now=now, limit=limit)]
+async def stuck(
+    connection: AsyncConnection, *, now: datetime, intended_before: datetime, limit: int
+) -> list[Instance]:
+    """Attempts past their deadline, and intents from before `intended_before` that no provider took."""
+    found = await rows(connection, _STUCK, now=now, intended_before=intended_before, limit=limit)
+    return [_instance(row) for row in found]
 
 
 async def failures(

@@ -116,6 +116,8 @@ class FailReason(StrEnum):
     ORDER_REFUSED = "order_refused"
     UNAUTHORIZED = "unauthorized"
     LAUNCH_ANSWER_LOST = "launch_answer_lost"
+    NOT_TAKEN = "not_taken"
+    """The provider was too busy for the order, or out of reach, for too long."""
     NEVER_BOOTED = "never_booted"
     PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
     UNREACHABLE = "unreachable"

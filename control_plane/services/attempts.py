@@ -37,15 +37,29 @@ async def fail(
     *,
     actor: str,
     now: datetime,
+    seen: int | None = None,
 ) -> bool:
     """End an attempt; its lease looks for another machine, or ends when it was running.
 
-    The event is judged against the row as it is now. False when it does not apply any more.
+    The event is judged against the row as it is now; given `seen`, it counts only while the row has
+    that generation. False when it does not apply any more.
     """
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     attempt = _find(await instances.lock_open(connection, [lease_id]), instance_id)
     if lease is None or attempt is None:
         return False
+    if seen is not None and attempt.generation != seen:
+        return False
+    if failed.event is InstanceEvent.REJECTED and attempt.provider_ref is not None:
+        return (
+            False  # The provider said no, and its inventory shows the machine: only that can prove its end.
+        )
+    if seen is not None and attempt.generation != seen:
+        return False
+    if failed.event is InstanceEvent.REJECTED and attempt.provider_ref is not None:
+        return (
+            False  # The provider said no, and its inventory shows the machine: only that can prove its end.
+        )
     moved = instance_step(attempt.state, failed.event)
     if not isinstance(moved, Moved):
         return False

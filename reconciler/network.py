@@ -49,12 +49,18 @@ async def _sync(world: World, hub: Hub, organization_id: OrganizationId, network
         if not await mesh.claim(connection, organization_id, token=token, now=now, until=now + CLAIM):
             raise NetworkBusy("another replica speaks to the hub for this network")
     async with world.db.reading() as connection:
-        peers = [Peer(row.address, row.public_key) for row in await mesh.peers(connection, organization_id)]
+        told = await mesh.peers(connection, organization_id)
     synced_at = None
     try:
-        identity = await hub.sync(network, peers)
+        identity = await hub.sync(network, [Peer(row.address, row.public_key) for row in told])
         synced_at = now
     finally:
         async with world.db.transaction() as connection:
+            if synced_at is not None:
+                # A machine that went while the hub was told of it has marked the network as changed. That mark
+                # must outlive this: under the network's lock, a list that changed since does not count as told.
+                await mesh.network_number(connection, organization_id)
+                if await mesh.peers(connection, organization_id) != told:
+                    synced_at = None
             await mesh.unclaim(connection, organization_id, token=token, synced_at=synced_at)
     return identity

@@ -84,13 +84,18 @@ async def activate(world: World, account: AccountName) -> Report:
     )
     odd = oddness(findings, len(sightings))
     freeze = freeze_after(before.freeze, odd, now=asked_at)
+    believed = freeze is None
+    if odd is not None and before.freeze is not None and believed:
+        # The odd list persisted. One list proves no absence, so the next ones must be believed as well: the
+        # freeze stays on record, with its age, until what is missing was written off and the lists look sane.
+        freeze = Freeze(before.freeze.since, before.freeze.lists + 1, odd.why)
     conclusions = _conclude(
         records,
         findings,
         {one.provider_ref: one for one in sightings},
         world.accounts[account].capabilities,
         asked_at,
-        believed=freeze is None,
+        believed=believed,
     )
     async with world.db.transaction() as connection:
         await _write(connection, world, account, conclusions, asked_at)
@@ -130,9 +135,13 @@ def _conclude(
     conclusions = Conclusions()
     for record, listed in findings.found:
         instance = records[record.id]
-        if record.sighted_at is None or record.missed_since is not None:
+        sighting = sightings[ProviderRef(listed.provider_ref)]
+        if sighting.state is MachineState.GONE:
+            # Listed as ended is not listed as living: this list is no evidence that it ran until now.
+            conclusions.missed.append(record.id)
+        elif record.sighted_at is None or record.missed_since is not None:
             conclusions.sighted.append(record.id)
-        _found(conclusions, instance, sightings[ProviderRef(listed.provider_ref)], capabilities, asked_at)
+        _found(conclusions, instance, sighting, capabilities, asked_at)
     for record in findings.missed if believed else ():
         conclusions.missed.append(record.id)
         if absence_proves_gone(

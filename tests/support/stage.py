@@ -107,9 +107,16 @@ class Stage:
         return explained
 
     async def finish(self) -> None:
-        """Release everything, and let the cloud live until nothing can be left."""
+        """Release everything, and let the cloud live until nothing is left, at most for half an hour."""
         await self.release_all()
-        await self.play(900, step=45)
+        for seconds in (2, 2, 5, 20, *[61] * 30):
+            await self.round()
+            nothing = not any(cloud.alive() for cloud in self.clouds.values())
+            if nothing and set((await self.states()).values()) <= {"ended"}:
+                break
+            self.clock.advance(seconds)
+        await self.round()
+        await self.round()
         await self.check_finished()
 
     def replica(self, name: str, db: Database | None = None) -> World:

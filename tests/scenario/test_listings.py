@@ -1,0 +1,402 @@
+"""What a provider's listing may do to the records, and what it may not: freezes, absences, orphans."""
+
+import asyncio
+import dataclasses
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import accounts
+from control_plane.db.engine import rows
+from control_plane.domain.ids import InstanceId, OrganizationId, ProviderRef
+from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.wish import Wish
+from data_plane.mesh.port import HubIdentity, Network, Peer
+from providers.fake import Event, FakeMachine
+from reconciler import network
+from tests.support.stage import FAKE, Stage
+
+pytestmark = pytest.mark.database
+
+_METERED = text("SELECT metered_until FROM leases WHERE id = :id")
+
+
+async def _ready(stage: Stage, count: int) -> list[Lease]:
+    organization_id = await stage.organization()
+    leases = [await stage.lease(organization_id) for _ in range(count)]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(4)
+    return leases
+
+
+async def _machine(stage: Stage, lease: Lease) -> FakeMachine:
+    attempt = (await stage.attempts(lease))[-1]
+    return stage.cloud.machines[attempt.provider_ref or ProviderRef("")]
+
+
+async def _frozen(stage: Stage) -> str | None:
+    async with stage.db.reading() as connection:
+        freeze = (await accounts.get(connection, FAKE)).freeze
+    return freeze.why if freeze else None
+
+
+async def _metered_until(stage: Stage, lease: Lease) -> datetime | None:
+    async with stage.db.reading() as connection:
+        return (await rows(connection, _METERED, id=lease.id))[0].metered_until
+
+
+async def _states(stage: Stage, leases: list[Lease]) -> list[str]:
+    return [await stage.state(lease) for lease in leases]
+
+
+# Lists that are not to be believed.
+
+
+async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> None:
+    leases = await _ready(stage, 2)
+    orphan = stage.plant()
+    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.disappear((await _machine(stage, leases[0])).provider_ref)
+    await stage.play(900, step=30)
+    assert await _states(stage, leases) == ["ready", "ready"]
+    assert [one[0].missed_lists for one in [await stage.attempts(lease) for lease in leases]] == [0, 0]
+    assert orphan.ended_at is None
+    reports = await stage.run("observe_instances")
+    assert reports[0].errors or reports[0].looked_at == 0
+    stage.cloud.weather.clear()
+    await stage.play(200, step=10)
+    assert await _states(stage, leases) == ["ended", "ready"]
+    await stage.finish()
+
+
+async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stage: Stage) -> None:
+    await _ready(stage, 1)
+    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    await stage.play(10)
+    lease = await stage.lease(await stage.organization())
+    await stage.play(60, step=5)
+    assert await stage.state(lease) == "placing"
+    ranking = (await stage.why(lease)).placements[-1]["ranking"]
+    assert "account_unhealthy" in {one["code"] for one in ranking["rejected"]}
+    stage.cloud.weather.clear()
+    await stage.play_until(lease, "ready", seconds_max=120)
+    await stage.finish()
+
+
+@pytest.mark.parametrize("event", [Event.EMPTY_LIST, Event.SHRUNKEN_LIST])
+async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_thaws_it(
+    stage: Stage, event: Event
+) -> None:
+    orphan = stage.plant()
+    leases = await _ready(stage, 5)
+    stage.cloud.weather.script("inventory", *[event] * 60)
+    await stage.play(140, step=4)
+    assert "should be on it" in (await _frozen(stage) or "")
+    assert await _states(stage, leases) == ["ready"] * 5
+    assert [one[0].missed_lists for one in [await stage.attempts(lease) for lease in leases]] == [0] * 5
+    assert orphan.ended_at is None
+    assert len(stage.cloud.alive()) == 6
+
+    waiting = await stage.lease(await stage.organization())
+    await stage.play(20, step=5)
+    assert await stage.state(waiting) == "placing", "nothing is bought at a frozen account"
+    stage.cloud.weather.clear()
+    await stage.play(170, step=10)
+    assert await _frozen(stage) is None
+    assert await _states(stage, [*leases, waiting]) == ["ready"] * 6
+    assert orphan.ended_at is not None
+    await stage.finish()
+
+
+async def test_an_empty_list_that_stays_for_a_quarter_of_an_hour_is_believed_and_bills_nothing_of_it(
+    stage: Stage,
+) -> None:
+    leases = await _ready(stage, 3)
+    last_seen = stage.clock.now()
+    for lease in leases:
+        stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    stage.clock.advance(2)
+    await stage.play(14 * 60, step=20)
+    assert await _states(stage, leases) == ["ready"] * 3
+    assert await _frozen(stage) is not None
+    await stage.play(5 * 60, step=20)
+    assert await _states(stage, leases) == ["ended"] * 3
+    for lease in leases:
+        row = await stage.lease_row(lease)
+        assert row.end_reason is EndReason.MACHINE_LOST
+        assert row.billed_until is not None
+        assert row.billed_until <= last_seen
+    await stage.finish()
+
+
+async def test_machines_behind_lists_that_were_wrong_for_long_are_ended_all_the_same(stage: Stage) -> None:
+    leases = await _ready(stage, 2)
+    stage.cloud.weather.always("inventory", Event.EMPTY_LIST)
+    await stage.play(20 * 60, step=20)
+    assert await _states(stage, leases) == ["ended"] * 2
+    assert stage.cloud.alive() == ()
+    stage.cloud.weather.clear()
+    await stage.finish()
+
+
+async def test_one_list_that_misses_one_machine_proves_nothing(stage: Stage) -> None:
+    leases = await _ready(stage, 3)
+    machine = await _machine(stage, leases[0])
+    stage.cloud.hide(machine.provider_ref)
+    await stage.play(6)
+    assert (await stage.attempts(leases[0]))[0].missed_lists > 0
+    stage.cloud.show(machine.provider_ref)
+    await stage.play(300, step=10)
+    assert await _states(stage, leases) == ["ready"] * 3
+    assert (await stage.attempts(leases[0]))[0].missed_lists == 0
+    await stage.finish()
+
+
+# Machines that go by themselves.
+
+
+async def test_a_ready_machine_that_vanishes_is_billed_through_the_last_list_that_showed_it(
+    stage: Stage,
+) -> None:
+    gone, stays = await _ready(stage, 2)
+    await stage.play(3_000, step=50)
+    last_seen = stage.clock.now()
+    stage.cloud.disappear((await _machine(stage, gone)).provider_ref)
+    stage.clock.advance(10)
+    await stage.play_until(gone, "ended", seconds_max=120, step=5)
+    row = await stage.lease_row(gone)
+    assert (row.end_reason, row.billed_until) == (EndReason.MACHINE_LOST, last_seen)
+    assert (await stage.attempts(gone))[0].fail_reason is FailReason.VANISHED
+    assert await stage.state(stays) == "ready"
+    await stage.finish()
+
+
+async def test_a_machine_that_the_provider_ended_during_an_outage_is_billed_through_the_last_list_before_it(
+    stage: Stage,
+) -> None:
+    stage.cloud.settings = dataclasses.replace(stage.cloud.settings, terminated_visible_seconds=86_400.0)
+    gone, stays = await _ready(stage, 2)
+    last_seen = stage.clock.now()
+    stage.clock.advance(5)
+    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    await stage.cloud.terminate((await _machine(stage, gone)).provider_ref)
+    await stage.play(2 * 3_600, step=300)
+    stage.cloud.weather.clear()
+    stage.clock.advance(60)
+    await stage.play_until(gone, "ended", seconds_max=120, step=5)
+    row = await stage.lease_row(gone)
+    assert row.end_reason is EndReason.MACHINE_LOST
+    assert row.billed_until == last_seen
+    assert await stage.state(stays) == "ready"
+    await stage.check()
+    await stage.finish()
+
+
+async def test_the_meter_of_a_machine_found_ended_does_not_run_on_the_list_that_shows_its_end(
+    stage: Stage,
+) -> None:
+    """The list is recorded, the process dies, and the meter runs before the lease is ended."""
+    stage.cloud.settings = dataclasses.replace(stage.cloud.settings, terminated_visible_seconds=86_400.0)
+    gone, _ = await _ready(stage, 2)
+    last_seen = stage.clock.now()
+    await stage.cloud.terminate((await _machine(stage, gone)).provider_ref)
+    stage.clock.advance(2 * 3_600)
+
+    async def dies(*_: object, **__: object) -> bool:
+        raise ConnectionError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("control_plane.services.attempts.fail", dies)
+        with pytest.raises(ConnectionError):
+            await stage.run("observe_instances")
+    await stage.run("meter_usage")
+    until = await _metered_until(stage, gone)
+    assert until is None or until <= last_seen
+    await stage.play_until(gone, "ended", seconds_max=120, step=5)
+    assert (await stage.lease_row(gone)).billed_until == last_seen
+    await stage.finish()
+
+
+async def test_a_ready_machine_that_the_provider_calls_failed_is_left_to_its_customer(stage: Stage) -> None:
+    (lease,) = await _ready(stage, 1)
+    stage.cloud.die((await _machine(stage, lease)).provider_ref)
+    await stage.play(600, step=30)
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+# The meter through an outage.
+
+
+async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_outage(stage: Stage) -> None:
+    (lease,) = await _ready(stage, 1)
+    last_seen = stage.clock.now()
+    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    for _ in range(8):
+        await stage.play(1_350, step=450)
+        until = await _metered_until(stage, lease)
+        assert until is None or until <= last_seen
+        await stage.check()
+    silent = [error for report in await stage.run("meter_usage") for error in report.errors]
+    assert silent == ["1 running leases had no usage for over 2:00:00"]
+    stage.cloud.weather.clear()
+    await stage.play(40, step=10)
+    caught_up = await _metered_until(stage, lease)
+    assert caught_up == stage.clock.now().replace(minute=0, second=0, microsecond=0)
+    await stage.release(lease)
+    await stage.finish()
+    row = await stage.lease_row(lease)
+    assert row.ready_at is not None
+    assert row.billed_until is not None
+    assert gpu_seconds_total(row.ready_at, 1, row.billed_until) > 8 * 1_350
+
+
+# Orphans.
+
+
+async def test_an_old_stranger_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
+    (lease,) = await _ready(stage, 1)
+    orphan = stage.plant()
+    await stage.play(118, step=2)
+    assert orphan.ended_at is None
+    await stage.play(22, step=2)
+    assert orphan.ended_at is not None
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_a_machine_of_another_installation_or_without_our_mark_is_never_touched(stage: Stage) -> None:
+    await _ready(stage, 1)
+    foreign = stage.plant(f"sp-00000000-{'a' * 32}")
+    odd = stage.plant("sp-somebody-elses-name")
+    await stage.play(600, step=20)
+    assert foreign.ended_at is None
+    assert odd.ended_at is None
+    stage.cloud.disappear(foreign.provider_ref)
+    stage.cloud.disappear(odd.provider_ref)
+    await stage.finish()
+
+
+async def test_too_many_orphans_are_our_own_loss_of_memory_and_none_is_ended(stage: Stage) -> None:
+    leases = await _ready(stage, 3)
+    orphans = [stage.plant() for _ in range(4)]
+    await stage.play(400, step=10)
+    assert [orphan.ended_at for orphan in orphans] == [None] * 4
+    (report,) = await stage.run("collect_orphans")
+    assert report.errors == ["4 of 7 machines look like orphans; that is more likely our own loss of memory."]
+    assert await _states(stage, leases) == ["ready"] * 3
+    stage.cloud.disappear(orphans[0].provider_ref)
+    await stage.play(60, step=5)
+    assert [orphan.ended_at is None for orphan in orphans] == [False] * 4, "three are few enough"
+    await stage.finish()
+
+
+async def test_machines_that_ended_long_ago_and_are_still_listed_shield_no_orphan(stage: Stage) -> None:
+    """Some clouds list a terminated machine for an hour."""
+    stage.cloud.settings = dataclasses.replace(stage.cloud.settings, terminated_visible_seconds=3_600.0)
+    leases = await _ready(stage, 6)
+    await stage.release_all()
+    for lease in leases:
+        await stage.play_until(lease, "ended", seconds_max=60)
+    terminates = stage.cloud.calls_of("terminate")
+    orphan = stage.plant()
+    await stage.play(200, step=10)
+    assert orphan.ended_at is not None
+    assert stage.cloud.calls_of("terminate") == terminates + 1
+    await stage.finish()
+
+
+async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) -> None:
+    await _ready(stage, 1)
+    orphan = stage.plant()
+    stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
+    await stage.play(300, step=10)
+    (report,) = await stage.run("collect_orphans")
+    assert report.notes == [f"would end {orphan.provider_ref} ({orphan.launch_key})"]
+    assert orphan.ended_at is None
+    stage.world = dataclasses.replace(stage.world, orphans_dry_run=False)
+    await stage.play(30, step=10)
+    await stage.finish()
+
+
+async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothing(stage: Stage) -> None:
+    await _ready(stage, 1)
+    orphans = [stage.plant() for _ in range(2)]
+    await stage.play(110, step=10)
+    stage.clock.advance(20)
+    await stage.run("observe_instances")
+    stage.cloud.disappear(orphans[0].provider_ref)
+    (report,) = await stage.run("collect_orphans")
+    assert report.errors == []
+    assert orphans[1].ended_at is not None
+    await stage.finish()
+
+
+async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> None:
+    await _ready(stage, 1)
+    orphan = stage.plant()
+    stage.cloud.weather.script("terminate", Event.NOT_YET, Event.LOST_WITHOUT_EFFECT)
+    await stage.play(160, step=5)
+    assert orphan.ended_at is not None
+    await stage.finish()
+
+
+# The hub.
+
+
+async def test_a_machine_that_ended_while_the_hub_was_told_of_it_leaves_the_hub_at_the_next_turn(
+    stage: Stage,
+) -> None:
+    ends, stays = await _ready(stage, 2)
+    organization_id = ends.organization_id
+    told, goes_on = asyncio.Event(), asyncio.Event()
+    hub = stage.hub
+
+    class _Slow:
+        async def sync(self, net: Network, peers: list[Peer]) -> HubIdentity:
+            told.set()
+            await goes_on.wait()
+            return await hub.sync(net, peers)
+
+    slow = dataclasses.replace(stage.replica("slow"), hub=_Slow())  # type: ignore[arg-type]
+    async with stage.db.reading() as connection:
+        number = (await rows(connection, text("SELECT number FROM networks")))[0].number
+    telling = asyncio.create_task(network.sync(slow, OrganizationId(organization_id), Network(number)))
+    await told.wait()
+    await stage.release(ends)
+    await stage.run("sync_hub")
+    goes_on.set()
+    await telling
+    stage.clock.advance(5)
+    await stage.run("sync_hub")
+    kept = {attempt.id for attempt in await stage.attempts(stays)}
+    assert await _on_hub(stage, number) == kept
+    await stage.finish()
+
+
+async def _on_hub(stage: Stage, number: int) -> set[InstanceId]:
+    async with stage.db.reading() as connection:
+        known = await rows(
+            connection,
+            text("SELECT i.id, p.address FROM instances i JOIN peers p ON p.instance_id = i.id"),
+        )
+    by_address = {row.address: InstanceId(row.id) for row in known}
+    return {
+        by_address.get(peer.address, InstanceId(stage.world.new_id())) for peer in stage.hub.networks[number]
+    }
+
+
+async def test_a_region_wish_waits_out_a_frozen_account_and_is_served_after_it(stage: Stage) -> None:
+    leases = await _ready(stage, 2)
+    stage.cloud.weather.script("inventory", *[Event.EMPTY_LIST] * 10)
+    await stage.play(6)
+    lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
+    await stage.play_until(lease, "ready", seconds_max=120)
+    assert (await stage.attempts(lease))[0].state is InstanceState.VERIFIED
+    assert (stage.clock.now() - lease.created_at) < timedelta(minutes=2)
+    assert await _states(stage, leases) == ["ready"] * 2
+    await stage.finish()

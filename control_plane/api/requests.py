@@ -6,8 +6,10 @@ raw bytes, and queries may hold only what the handler declares.
 """
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -103,13 +105,14 @@ def decode(body: bytes, kind: type) -> Any:
 
 
 @cache
-def query_names(handler: HTTPRouteHandler) -> frozenset[str]:
-    """The query parameters a handler declares."""
-    return frozenset(
-        field.kwarg_definition.name or field.name
+def query_names(handler: HTTPRouteHandler) -> Mapping[str, bool]:
+    """The query parameters a handler declares, and whether each may be repeated."""
+    return {
+        field.kwarg_definition.name or field.name: field.is_non_string_sequence
+        or any(get_origin(part) is list for part in field.args)
         for field in handler.parsed_fn_signature.parameters.values()
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
-    )
+    }
 
 
 def _check_query(request: AnyRequest) -> None:
@@ -119,9 +122,12 @@ def _check_query(request: AnyRequest) -> None:
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32)
     except ValueError as error:
-        raise ApiError("invalid_parameter", "The query is not percent-encoded UTF-8, or too long.") from error
+        why = "is not percent-encoded UTF-8, or has too many parameters"
+        raise ApiError(
+            "invalid_parameter", f"The query {why}.", errors=[FieldError("query", why)]
+        ) from error
     known = query_names(request.route_handler)
-    unknown = sorted({name for name, _ in pairs} - known)
+    unknown = sorted({name for name, _ in pairs} - known.keys())
     if unknown:
         spoken = ", ".join(sorted(known)) or "none"
         raise ApiError(
@@ -129,6 +135,10 @@ def _check_query(request: AnyRequest) -> None:
             f"This address knows these query parameters: {spoken}.",
             errors=[FieldError(name[:100], "is not a query parameter here") for name in unknown[:8]],
         )
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1 and not known[name]:
+            why = "is given more than once"
+            raise ApiError("invalid_parameter", f"`{name}` {why}.", errors=[FieldError(name, why)])
 
 
 async def anyone(request: AnyRequest) -> None:

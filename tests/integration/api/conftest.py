@@ -1,0 +1,110 @@
+"""A served API without sockets: the app on a database of its own, a virtual clock, and two tenants."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import httpx
+import pytest
+from litestar import Litestar
+
+from control_plane.api.app import create_app
+from control_plane.api.observe import Metrics
+from control_plane.db.engine import Database
+from control_plane.domain.admission import Price
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.money import Nano
+from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.services import administration, catalogue
+from control_plane.settings import Settings
+from control_plane.world import World, uuid7
+from tests.support.clock import Clock
+
+H100 = Price(
+    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM), Nano(3_600_000_000)
+)
+H100X8 = Price(
+    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM), Nano(3_000_000_001)
+)
+SETTINGS = Settings(database_url="unused", requests_per_second=1e6, requests_burst=1_000_000)
+
+
+@dataclass
+class Tenant:
+    """An organization as its own client sees it."""
+
+    id: OrganizationId
+    secret: str
+    http: httpx.AsyncClient
+
+    async def lease(self, **body: object) -> str:
+        answer = await self.http.post("/v1/leases", json={"sku": "h100x1"} | body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+
+@dataclass
+class Api:
+    app: Litestar
+    metrics: Metrics
+    world: World
+    owner: World
+    """Sees every tenant: for what the API itself does not do."""
+    clock: Clock
+    anonymous: httpx.AsyncClient
+
+    def client(self, secret: str | None) -> httpx.AsyncClient:
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
+
+    async def tenant(
+        self, name: str, *, operator: bool = False, credit: str | None = "1000", quota: int = 64
+    ) -> Tenant:
+        money = None if credit is None else Nano(int(credit) * 10**9)
+        made = await administration.bootstrap(
+            self.owner, name, operator=operator, credit=money, gpu_quota=quota
+        )
+        assert isinstance(made, administration.FirstOrganization)
+        return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
+
+
+class Ticking(Clock):
+    """Moves on by a microsecond whenever it is read, as real clocks do: times of rows differ."""
+
+    def now(self) -> datetime:
+        self._now += timedelta(microseconds=1)
+        return self._now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Ticking()
+
+
+@pytest.fixture
+async def api(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[Api]:
+    world, owner = World(api_db, now=clock.now, new_id=uuid7), World(db, now=clock.now)
+    async with db.transaction() as connection:
+        await catalogue.load_price_book(connection, owner, [H100, H100X8])
+    metrics = Metrics()
+    app = create_app(world, SETTINGS, metrics=metrics, sleep=clock.sleep)
+    made = Api(app, metrics, world, owner, clock, None)  # type: ignore[arg-type]
+    made.anonymous = made.client(None)
+    yield made
+
+
+@pytest.fixture
+async def acme(api: Api) -> Tenant:
+    return await api.tenant("acme")
+
+
+@pytest.fixture
+async def other(api: Api) -> Tenant:
+    return await api.tenant("other")
+
+
+@pytest.fixture
+async def operator(api: Api) -> Tenant:
+    return await api.tenant("us", operator=True)

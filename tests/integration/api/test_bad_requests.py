@@ -1,0 +1,258 @@
+"""Whatever is sent, the answer is a 4xx with a code of the table and a sentence; never a fault, never half done."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from control_plane.api.errors import KINDS
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.endpoints import ENDPOINTS, Endpoint
+
+pytestmark = pytest.mark.database
+
+SOME_ID = "0190c2f0" * 4
+LONG = "x" * 20_000
+
+
+def hold(answer: httpx.Response, *codes: str) -> None:
+    """The answer is problem details with one of `codes`."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    problem = answer.json()
+    assert problem["code"] in codes, problem
+    assert problem["status"] == answer.status_code == KINDS[problem["code"]].status
+    assert problem["type"] == f"urn:splitplane:error:{problem['code']}"
+    assert problem["title"]
+    assert problem["detail"].endswith("."), problem
+    assert problem["request_id"] == answer.headers["x-request-id"]
+
+
+BODIES = [
+    ("nothing", b""),
+    ("not json", b"sku=h100x1"),
+    ("half an object", b'{"sku": "h1'),
+    ("a list", b"[]"),
+    ("a number", b"7"),
+    ("null", b"null"),
+    ("a float beyond all", b'{"sku": 1e999}'),
+    ("not utf-8", b'{"sku": "\xff\xfe"}'),
+    ("a lone surrogate", b'{"sku": "\\ud800"}'),
+    ("an escape that is none", b'{"sku": "\\x41"}'),
+    ("too deep", b'{"sku": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"),
+    ("two objects", b"{}{}"),
+    ("a huge number", b'{"sku": ' + b"9" * 4_000 + b"}"),
+    ("utf-16", '{"sku": "h100x1"}'.encode("utf-16")),
+    ("NUL bytes", b"\x00" * 64),
+    ("a byte order mark", b'\xef\xbb\xbf{"sku": "h100x1"}'),
+    ("an unknown field", b'{"skuu": "h100x1"}'),
+]
+WITH_BODY = [endpoint for endpoint in ENDPOINTS if endpoint.body is not None]
+WITH_QUERY = [endpoint for endpoint in ENDPOINTS if endpoint.method == "GET"]
+POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+WITH_ID = [endpoint for endpoint in ENDPOINTS if endpoint.id_prefix]
+
+
+def _path(endpoint: Endpoint) -> str:
+    return endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
+
+
+async def _send(tenant: Tenant, endpoint: Endpoint, path: str | None = None, **kwargs: Any) -> httpx.Response:
+    return await tenant.http.request(endpoint.method, path or _path(endpoint), **kwargs)
+
+
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
+async def test_a_body_that_is_not_what_it_should_be(endpoint: Endpoint, operator: Tenant) -> None:
+    headers = {"Content-Type": "application/json"}
+    for _, body in BODIES:
+        hold(await _send(operator, endpoint, content=body, headers=headers), "malformed_json", "invalid_request")
+    hold(await _send(operator, endpoint, content=b"{" + b" " * 70_000, headers=headers), "body_too_large")
+    good = json.dumps(endpoint.body).encode()
+    for kind in ("", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", LONG[:4_000]):
+        answer = await _send(operator, endpoint, content=good, headers={"Content-Type": kind})
+        hold(answer, "unsupported_media_type")
+
+
+def _spoilt(value: Any) -> Iterator[Any]:
+    """Values that are not of the kind `value` is, or not usable as one."""
+    yield from (True, None, 7, -1, 2**63, 2**200, 1.5, {}, {"a": 1}, [[]], [None], ["\x00"], [LONG], ["a"] * 100)
+    yield from ("", "\x00", "a\x00b", "a\nb", "a\n", LONG, "\u202e", "  ", "../etc", "=1+1", "🦀" * 50)
+    if isinstance(value, str):
+        yield []
+    if isinstance(value, list):
+        yield "eu"
+
+
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
+async def test_a_field_of_another_kind_is_named(endpoint: Endpoint, operator: Tenant) -> None:
+    assert endpoint.body is not None
+    for field, value in endpoint.body.items():
+        for spoilt in _spoilt(value):
+            if _usable(field, spoilt):
+                continue
+            body = endpoint.body | {field: spoilt}
+            answer = await _send(operator, endpoint, content=json.dumps(body), headers=JSON)
+            hold(answer, "invalid_request", "ssh_key_invalid", "malformed_json")
+            if answer.json()["code"] == "invalid_request" and answer.json().get("errors"):
+                assert answer.json()["errors"][0]["field"].startswith(field), (spoilt, answer.json())
+    for field in endpoint.body.keys() & {"name", "sku", "public_key", "amount_usd"}:
+        body = {name: value for name, value in endpoint.body.items() if name != field}
+        answer = await _send(operator, endpoint, content=json.dumps(body), headers=JSON)
+        if endpoint.path != "/v1/leases" or field != "name":
+            hold(answer, "invalid_request")
+            assert answer.json()["errors"][0]["field"] == field
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def _usable(field: str, value: Any) -> bool:
+    """What is fine for some field although it is not for others."""
+    return (
+        (value is None and field in {"name", "price_usd_per_hour_max"})
+        or (value is True and field == "operator")
+        or (value == 7 and field == "gpu_quota" and value is not True)
+    )
+
+
+@pytest.mark.parametrize("amount", ["0", "0.000000000", "-1", "1e3", "1.0000000001", "99999999999", "NaN", " 1", "1\n", "٣"])
+async def test_an_amount_that_is_none(amount: str, acme: Tenant, operator: Tenant) -> None:
+    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
+    hold(await operator.http.post(path, json={"amount_usd": amount}), "invalid_request")
+    if amount.strip("0."):
+        quote = {"sku": "h100x1", "price_usd_per_hour_max": amount}
+        hold(await acme.http.post("/v1/quotes", json=quote), "invalid_request")
+
+
+async def test_a_balance_beyond_64_bits_is_refused_and_nothing_is_posted(acme: Tenant, operator: Tenant) -> None:
+    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
+    for _ in range(9):
+        assert (await operator.http.post(path, json={"amount_usd": "999999999"})).status_code == 201
+    hold(await operator.http.post(path, json={"amount_usd": "999999999"}), "invalid_request")
+    balance = (await acme.http.get("/v1/organization")).json()["balance"]["usd"]
+    assert balance == "9000000991.000000000"
+
+
+QUERIES = {
+    "limit": ["0", "-1", "201", "1.5", "", "abc", "1" * 400, "%00", "１", "1&limit=2", "0x10"],
+    "cursor": ["", "abc", "%00", "%F0%9F", "x" * 300, "AAAA", "bGVhc2VzOjE6MQ", "a b", "=", "bGVhc2Vz==="],
+    "state": ["", "READY", "gone", "ready,ended", "%00"],
+    "since": ["", "yesterday", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "0001-01-01T00:00:00Z"],
+    "until": ["", "later", "9999-12-31T23:59:59-23:59", "1e9", "%00", "2026-01-01T00:00:00+99:00"],
+    "gpu_model": ["", "h100", "%00", "H100-SXM-80GB"],
+}
+
+
+@pytest.mark.parametrize("endpoint", WITH_QUERY, ids=str)
+async def test_a_query_that_cannot_be_used(endpoint: Endpoint, operator: Tenant) -> None:
+    path = _path(endpoint)
+    if endpoint.id_prefix:
+        path = endpoint.at(await operator.lease())
+    for name in ("limits", "Limit", "cursor%20", "%00", "%ff", "a" * 3_000, "state[]"):
+        answer = await _send(operator, endpoint, f"{path}?{name}=1")
+        hold(answer, "unknown_parameter", "invalid_parameter")
+    for name in endpoint.query:
+        for value in QUERIES[name]:
+            answer = await _send(operator, endpoint, f"{path}?{name}={value}")
+            hold(answer, "invalid_parameter", "invalid_cursor")
+            assert answer.json()["errors"], (name, value)
+    hold(await _send(operator, endpoint, path + "?" + "&".join(f"a{n}=" for n in range(50))), "invalid_parameter")
+
+
+@pytest.mark.parametrize("endpoint", WITH_ID, ids=str)
+async def test_an_id_that_is_none(endpoint: Endpoint, operator: Tenant) -> None:
+    prefix = endpoint.id_prefix
+    for wrong in (
+        f"{prefix}_{SOME_ID}",
+        f"{prefix}_{SOME_ID.upper()}",
+        f"{prefix}_{SOME_ID}0",
+        f"{prefix}_+{SOME_ID[1:]}",
+        f"in_{SOME_ID}",
+        SOME_ID,
+        "x",
+        "%00",
+        "%FF",
+        "..%2f..",
+        "🦀",
+        "null",
+        "x" * 4_000,
+    ):
+        body = None if endpoint.body is None else json.dumps(endpoint.body)
+        headers = JSON if body else {}
+        answer = await _send(operator, endpoint, endpoint.at(wrong), content=body, headers=headers)
+        hold(answer, "lease_not_found", "not_found", "route_not_found")
+
+
+@pytest.mark.parametrize("endpoint", POSTS, ids=str)
+async def test_an_idempotency_key_that_is_none(endpoint: Endpoint, operator: Tenant) -> None:
+    path = endpoint.at(await operator.lease()) if endpoint.id_prefix == "le" else _path(endpoint)
+    for key in (b"", b"x" * 256, b"a\tb", "ключ".encode(), b"\xff", b"\x7f"):
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        content = json.dumps(endpoint.body) if endpoint.body is not None else b""
+        hold(await _send(operator, endpoint, path, content=content, headers=headers), "invalid_idempotency_key")
+    twice = httpx.Headers([("Idempotency-Key", "a"), ("Idempotency-Key", "b"), ("Content-Type", "application/json")])
+    content = json.dumps(endpoint.body) if endpoint.body is not None else b""
+    hold(await _send(operator, endpoint, path, content=content, headers=twice), "invalid_idempotency_key")
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=str)
+async def test_a_method_the_address_does_not_have(endpoint: Endpoint, api: Api, operator: Tenant) -> None:
+    for method in ("PUT", "PATCH", "TRACE", "BREW"):
+        hold(await operator.http.request(method, _path(endpoint)), "method_not_allowed")
+    if endpoint.open:
+        assert (await api.anonymous.request(endpoint.method, _path(endpoint))).status_code == 200
+
+
+async def test_a_release_with_a_body_is_refused(acme: Tenant) -> None:
+    lease = await acme.lease()
+    hold(await acme.http.post(f"/v1/leases/{lease}/release", json={"at": "tomorrow"}), "invalid_request")
+    assert (await acme.http.post(f"/v1/leases/{lease}/release", json={})).status_code == 202
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v2/leases", "/v1/lease", "/schema/x", "/%00", "/" + LONG, "/v1/leases/a/b/c"])
+async def test_an_address_that_is_none(path: str, acme: Tenant) -> None:
+    hold(await acme.http.get(path), "route_not_found")
+
+
+async def test_an_ssh_key_that_is_none(acme: Tenant) -> None:
+    for text in (
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA",
+        "ssh-ed25519 ключ x",
+        "ssh-dss AAAAB3NzaC1kc3MAAAA x",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "ssh-rsa " + "A" * 16_000,
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA\u0000",
+        "a\nssh-ed25519 AAAA",
+    ):
+        answer = await acme.http.post("/v1/ssh-keys", json={"name": "k", "public_key": text})
+        hold(answer, "ssh_key_invalid", "invalid_request")
+    assert (await acme.http.get("/v1/ssh-keys")).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("order", "code"),
+    [
+        ({"sku": "b300x64"}, "sku_unknown"),
+        ({"sku": "h100x1", "price_usd_per_hour_max": "3.59"}, "price_above_ceiling"),
+        ({"sku": "h100x1", "regions": ["mars"]}, "invalid_request"),
+        ({"sku": "h100x1", "regions": ["aq"]}, "region_not_served"),
+        ({"sku": "h100x1", "providers": ["nobody"]}, "provider_unknown"),
+        ({"sku": "h100x1", "ssh_key_ids": ["ssh_" + SOME_ID]}, "ssh_key_unknown"),
+    ],
+)
+async def test_a_refused_lease_leaves_nothing_behind(order: dict[str, Any], code: str, acme: Tenant) -> None:
+    before = (await acme.http.get("/v1/organization")).json()
+    hold(await acme.http.post("/v1/leases", json=order), code)
+    assert (await acme.http.get("/v1/organization")).json() == before
+    assert (await acme.http.get("/v1/leases")).json()["items"] == []
+
+
+async def test_quota_and_balance_have_their_own_codes(api: Api) -> None:
+    poor = await api.tenant("poor", credit=None)
+    hold(await poor.http.post("/v1/leases", json={"sku": "h100x1"}), "balance_too_low")
+    small = await api.tenant("small", quota=7)
+    hold(await small.http.post("/v1/leases", json={"sku": "h100x8"}), "quota_exceeded")
+    verdict = (await small.http.post("/v1/quotes", json={"sku": "h100x8"})).json()["verdict"]
+    assert (verdict["admitted"], verdict["code"]) == (False, "quota_exceeded")

@@ -1,0 +1,92 @@
+"""One effect per Idempotency-Key, on every POST."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.endpoints import ENDPOINTS, Endpoint
+from tests.integration.api.test_bad_requests import hold
+
+pytestmark = pytest.mark.database
+POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+KEY = {"Idempotency-Key": "order 66 / 7f3a"}
+
+
+async def _path(endpoint: Endpoint, operator: Tenant, acme: Tenant) -> str:
+    if endpoint.id_prefix == "le":
+        return endpoint.at(await operator.lease())
+    return endpoint.at(f"org_{acme.id.hex}")
+
+
+async def _post(tenant: Tenant, path: str, body: dict[str, Any] | None, key: dict[str, str]) -> httpx.Response:
+    headers = key | ({"Content-Type": "application/json"} if body is not None else {})
+    return await tenant.http.post(path, content=json.dumps(body) if body is not None else b"", headers=headers)
+
+
+@pytest.mark.parametrize("endpoint", POSTS, ids=str)
+async def test_the_same_request_twice_has_one_effect_and_one_answer(
+    endpoint: Endpoint, operator: Tenant, acme: Tenant
+) -> None:
+    path = await _path(endpoint, operator, acme)
+    first = await _post(operator, path, endpoint.body, KEY)
+    assert first.is_success, first.text
+    assert "idempotency-replayed" not in first.headers
+    again = await _post(operator, path, endpoint.body, KEY)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert (again.status_code, again.headers.get("location")) == (first.status_code, first.headers.get("location"))
+    # Except for a secret, which is shown once.
+    assert again.json() == first.json() | ({"secret": None} if "secret" in first.json() else {})
+
+
+@pytest.mark.parametrize("endpoint", POSTS, ids=str)
+async def test_a_key_belongs_to_one_request(endpoint: Endpoint, operator: Tenant, acme: Tenant) -> None:
+    path = await _path(endpoint, operator, acme)
+    assert (await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=KEY)).status_code == 201
+    hold(await _post(operator, path, endpoint.body, KEY), "idempotency_key_reused")
+
+
+async def test_one_byte_of_difference_is_another_request(acme: Tenant) -> None:
+    body = {"sku": "h100x1", "name": "a"}
+    assert (await _post(acme, "/v1/leases", body, KEY)).status_code == 202
+    hold(await _post(acme, "/v1/leases", body | {"name": "b"}, KEY), "idempotency_key_reused")
+    assert len((await acme.http.get("/v1/leases")).json()["items"]) == 1
+
+
+async def test_twins_at_the_same_time_make_one_lease(acme: Tenant) -> None:
+    twins = [_post(acme, "/v1/leases", {"sku": "h100x1"}, KEY) for _ in range(4)]
+    answers = await asyncio.gather(*twins)
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert [("idempotency-replayed" in answer.headers) for answer in answers].count(False) == 1
+    assert len((await acme.http.get("/v1/leases")).json()["items"]) == 1
+    assert (await acme.http.get("/v1/organization")).json()["gpus_held"] == 1
+
+
+async def test_a_refusal_leaves_the_key_free(operator: Tenant, api: Api) -> None:
+    poor = await api.tenant("poor", credit=None)
+    hold(await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY), "balance_too_low")
+    await operator.http.post(
+        f"/v1/operator/organizations/org_{poor.id.hex}/credits", json={"amount_usd": "100"}
+    )
+    mended = await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY)
+    assert mended.status_code == 202
+    assert "idempotency-replayed" not in mended.headers
+
+
+async def test_two_tenants_may_use_the_same_key(acme: Tenant, other: Tenant) -> None:
+    mine = await _post(acme, "/v1/leases", {"sku": "h100x1"}, KEY)
+    theirs = await _post(other, "/v1/leases", {"sku": "h100x1"}, KEY)
+    assert mine.json()["id"] != theirs.json()["id"]
+    assert "idempotency-replayed" not in theirs.headers
+
+
+async def test_a_credit_is_posted_once_per_key(acme: Tenant, operator: Tenant) -> None:
+    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
+    for _ in range(3):
+        answer = await _post(operator, path, {"amount_usd": "5"}, KEY)
+        assert answer.json()["balance"]["usd"] == "1005.000000000"
+    assert (await acme.http.get("/v1/reconciliation")).json()["balance"]["usd"] == "1005.000000000"

@@ -1,0 +1,153 @@
+"""docs/generated is drawn from the code: a page that differs fails here, and GOLDEN=write draws it again."""
+
+import ast
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from control_plane.domain import instance, lease
+from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState
+from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
+from control_plane.domain.placement import RejectCode
+from control_plane.domain.refusal import RefusalCode
+from control_plane.domain.verification import MismatchCode
+from providers import registry as providers
+from providers.base import Capabilities
+from reconciler import registry as loops
+from reconciler.loop import AccountLoop
+from tests.support import golden
+
+GENERATED = Path("docs/generated")
+NOTE = "<!-- Drawn from the code by tests/arch/test_generated.py: run `make golden`. -->\n"
+
+
+def _member_docs(path: str, name: str) -> dict[str, str]:
+    """The docstring below each member of an enum, by the member's name."""
+    (body,) = [
+        node.body
+        for node in ast.parse(Path(path).read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    found: dict[str, str] = {}
+    member = ""
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            member = node.targets[0].id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and member:
+            found[member] = " ".join(str(node.value.value).split())
+            member = ""
+    return found
+
+
+def _words(title: str, path: str, kind: type[StrEnum]) -> list[str]:
+    said = _member_docs(path, kind.__name__)
+    return [
+        f"## {title}",
+        "",
+        *(
+            f"- `{member.value}`: {said[member.name]}" if member.name in said else f"- `{member.value}`"
+            for member in kind
+        ),
+        "",
+    ]
+
+
+def _machine(
+    title: str, module: ModuleType, path: str, first: StrEnum, states: type[StrEnum], events: type[StrEnum]
+) -> str:
+    table: Mapping[tuple[Any, Any], Any] = module.NEXT
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (before, event), after in table.items():
+        arrows.setdefault((before.value, after.value), []).append(event.value)
+    drawn = [f"    [*] --> {first.value}"]
+    drawn += [f"    {before} --> {after}: {', '.join(named)}" for (before, after), named in arrows.items()]
+    drawn += [f"    {state.value} --> [*]" for state in states if state in module.TERMINAL]
+    story = (module.__doc__ or "").split("\n\n")[0].strip()
+    lines = [NOTE, f"# {title}", "", story, "", "```mermaid", "stateDiagram-v2", *drawn, "```", ""]
+    lines += _words("States", path, states) + _words("Events", path, events)
+    return "\n".join(lines)
+
+
+def test_the_machine_of_a_lease_is_drawn_as_it_is() -> None:
+    text = _machine(
+        "Lease", lease, "control_plane/domain/lease.py", LeaseState.PLACING, LeaseState, LeaseEvent
+    )
+    golden.check(GENERATED / "lease.md", text)
+
+
+def test_the_machine_of_an_instance_is_drawn_as_it_is() -> None:
+    path = "control_plane/domain/instance.py"
+    text = _machine("Instance", instance, path, InstanceState.INTENDED, InstanceState, InstanceEvent)
+    golden.check(GENERATED / "instance.md", text)
+
+
+def _first_sentence(module: ModuleType) -> str:
+    said = " ".join((module.__doc__ or "").split())
+    return re.split(r"(?<=\.) ", said)[0]
+
+
+def test_the_table_of_loops_names_every_loop() -> None:
+    lines = [
+        NOTE,
+        "# Loops",
+        "",
+        "| Loop | Runs | Every | Wakes | What for |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, loop in loops.discovered().items():
+        module = __import__(f"reconciler.loops.{name}", fromlist=["LOOP"])
+        runs = "per account" if isinstance(loop, AccountLoop) else "once"
+        wakes = ", ".join(f"`{other}`" for other in loop.wakes) or "-"
+        every = f"{loop.every.total_seconds():g} s"
+        lines.append(f"| `{name}` | {runs} | {every} | {wakes} | {_first_sentence(module)} |")
+    golden.check(GENERATED / "loops.md", "\n".join(lines) + "\n")
+
+
+def _limits(capabilities: Capabilities) -> str:
+    limits = [
+        f"{limit.calls} per {limit.seconds:g} s ({', '.join(sorted(limit.verbs))})"
+        for limit in capabilities.rate_limits
+    ]
+    return "; ".join(limits) or "none known"
+
+
+def test_the_table_of_providers_names_every_provider() -> None:
+    lines = [
+        NOTE,
+        "# Providers",
+        "",
+        "| Provider | What it is | List lags | Boot at most | User data | Calls |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, module in providers.discovered().items():
+        facts: Capabilities = module.CAPABILITIES
+        lines.append(
+            f"| `{name}` | {_first_sentence(module)} | {facts.list_lag_seconds:g} s | {facts.boot_seconds_max:g} s"
+            f" | {facts.user_data_bytes_max:,} bytes | {_limits(facts)} |"
+        )
+    golden.check(GENERATED / "providers.md", "\n".join(lines) + "\n")
+
+
+def test_the_page_of_codes_names_every_reason() -> None:
+    domain = "control_plane/domain"
+    lines = [
+        NOTE,
+        "# Codes",
+        "",
+        'Every "no" is data: a code that never changes its meaning, and a sentence beside it.',
+        "",
+        *_words("A request is refused", f"{domain}/refusal.py", RefusalCode),
+        *_words("An offer is rejected", f"{domain}/placement.py", RejectCode),
+        *_words("An attempt failed", f"{domain}/instance.py", FailReason),
+        *_words("A machine is not what was sold", f"{domain}/verification.py", MismatchCode),
+        *_words("A lease ended", f"{domain}/lease.py", EndReason),
+    ]
+    golden.check(GENERATED / "codes.md", "\n".join(lines))
+
+
+def test_every_generated_page_is_still_drawn() -> None:
+    drawn = {"lease.md", "instance.md", "loops.md", "providers.md", "codes.md", "openapi.json"}
+    assert {path.name for path in GENERATED.iterdir()} <= drawn

@@ -63,7 +63,7 @@ class BillingController(Controller):
         )
         return UsagePage(tuple(views.usage(row) for row in page), following)
 
-    @get("/usage.csv", responses=PROBLEMS, media_type="text/csv; charset=utf-8")
+    @get("/usage.csv", responses=PROBLEMS, media_type="text/csv")
     async def usage_csv(
         self,
         request: ApiRequest,
@@ -73,7 +73,7 @@ class BillingController(Controller):
         """All of /v1/usage as CSV: a header, one line per charge, no line of totals. Amounts are exact."""
         start, end = _period(since, until)
         headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-        return Stream(_csv(request, start, end), media_type="text/csv; charset=utf-8", headers=headers)
+        return Stream(_csv(request, start, end), media_type="text/csv", headers=headers)
 
     @get("/bill", responses=PROBLEMS)
     async def bill(self, request: ApiRequest) -> BillView:

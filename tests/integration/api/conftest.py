@@ -1,7 +1,7 @@
 """A served API without sockets: the app on a database of its own, a virtual clock, and two tenants."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import httpx
@@ -20,6 +20,7 @@ from control_plane.services import administration, catalogue
 from control_plane.settings import Settings
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
+from tests.support.stage import Stage, set_stage
 
 H100 = Price(
     Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM), Nano(3_600_000_000)
@@ -46,13 +47,23 @@ class Tenant:
 
 @dataclass
 class Api:
-    app: Litestar
     metrics: Metrics
     world: World
     owner: World
     """Sees every tenant: for what the API itself does not do."""
     clock: Clock
-    anonymous: httpx.AsyncClient
+    app: Litestar = field(init=False)
+    while_asleep: Callable[[], Awaitable[object]] | None = None
+    """What happens in the world whenever a stream sleeps; nothing but time when None."""
+
+    @property
+    def anonymous(self) -> httpx.AsyncClient:
+        return self.client(None)
+
+    async def sleep(self, seconds: float) -> None:
+        if self.while_asleep is not None:
+            await self.while_asleep()
+        await self.clock.sleep(seconds)
 
     def client(self, secret: str | None) -> httpx.AsyncClient:
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
@@ -84,15 +95,20 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def api(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[Api]:
+async def api(db: Database, api_db: Database, clock: Clock) -> Api:
     world, owner = World(api_db, now=clock.now, new_id=uuid7), World(db, now=clock.now)
     async with db.transaction() as connection:
         await catalogue.load_price_book(connection, owner, [H100, H100X8])
     metrics = Metrics()
-    app = create_app(world, SETTINGS, metrics=metrics, sleep=clock.sleep)
-    made = Api(app, metrics, world, owner, clock, None)  # type: ignore[arg-type]
-    made.anonymous = made.client(None)
-    yield made
+    made = Api(metrics, world, owner, clock)
+    made.app = create_app(world, SETTINGS, metrics=metrics, sleep=made.sleep)
+    return made
+
+
+@pytest.fixture
+async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
+    """Every loop and a fake provider, on the same database and clock."""
+    return await set_stage(db, clock, api_db=api_db)
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ async def test_the_tables_know_every_query_parameter(api: Api) -> None:
 
 
 @pytest.mark.parametrize("endpoint", CLOSED, ids=str)
-async def test_without_a_key_that_is_known_nothing_answers(endpoint: Endpoint, api: Api, acme: Tenant) -> None:
+async def test_without_a_key_that_is_known_nothing_answers(
+    endpoint: Endpoint, api: Api, acme: Tenant
+) -> None:
     path = endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
     for authorization in (
         None,
@@ -58,7 +60,7 @@ async def test_without_a_key_that_is_known_nothing_answers(endpoint: Endpoint, a
         "Bearer spk_\x00",
         "Bearer spk_ÿ",
     ):
-        headers = [] if authorization is None else [("Authorization", authorization.encode("latin-1"))]
+        headers = [] if authorization is None else [(b"Authorization", authorization.encode("latin-1"))]
         answer = await api.anonymous.request(endpoint.method, path, json=endpoint.body, headers=headers)
         hold(answer, "unauthenticated")
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -86,7 +88,10 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
         hold(answer, "lease_not_found", "not_found")
     untouched = (await other.http.get(f"/v1/leases/{theirs['le']}")).json()
     assert untouched["state"] == "placing"
-    assert [key["revoked_at"] for key in (await other.http.get("/v1/api-keys")).json()["items"]] == [None, None]
+    assert [key["revoked_at"] for key in (await other.http.get("/v1/api-keys")).json()["items"]] == [
+        None,
+        None,
+    ]
     assert len((await other.http.get("/v1/ssh-keys")).json()["items"]) == 1
 
 
@@ -128,8 +133,8 @@ async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operat
     created = await operator.http.post("/v1/operator/organizations", json={"name": "fresh", "gpu_quota": 2})
     assert created.status_code == 201
     made = created.json()
-    credits = f"/v1/operator/organizations/{made['organization']['id']}/credits"
-    credited = await operator.http.post(credits, json={"amount_usd": "12.345678901"})
+    address = f"/v1/operator/organizations/{made['organization']['id']}/credits"
+    credited = await operator.http.post(address, json={"amount_usd": "12.345678901"})
     assert credited.json()["balance"] == {"usd": "12.345678901", "nano": 12_345_678_901}
     fresh = api.client(made["secret"])
     seen = (await fresh.get("/v1/organization")).json()
@@ -139,6 +144,8 @@ async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operat
     assert (await operator.http.get("/v1/organization")).json()["balance"]["nano"] == 10**12
     hold(await operator.http.post("/v1/operator/organizations", json={"name": "fresh"}), "name_taken")
     hold(
-        await operator.http.post(f"/v1/operator/organizations/org_{SOME_ID}/credits", json={"amount_usd": "1"}),
+        await operator.http.post(
+            f"/v1/operator/organizations/org_{SOME_ID}/credits", json={"amount_usd": "1"}
+        ),
         "not_found",
     )

@@ -22,9 +22,13 @@ async def _path(endpoint: Endpoint, operator: Tenant, acme: Tenant) -> str:
     return endpoint.at(f"org_{acme.id.hex}")
 
 
-async def _post(tenant: Tenant, path: str, body: dict[str, Any] | None, key: dict[str, str]) -> httpx.Response:
+async def _post(
+    tenant: Tenant, path: str, body: dict[str, Any] | None, key: dict[str, str]
+) -> httpx.Response:
     headers = key | ({"Content-Type": "application/json"} if body is not None else {})
-    return await tenant.http.post(path, content=json.dumps(body) if body is not None else b"", headers=headers)
+    return await tenant.http.post(
+        path, content=json.dumps(body) if body is not None else b"", headers=headers
+    )
 
 
 @pytest.mark.parametrize("endpoint", POSTS, ids=str)
@@ -37,7 +41,10 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
     assert "idempotency-replayed" not in first.headers
     again = await _post(operator, path, endpoint.body, KEY)
     assert again.headers["idempotency-replayed"] == "true"
-    assert (again.status_code, again.headers.get("location")) == (first.status_code, first.headers.get("location"))
+    assert (again.status_code, again.headers.get("location")) == (
+        first.status_code,
+        first.headers.get("location"),
+    )
     # Except for a secret, which is shown once.
     assert again.json() == first.json() | ({"secret": None} if "secret" in first.json() else {})
 

@@ -1,0 +1,77 @@
+"""What finance reads: rows that add up to the ledger, in JSON and in CSV."""
+
+import csv
+import io
+from decimal import Decimal
+
+import pytest
+
+from tests.integration.api.conftest import Api, Tenant
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+
+async def _used(stage: Stage, acme: Tenant) -> None:
+    """Two leases, one of an odd price, over several hours; one still runs."""
+    first = await acme.lease(name="first")
+    await acme.lease(sku="h100x8", name="second")
+    await stage.play(60)
+    await stage.play(3 * 3_600 + 123, step=119)
+    await acme.http.post(f"/v1/leases/{first}/release")
+    await stage.play(300, step=60)
+
+
+async def test_csv_json_bill_and_ledger_tell_the_same_sum(api: Api, stage: Stage, acme: Tenant) -> None:
+    await _used(stage, acme)
+    answer = await acme.http.get("/v1/usage.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    paged = []
+    cursor = ""
+    while True:
+        page = (await acme.http.get(f"/v1/usage?limit=3{cursor}")).json()
+        paged += page["items"]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert [row["charge_id"] for row in rows] == [row["id"] for row in paged]
+    assert len(rows) > 6
+
+    ledger = (await acme.http.get("/v1/reconciliation")).json()
+    assert ledger["difference"]["nano"] == 0
+    total = sum(Decimal(row["amount_usd"]) for row in rows)
+    assert f"{total:.9f}" == ledger["posted"]["usd"]
+    assert sum(int(row["amount_nano_usd"]) for row in rows) == ledger["posted"]["nano"]
+    assert sum(int(row["gpu_seconds"]) for row in rows) == ledger["gpu_seconds"]
+
+    bill = (await acme.http.get("/v1/bill")).json()
+    assert bill["amount"] == ledger["posted"]
+    assert {line["name"] for line in bill["lines"]} == {"first", "second"}
+    running = next(line for line in bill["lines"] if line["name"] == "second")
+    assert running["unrated"]["nano"] > 0
+    assert bill["balance"]["nano"] == 1_000 * 10**9 - ledger["posted"]["nano"]
+    assert bill["available"]["nano"] == bill["balance"]["nano"] - bill["held"]["nano"]
+    assert (bill["since"], bill["until"]) == ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
+
+
+async def test_a_period_is_cut_without_overlap_or_gap(api: Api, stage: Stage, acme: Tenant) -> None:
+    await _used(stage, acme)
+    cut = "2026-11-20T14:00:00Z"
+    early = (await acme.http.get(f"/v1/usage.csv?until={cut}")).text.splitlines()[1:]
+    late = (await acme.http.get(f"/v1/usage.csv?since={cut}")).text.splitlines()[1:]
+    whole = (await acme.http.get("/v1/usage.csv")).text.splitlines()[1:]
+    assert early
+    assert late
+    assert early + late == whole
+    assert (await acme.http.get("/v1/usage.csv?since=2027-01-01T00:00:00%2B01:00")).text.count("\r\n") == 1
+
+
+async def test_many_charges_stream_through_more_than_one_read(
+    api: Api, stage: Stage, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _used(stage, acme)
+    whole = (await acme.http.get("/v1/usage.csv")).text
+    for size in (1, 2, 4):
+        monkeypatch.setattr("control_plane.api.billing.CSV_ROWS_PER_READ", size)
+        assert (await acme.http.get("/v1/usage.csv")).text == whole

@@ -1,0 +1,294 @@
+"""The process around the app: what it refuses to start with, what it logs, counts and says about its health."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+import structlog
+from sqlalchemy import text
+
+from control_plane import settings as configuration
+from control_plane.__main__ import document
+from control_plane.api import errors
+from control_plane.api.app import create_app
+from control_plane.api.observe import Metrics, MetricsListener
+from control_plane.db.engine import Database, Role
+from control_plane.domain.refusal import RefusalCode
+from control_plane.services.catalogue import parse_price_book
+from control_plane.settings import Settings, SettingsError
+from control_plane.world import World
+from providers.fake import DEFAULT_OFFERS
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.endpoints import SSH_KEY
+from tests.integration.api.test_bad_requests import SOME_ID, hold
+from tests.support import golden
+from tests.support.clock import Clock
+
+ENVIRONMENT = {"SPLITPLANE_DATABASE_URL": "postgresql://u@h/d"}
+
+
+def test_the_openapi_document_is_the_one_in_the_repository() -> None:
+    golden.check(Path("docs/generated/openapi.json"), document().decode())
+
+
+def test_the_page_of_errors_is_the_table() -> None:
+    golden.check(Path("docs/errors.md"), errors.page())
+    assert set(RefusalCode) <= set(errors.KINDS)
+    assert all(kind.remedy.endswith(".") for kind in errors.KINDS.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["PROVIDER_LAMBDA_CLOUD_API_KEY", "SPLITPLANE_SSH_KEY", "SPLITPLANE_SSH_KEY_FILE"]
+)
+def test_the_api_does_not_start_where_it_could_read_a_key(name: str) -> None:
+    planted = "planted-secret-7f3a"
+    with pytest.raises(SettingsError, match=name) as refused:
+        configuration.refuse_secrets(ENVIRONMENT | {name: planted})
+    assert planted not in str(refused.value)
+    for command in (
+        ["-m", "control_plane", "serve"],
+        ["-c", "from control_plane.api.server import application as a; a()"],
+    ):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            env=ENVIRONMENT | {name: planted},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert ran.returncode == 1
+        assert name in ran.stderr
+        assert planted not in ran.stderr + ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SPLITPLANE_DATABASE_URL", ""),
+        ("SPLITPLANE_LISTEN", "8080"),
+        ("SPLITPLANE_LISTEN", "localhost:eighty"),
+        ("SPLITPLANE_METRICS_LISTEN", ":9090"),
+        ("SPLITPLANE_METRICS_LISTEN", "127.0.0.1:99999"),
+        ("SPLITPLANE_REQUESTS_PER_SECOND", "0"),
+        ("SPLITPLANE_STREAMS_MAX", "many"),
+        ("SPLITPLANE_LOG_LEVEL", "loud"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=variable):
+        configuration.read(ENVIRONMENT | {variable: value})
+
+
+def test_the_shipped_price_book_sells_what_the_fake_offers_and_loses_no_money() -> None:
+    book = tomllib.loads(Path("control_plane/price_book.toml").read_text())["sku"]
+    prices = parse_price_book(Path("control_plane/price_book.toml").read_text())
+    assert len({price.sku.name for price in prices}) == len(book) == len(prices)
+    for offer in DEFAULT_OFFERS:
+        serving = [price for price in prices if offer.shape.holds(price.sku.shape)]
+        assert serving, offer.native_type
+        assert all(price.nano_per_hour > offer.cost_nano_per_hour for price in serving), offer.native_type
+
+
+@contextlib.asynccontextmanager
+async def unreachable(url: str, clock: Clock) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an app whose database is not there."""
+    database = Database(url, role=Role.API, pool_size=1, readers=1)
+    app = create_app(World(database, now=clock.now), Settings("unused"))
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        yield client
+    await database.close()
+
+
+@pytest.mark.database
+async def test_a_database_that_is_away_is_a_503_and_health_says_which(
+    database_url: str, clock: Clock
+) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    no_database = database_url.replace("/test_", "/gone_")
+    for url in (nowhere, no_database):
+        async with unreachable(url, clock) as client:
+            assert (await client.get("/healthz")).json() == {"status": "up"}
+            for path in ("/readyz", "/v1/leases"):
+                answer = await client.get(path, headers={"Authorization": "Bearer spk_some"})
+                hold(answer, "database_unavailable")
+                assert int(answer.headers["retry-after"]) > 0
+
+
+@pytest.mark.database
+async def test_a_connection_that_is_cut_costs_at_most_one_request(
+    api: Api, acme: Tenant, database_url: str
+) -> None:
+    superuser = Database(database_url, role=None, pool_size=1, readers=1)
+    for method, path, body in (("GET", "/v1/leases", None), ("POST", "/v1/leases", {"sku": "h100x1"})):
+        assert (await acme.http.request(method, path, json=body)).is_success
+        async with superuser.transaction() as connection:
+            await connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+        answers = [await acme.http.request(method, path, json=body) for _ in range(4)]
+        assert answers[-1].is_success
+        for answer in answers:
+            if not answer.is_success:
+                hold(answer, "database_unavailable")
+    await superuser.close()
+
+
+@pytest.mark.database
+async def test_an_empty_database_is_not_ready(server_url: str, template: str, clock: Clock) -> None:
+    async with unreachable(server_url, clock) as client:
+        hold(await client.get("/readyz"), "not_ready")
+
+
+@pytest.mark.database
+async def test_metrics_have_a_listener_of_their_own_and_no_ids(api: Api, acme: Tenant) -> None:
+    lease = await acme.lease()
+    await acme.http.get(f"/v1/leases/{lease}")
+    await acme.http.get(f"/v1/leases/le_{SOME_ID}")
+    await acme.http.get("/made/up/1")
+    await acme.http.request("BREW", "/v1/leases")
+    hold(await acme.http.get("/metrics"), "route_not_found")
+    with contextlib.closing(MetricsListener(api.metrics, host="127.0.0.1", port=0)) as listener:
+        async with httpx.AsyncClient() as scraper:
+            shown = (await scraper.get(f"http://127.0.0.1:{listener.port}/metrics")).text
+    route = 'splitplane_api_requests_total{method="GET",route="/v1/leases/{lease_id}",status="%s"} 1.0'
+    assert route % 200 in shown
+    assert route % 404 in shown
+    assert 'splitplane_api_requests_total{method="GET",route="none",status="404"} 2.0' in shown
+    assert 'method="other"' in shown
+    assert "splitplane_api_request_seconds_bucket" in shown
+    assert lease not in shown
+    assert SOME_ID not in shown
+
+
+@pytest.mark.database
+async def test_a_request_is_one_line_and_no_secret_is_in_any(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    private = "planted-7f3a-secret"
+    with structlog.testing.capture_logs() as lines:
+        issued = (await acme.http.post("/v1/api-keys", json={"name": "second"})).json()
+        await acme.http.post("/v1/ssh-keys", json={"name": "k", "public_key": SSH_KEY})
+        await acme.http.get(f"/v1/leases?cursor={private}")
+        await acme.http.get(f"/{private}")
+        await acme.http.get("/v1/leases", headers={"Authorization": f"Bearer spk_{private}"})
+        await acme.http.post("/v1/leases", content=private, headers={"Idempotency-Key": private})
+        made = (await operator.http.post("/v1/operator/organizations", json={"name": "n"})).json()
+    assert len(lines) == 7
+    assert {line["event"] for line in lines} == {"request"}
+    assert all(line["request_id"].startswith("req_") for line in lines)
+    text = json.dumps(lines)
+    for secret in (
+        private,
+        acme.secret,
+        operator.secret,
+        issued["secret"],
+        made["secret"],
+        SSH_KEY.split()[1],
+    ):
+        assert secret not in text
+
+
+@pytest.mark.database
+async def test_a_fault_of_ours_is_a_500_that_tells_nothing_and_a_line_that_tells_where(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("planted-7f3a-secret")
+
+    monkeypatch.setattr("control_plane.services.billing.bill", broken)
+    with structlog.testing.capture_logs() as lines:
+        answer = await acme.http.get("/v1/bill")
+    hold(answer, "internal")
+    assert "planted" not in answer.text + json.dumps(lines)
+    assert (lines[0]["event"], lines[0]["error"]) == ("request_failed", "ZeroDivisionError")
+    assert "broken" in lines[0]["where"][-1]
+
+
+@pytest.mark.database
+async def test_a_key_that_asks_too_fast_is_told_when_to_come_back(api: Api, acme: Tenant) -> None:
+    metrics = Metrics()
+    api.app = create_app(
+        api.world, Settings("unused", requests_per_second=10, requests_burst=3), metrics=metrics
+    )
+    client = api.client(acme.secret)
+    answers = [await client.get("/v1/organization") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=1'
+    assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=2", "r=1", "r=0", "r=0"]
+    hold(answers[3], "rate_limited")
+    assert answers[3].headers["retry-after"] == "1"
+    api.clock.advance(0.2)
+    assert (await client.get("/v1/organization")).status_code == 200
+    second = (await acme.http.post("/v1/api-keys", json={"name": "second"})).json()["secret"]
+    assert (await api.client(second).get("/v1/organization")).status_code == 200
+
+
+def _command(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"SPLITPLANE_DATABASE_URL": url}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "control_plane", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.database
+async def test_an_administrator_sets_up_a_first_organization(database_url: str, api: Api) -> None:
+    made = _command(
+        database_url, "bootstrap", "--organization", "first", "--credit", "12.5", "--gpu-quota", "3"
+    )
+    assert made.returncode == 0, made.stderr
+    secret = made.stdout.strip()
+    assert secret.startswith("spk_")
+    assert secret not in made.stderr
+    again = _command(database_url, "bootstrap", "--organization", "first")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == "There is an organization called 'first' already.\n"
+
+    for expected in (
+        "Posted 0.500000000 USD to first.\n",
+        "Nothing changed: the key 'may' was posted before.\n",
+    ):
+        credited = _command(database_url, "credit", "first", "0.5", "--key", "may")
+        assert (credited.returncode, credited.stderr) == (0, expected)
+    book = _command(database_url, "price-book")
+    assert (book.returncode, book.stderr) == (0, "11 SKUs are in force.\n")
+
+    api.clock.advance(100 * 365 * 86_400)  # The commands run in real time, which is past the test's own.
+    client = api.client(secret)
+    seen = (await client.get("/v1/organization")).json()
+    assert (seen["gpu_quota"], seen["balance"]["usd"]) == (3, "13.000000000")
+    assert "l4.1x" in {sku["name"] for sku in (await client.get("/v1/skus")).json()["items"]}
+    hold(await client.get("/v1/operator/loops"), "operator_key_needed")
+
+
+@pytest.mark.database
+def test_a_command_that_cannot_be_done_says_so_in_one_line(database_url: str, tmp_path: Path) -> None:
+    broken = tmp_path / "book.toml"
+    broken.write_text('[[sku]]\nname = "x"\n')
+    for arguments, sentence in (
+        (("credit", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
+        (("price-book", str(broken)), "SKU number 1: 'gpu_model'"),
+        (("price-book", str(tmp_path / "missing.toml")), "No such file"),
+    ):
+        ran = _command(database_url, *arguments)
+        assert ran.returncode == 1
+        assert sentence in ran.stderr
+        assert ran.stderr.count("\n") == 1
+    assert _command(database_url, "credit", "first", "-5", "--key", "k").returncode == 2
+    away = _command("postgresql://nobody@127.0.0.1:1/none", "migrate")
+    assert (away.returncode, away.stderr.count("\n")) == (1, 1)

@@ -40,7 +40,8 @@ def start(directory: Path, *, throwaway: bool = False) -> str:
     directory.parent.mkdir(parents=True, exist_ok=True)
     with (directory.parent / f".{directory.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        server = get_server(directory, cleanup_mode=None)
+        server = get_server(directory, cleanup_mode=None, start=False)
+        server.start()  # Also when this process started it before and it was stopped since.
         if str(CONNECTIONS_MAX) not in server.psql("SHOW max_connections;"):
             for name, value in (_SETTINGS | (_THROWAWAY if throwaway else {})).items():
                 server.psql(f"ALTER SYSTEM SET {name} = '{value}';")

@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import TextClause, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from control_plane.db.reader import Readers
@@ -59,6 +60,7 @@ class Database:
         driver_url = make_url(url).set(drivername="postgresql+asyncpg")
         self._writes = create_async_engine(driver_url, pool_size=pool_size, **arguments)
         self._readers = Readers(url, settings=settings, size=readers, wait_seconds=10)
+        self._fast_writers = Readers(url, settings=settings, size=pool_size, wait_seconds=10)
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
@@ -67,6 +69,12 @@ class Database:
             if tenant is not None:
                 await connection.execute(_SET_TENANT, {"organization": str(tenant)})
             yield connection
+
+    @asynccontextmanager
+    async def fast_transaction(self, tenant: UUID) -> AsyncIterator[AsyncConnection]:
+        """As `transaction`, straight to asyncpg: for the writes that the API does by the hundred per second."""
+        async with self._fast_writers.one("") as writer, writer.transaction(tenant):
+            yield cast("AsyncConnection", writer)
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[AsyncConnection]:
@@ -84,7 +92,7 @@ class Database:
             yield cast("AsyncConnection", reader)
 
     async def close(self) -> None:
-        await asyncio.gather(self._writes.dispose(), self._readers.close())
+        await asyncio.gather(self._writes.dispose(), self._readers.close(), self._fast_writers.close())
 
 
 @asynccontextmanager
@@ -100,11 +108,23 @@ async def acting_for(connection: AsyncConnection, tenant: UUID, *, back_to: UUID
     await connection.execute(_SET_TENANT, {"organization": str(back_to)})
 
 
+_AWAY = ("08", "57P", "53")
+"""SQL states of a server that is out of reach, going down or coming up, or full. Appendix A of PostgreSQL's manual."""
+
+
 def is_connection_trouble(error: BaseException) -> bool:
-    """Whether the database went away rather than refused: worth a retry by whoever called."""
-    return isinstance(error, InterfaceError | OperationalError | ConnectionError | TimeoutError) or (
-        isinstance(error, DBAPIError) and error.connection_invalidated
-    )
+    """Whether the database went away rather than refused: worth a retry by whoever called.
+
+    A server that dies while a connection is being made answers with a plain error of class 08, one that
+    is still starting with 57P03; neither has a connection that could be invalidated. Before that the
+    socket is missing or the name does not resolve: any OSError.
+    """
+    if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | OSError):
+        return True
+    if not isinstance(error, DBAPIError):
+        return False
+    state = str(getattr(error.orig, "sqlstate", None) or "")
+    return error.connection_invalidated or state.startswith(_AWAY)
 
 
 async def rows(connection: AsyncConnection, statement: TextClause, **values: object) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -25,14 +25,22 @@ class Moment:
     stage: Stage
     server_url: str
     template: str
+    urls: dict[int, str] = field(default_factory=dict[int, str])
+
+    def url_of(self, stage: Stage) -> str:
+        """The URL of the database that a copy of this moment lives on."""
+        return self.urls[id(stage)]
 
     @asynccontextmanager
     async def again(self) -> AsyncIterator[Stage]:
         async with fresh_database(self.server_url, self.template) as url:
             db = Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
             try:
-                yield self.stage.copy(db)
+                stage = self.stage.copy(db)
+                self.urls[id(stage)] = url
+                yield stage
             finally:
+                self.urls.clear()
                 await db.close()
 
 

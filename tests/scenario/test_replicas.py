@@ -1,0 +1,184 @@
+"""Replicas side by side: every pair of loops at once, and many of one loop on the same rows.
+
+What they may do to each other is wait, or lose a race; a deadlock that PostgreSQL breaks is healed by the
+next activation. What they may not do is buy twice, charge twice, or lose a machine on the way to the hub.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from control_plane.db.engine import Database, Role, rows
+from data_plane.mesh.port import Peer
+from reconciler import registry
+from reconciler.loop import World
+from tests.scenario.conftest import Moment
+from tests.scenario.lively import ends_well
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+LOOPS = sorted(registry.discovered())
+_PEERS = text("""
+SELECT n.number, p.address, p.public_key FROM peers p JOIN networks n USING (organization_id)
+JOIN instances i ON i.id = p.instance_id WHERE i.state IN ('bootstrapping', 'verified')
+""")
+
+
+@asynccontextmanager
+async def _replicas(stage: Stage, url: str, count: int) -> AsyncIterator[list[World]]:
+    """Reconciler processes with connections of their own."""
+    databases = [Database(url, role=Role.RECONCILER, pool_size=4, readers=2) for _ in range(count)]
+    try:
+        yield [stage.replica(f"replica {n}", database) for n, database in enumerate(databases)]
+    finally:
+        await asyncio.gather(*(database.close() for database in databases))
+
+
+async def _at_once(stage: Stage, turns: Sequence[tuple[str, World]]) -> None:
+    """Run activations side by side. Only PostgreSQL may stop one, and only to break a tie."""
+    outcomes = await asyncio.gather(
+        *(stage.run(name, world=world) for name, world in turns), return_exceptions=True
+    )
+    for (name, _), outcome in zip(turns, outcomes, strict=True):
+        if isinstance(outcome, BaseException):
+            assert isinstance(outcome, DBAPIError), f"{name}: {outcome!r}"
+            assert "deadlock detected" in str(outcome), f"{name}: {outcome}"
+
+
+async def _nobody_is_lost_on_the_hub(stage: Stage) -> None:
+    async with stage.db.reading() as connection:
+        belong = await rows(connection, _PEERS)
+    for row in belong:
+        assert Peer(row.address, row.public_key) in stage.hub.networks.get(row.number, ()), row
+
+
+@pytest.mark.parametrize("name", LOOPS)
+async def test_a_loop_beside_every_other_loop_and_beside_itself_keeps_the_laws(
+    lively: Moment, name: str
+) -> None:
+    others = [other for other in LOOPS if other >= name]
+    for other in others:
+        async with lively.again() as stage, _replicas(stage, lively.url_of(stage), 2) as (one, two):
+            await _at_once(stage, [(name, one), (other, two)])
+            await stage.check()
+            # And once more, on what the two left to each other.
+            stage.clock.advance(3)
+            await _at_once(stage, [(other, one), (name, two)])
+            await stage.check()
+            if other == name:
+                await ends_well(stage)
+                continue
+            await stage.round()
+            await _nobody_is_lost_on_the_hub(stage)
+            await stage.check()
+
+
+async def test_all_loops_of_three_replicas_at_once_bring_everything_to_its_end(lively: Moment) -> None:
+    async with lively.again() as stage, _replicas(stage, lively.url_of(stage), 3) as replicas:
+        for seconds in (0, 2, 3, 30, 40, 70, 130):
+            stage.clock.advance(seconds)
+            await _at_once(stage, list(itertools.product(LOOPS, replicas)))
+            await stage.check()
+        await ends_well(stage)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("place_leases", "SELECT count(*) FROM instances"),
+        ("launch_instances", "SELECT count(*) FROM instances WHERE state = 'booting'"),
+        ("bootstrap_machines", "SELECT count(*) FROM instances WHERE state = 'verified'"),
+        ("end_instances", "SELECT count(*) FROM instances WHERE terminate_asked_at IS NOT NULL"),
+        ("close_leases", "SELECT count(*) FROM leases WHERE state = 'ended'"),
+        ("rate_usage", "SELECT count(*) FROM charges"),
+    ],
+)
+async def test_many_replicas_on_the_same_rows_do_each_once(
+    stage: Stage, database_url: str, name: str, expected: str
+) -> None:
+    order = ["place_leases", "launch_instances", "observe_instances", "bootstrap_machines"]
+    order += ["end_instances", "observe_instances again", "close_leases", "meter_usage", "rate_usage"]
+    leases = [
+        await stage.lease(organization_id)
+        for organization_id in [await stage.organization(), await stage.organization()]
+        for _ in range(8)
+    ]
+    await stage.run("refresh_offers")
+    async with _replicas(stage, database_url, 5) as replicas:
+        for loop in order:
+            if loop == "end_instances":
+                for lease in leases:
+                    stage.clock.advance(1)
+                    await stage.release(lease)
+            if loop == name:
+                for _ in range(5):
+                    await _at_once(stage, [(name, replica) for replica in replicas])
+                    stage.clock.advance(2)
+                break
+            stage.clock.advance(3)
+            await stage.run(loop.split()[0])
+    async with stage.db.reading() as connection:
+        assert (await rows(connection, text(expected)))[0][0] == len(leases)
+    calls = {"launch_instances": "launch", "end_instances": "terminate"}
+    if name in calls:
+        assert stage.cloud.calls_of(calls[name]) == len(leases), "asked once for each"
+    await stage.check()
+    await _nobody_is_lost_on_the_hub(stage)
+    await stage.finish()
+
+
+async def test_machines_of_one_network_joining_at_many_replicas_are_all_on_the_hub(
+    stage: Stage, database_url: str
+) -> None:
+    """A hub call carries the whole list: an older list that arrives last would drop the newer machine."""
+    organization_id = await stage.organization()
+    leases = [await stage.lease(organization_id) for _ in range(8)]
+    await stage.run("refresh_offers")
+    for loop in ("place_leases", "launch_instances", "observe_instances"):
+        stage.clock.advance(3)
+        await stage.run(loop)
+    hub, lists = stage.hub.sync, 0
+
+    async def slow(network, peers):
+        nonlocal lists
+        lists += 1
+        for _ in range(lists % 3 * 20):  # The first lists are under way while later ones overtake them.
+            await asyncio.sleep(0)
+        return await hub(network, peers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage.hub, "sync", slow)
+        patch.setattr("reconciler.loops.bootstrap_machines.MACHINES_PER_ACTIVATION_MAX", 3)
+        async with _replicas(stage, database_url, 4) as replicas:
+            for _ in range(12):
+                await _at_once(stage, [("bootstrap_machines", replica) for replica in replicas])
+                await _nobody_is_lost_on_the_hub_of_the_verified(stage)
+                stage.clock.advance(5)
+    assert {await stage.state(lease) for lease in leases} == {"ready"}
+    await _nobody_is_lost_on_the_hub(stage)
+    await stage.finish()
+
+
+async def _nobody_is_lost_on_the_hub_of_the_verified(stage: Stage) -> None:
+    statement = text(str(_PEERS.text).replace("IN ('bootstrapping', 'verified')", "= 'verified'"))
+    async with stage.db.reading() as connection:
+        for row in await rows(connection, statement):
+            assert Peer(row.address, row.public_key) in stage.hub.networks.get(row.number, ()), row
+
+
+async def test_a_release_beside_every_loop_ends_what_it_releases(lively: Moment) -> None:
+    for name in LOOPS:
+        async with lively.again() as stage:
+            await asyncio.gather(stage.run(name), stage.release_all())
+            await stage.check()
+            if name in ("bootstrap_machines", "launch_instances", "observe_instances"):
+                for seconds in (5, 61, 61, 122, 244, 244, 61, 61):
+                    await stage.round()
+                    stage.clock.advance(seconds)
+                await stage.check_finished()

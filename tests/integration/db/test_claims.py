@@ -38,8 +38,14 @@ async def filled(own: Database) -> Database:
 
 
 async def _claim(
-    database: Database, token: UUID, *, now: datetime = START, limit: int = 12, hold: float = 0
+    database: Database,
+    token: UUID,
+    *,
+    now: datetime = START,
+    limit: int = 12,
+    until: asyncio.Event | None = None,
 ) -> list[Instance]:
+    """Claim, and keep the transaction open until the event, when there is one."""
     async with database.transaction() as connection:
         claimed = await instances.claim(
             connection,
@@ -51,7 +57,8 @@ async def _claim(
             limit=limit,
             with_reference=True,
         )
-        await asyncio.sleep(hold)
+        if until is not None:
+            await until.wait()
         return claimed
 
 
@@ -60,9 +67,15 @@ def _ids(claimed: list[Instance]) -> set[InstanceId]:
 
 
 async def test_two_workers_claim_different_machines_without_waiting_for_each_other(filled: Database) -> None:
-    first, second = await asyncio.gather(_claim(filled, ONE, hold=0.2), _claim(filled, TWO, hold=0.2))
-    assert len(first) + len(second) == 20
-    assert not _ids(first) & _ids(second)
+    done = asyncio.Event()
+    first = asyncio.create_task(_claim(filled, ONE, until=done))
+    await asyncio.sleep(0.1)
+    # The first one's transaction is open: a claim that waited for it would run into the lock timeout.
+    second = await _claim(filled, TWO)
+    done.set()
+    assert len(await first) == 12
+    assert len(second) == 8
+    assert not _ids(await first) & _ids(second)
 
 
 async def test_a_claim_holds_until_it_expires_and_then_anyone_may_take_over(filled: Database) -> None:
@@ -109,14 +122,19 @@ async def test_two_placers_take_different_leases(own: Database) -> None:
         await fill(connection, A)
         await insert(connection, "leases", *(a_row("leases", A, number) for number in range(2, 11)))
 
-    async def take() -> set[UUID]:
+    async def take(until: asyncio.Event) -> set[UUID]:
         async with own.transaction() as connection:
             taken = await leases.take_placing(connection, now=START, limit=6)
-            await asyncio.sleep(0.2)
+            await until.wait()
             return {lease.id for lease in taken}
 
-    first, second = await asyncio.gather(take(), take())
-    assert (len(first | second), len(first & second)) == (10, 0)
+    done, at_once = asyncio.Event(), asyncio.Event()
+    at_once.set()
+    first = asyncio.create_task(take(done))
+    await asyncio.sleep(0.1)
+    second = await take(at_once)
+    done.set()
+    assert (len(await first | second), len(await first & second)) == (10, 0)
 
 
 # Turns and budgets.

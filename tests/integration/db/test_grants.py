@@ -1,6 +1,7 @@
 """What each role may do: the public process writes intent, facts are never edited, money balances."""
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -112,6 +113,23 @@ async def test_a_transaction_that_does_not_balance_is_refused_at_its_commit(
             await _unbalanced(database)
     finally:
         await database.close()
+
+
+async def _insert_fast(database: Database, *of: tuple[str, dict[str, Any]]) -> None:
+    async with database.fast_transaction(A) as connection:
+        for table, row in of:
+            values = ", ".join(f":{name}" for name in row)
+            await connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"), row)
+
+
+async def test_the_fast_door_weighs_at_its_commit_and_is_usable_afterwards(api: Database) -> None:
+    transaction = a_row("transactions", A, 6)
+    posting = a_row("postings", A, 6, transaction_id=transaction["id"])
+    with pytest.raises(DBAPIError, match="out of balance by 6 nano"):
+        await _insert_fast(api, ("transactions", transaction), ("postings", posting))
+    async with api.fast_transaction(A) as connection:
+        kept = text("SELECT id FROM transactions WHERE id = :id")
+        assert not await rows(connection, kept, id=transaction["id"])
 
 
 async def test_postings_that_balance_over_two_lines_commit(own: Database) -> None:

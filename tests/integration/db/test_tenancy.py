@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db import organizations
@@ -30,13 +30,18 @@ def expect_refusal(*words: str) -> Iterator[None]:
 
 
 async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> set[UUID]:
-    found = metadata.tables[table]
-    column = found.c.id if table == "organizations" else found.c.organization_id
-    async with database.transaction(tenant) as connection:
-        in_transaction = set((await connection.execute(select(column))).scalars())
-    async with database.reading(tenant) as connection:
-        assert set((await connection.execute(select(column))).scalars()) == in_transaction
-    return in_transaction
+    """Whose rows show, by every door of the database alike."""
+    column = "id" if table == "organizations" else "organization_id"
+    statement = text(f"SELECT {column} AS tenant FROM {table}")
+    doors = [database.transaction(tenant), database.reading(tenant)]
+    if tenant is not None:
+        doors.append(database.fast_transaction(tenant))
+    seen = []
+    for door in doors:
+        async with door as connection:
+            seen.append({row.tenant for row in await rows(connection, statement)})
+    assert all(one == seen[0] for one in seen)
+    return seen[0]
 
 
 async def test_every_table_has_a_tenant_or_says_why_not(owner: Database) -> None:
@@ -138,17 +143,41 @@ async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(fi
         await narrow.close()
 
 
-async def test_a_failed_statement_leaves_no_tenant_behind(filled_url: str) -> None:
+@pytest.mark.parametrize("door", ["transaction", "reading", "fast_transaction"])
+async def test_a_failed_statement_leaves_no_tenant_behind(filled_url: str, door: str) -> None:
     narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
     try:
         with pytest.raises(DBAPIError):
-            async with narrow.reading(A) as connection:
-                await connection.execute(text("SELECT 1 / 0"))
-        with pytest.raises(DBAPIError):
-            async with narrow.transaction(A) as connection:
-                await connection.execute(text("SELECT 1 / 0"))
+            async with getattr(narrow, door)(A) as connection:
+                await connection.execute(text("SELECT 1 / 0"), {})
         assert await _tenants_seen(narrow, "leases", None) == set()
         assert await _tenants_seen(narrow, "leases", B) == {B}
+    finally:
+        await narrow.close()
+
+
+@pytest.mark.parametrize("door", ["transaction", "fast_transaction"])
+async def test_a_caller_that_is_cancelled_leaves_neither_a_tenant_nor_half_a_write(
+    filled_url: str, door: str
+) -> None:
+    narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
+    inside = asyncio.Event()
+
+    async def write() -> None:
+        async with getattr(narrow, door)(A) as connection:
+            await connection.execute(text("UPDATE leases SET name = 'half'"), {})
+            inside.set()
+            await asyncio.Event().wait()
+
+    try:
+        task = asyncio.create_task(write())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await _tenants_seen(narrow, "leases", B) == {B}
+        async with narrow.reading(A) as connection:
+            assert not await rows(connection, text("SELECT id FROM leases WHERE name = 'half'"))
     finally:
         await narrow.close()
 

@@ -156,6 +156,20 @@ async def test_a_failed_statement_leaves_no_tenant_behind(filled_url: str, door:
         await narrow.close()
 
 
+async def test_a_connection_forgets_its_tenant_at_the_commit(filled_url: str) -> None:
+    narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
+    whose = text("SELECT coalesce(current_setting('app.organization_id', true), '') AS tenant")
+    try:
+        async with narrow.transaction(A), narrow.fast_transaction(A):
+            pass
+        async with narrow.transaction() as connection:
+            assert (await rows(connection, whose))[0].tenant == ""
+        async with narrow._fast_writers.one("") as writer:
+            assert (await writer.execute(whose)).all()[0].tenant == ""
+    finally:
+        await narrow.close()
+
+
 @pytest.mark.parametrize("door", ["transaction", "fast_transaction"])
 async def test_a_caller_that_is_cancelled_leaves_neither_a_tenant_nor_half_a_write(
     filled_url: str, door: str

@@ -46,7 +46,8 @@ async def _frozen(stage: Stage) -> str | None:
 
 async def _metered_until(stage: Stage, lease: Lease) -> datetime | None:
     async with stage.db.reading() as connection:
-        return (await rows(connection, _METERED, id=lease.id))[0].metered_until
+        until: datetime | None = (await rows(connection, _METERED, id=lease.id))[0].metered_until
+    return until
 
 
 async def _states(stage: Stage, leases: list[Lease]) -> list[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db.engine import Database, Role, rows
-from data_plane.mesh.port import Peer
+from data_plane.mesh.port import HubIdentity, Network, Peer
 from reconciler import registry
 from reconciler.loop import World
 from tests.scenario.conftest import Moment
@@ -145,7 +145,7 @@ async def test_machines_of_one_network_joining_at_many_replicas_are_all_on_the_h
         await stage.run(loop)
     hub, lists = stage.hub.sync, 0
 
-    async def slow(network, peers):
+    async def slow(network: Network, peers: Sequence[Peer]) -> HubIdentity:
         nonlocal lists
         lists += 1
         for _ in range(lists % 3 * 20):  # The first lists are under way while later ones overtake them.

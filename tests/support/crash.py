@@ -17,6 +17,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar, cast
 from uuid import UUID
@@ -31,6 +32,8 @@ from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.loop import World
 
 Answer = TypeVar("Answer")
+_IN_TRANSACTION = ContextVar("in_transaction", default=False)
+"""Of this task, or of the one that made it."""
 
 
 class Killed(BaseException):
@@ -47,7 +50,6 @@ class Crash:
     """What was asked of the outside, in order."""
     dead: bool = False
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _in_transaction: asyncio.Task[object] | None = None
 
     def into(self, world: World) -> World:
         """The same world, as the doomed process sees it."""
@@ -88,7 +90,7 @@ class Crash:
 
     async def call(self, name: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         self.live()
-        if self._in_transaction is not None and self._in_transaction is asyncio.current_task():
+        if _IN_TRANSACTION.get():
             raise AssertionError(f"{name} is called while a transaction is open")
         async with self._turn:
             self.reach("before", name)
@@ -105,14 +107,14 @@ class Crash:
         self.live()
         async with self._turn:
             self.live()
-            self._in_transaction = asyncio.current_task()
+            token = _IN_TRANSACTION.set(True)
             try:
                 async with database.transaction(tenant) as connection:
                     yield connection
                     self.reach("before", "commit")
                 self.reach("after", "commit")
             finally:
-                self._in_transaction = None
+                _IN_TRANSACTION.reset(token)
 
     @asynccontextmanager
     async def statement(self, database: Database) -> AsyncIterator[AsyncConnection]:

@@ -1,6 +1,6 @@
 """How many requests one API process answers: authenticated lease lists and lease creates over loopback.
 
-    python -m benchmarks.api_server [--server uvicorn] [--seconds 5] [--connections 16] [--cpus 0,1]
+    python -m benchmarks.api_server [--server granian --server uvicorn] [--seconds 5] [--cpus 0,1]
 
 Starts an embedded PostgreSQL (durable), the real server as its own process with the real handlers,
 and a client that keeps one request in flight per connection. All three share the CPUs given.
@@ -158,10 +158,10 @@ def http(method: str, path: str, secret: str, body: bytes = b"") -> bytes:
 
 def command(name: str) -> list[str]:
     if name == "granian":
-        target = ["granian", "--interface", "asgi", "--factory", "--workers", "1", "--loop", "uvloop"]
-        address = ["--host", "127.0.0.1", "--port", str(PORT), "--no-access-log", "--log-level", "warning"]
-        return [sys.executable, "-m", *target, *address, "control_plane.api.server:application"]
-    return [sys.executable, "-m", "control_plane", "serve"]
+        return [sys.executable, "-m", "control_plane", "serve"]
+    target = ["uvicorn", "--factory", "--loop", "uvloop", "--no-access-log", "--log-level", "warning"]
+    address = ["--host", "127.0.0.1", "--port", str(PORT)]
+    return [sys.executable, "-m", *target, *address, "control_plane.api.server:application"]
 
 
 def against(name: str, url: str, arguments: argparse.Namespace) -> list[Figure]:
@@ -226,7 +226,7 @@ def main() -> None:
 
     url = embedded.start(Path(arguments.directory))
     try:
-        figures = [one for name in arguments.server or ["uvicorn"] for one in against(name, url, arguments)]
+        figures = [one for name in arguments.server or ["granian"] for one in against(name, url, arguments)]
     finally:
         embedded.stop(Path(arguments.directory))
     print(

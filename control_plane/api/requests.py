@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from litestar import Request
+from litestar.exceptions import InternalServerException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import ParameterKwarg
 
@@ -63,6 +64,13 @@ class ApiRequest(Request[Any, Principal, Any]):
     def principal(self) -> Principal:
         principal: Principal = self.scope["auth"]
         return principal
+
+    async def body(self) -> bytes:
+        try:
+            return await super().body()
+        except InternalServerException as error:
+            # The framework's word for a client that went, or sent chunks that are none, before the end.
+            raise ApiError("bad_request", "The body ended before it was complete.") from error
 
     async def json(self) -> Any:
         """The body as the handler's `data` struct. Called by the framework before the handler."""
@@ -123,9 +131,7 @@ def _check_query(request: AnyRequest) -> None:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=32)
     except ValueError as error:
         why = "is not percent-encoded UTF-8, or has too many parameters"
-        raise ApiError(
-            "invalid_parameter", f"The query {why}.", errors=[FieldError("query", why)]
-        ) from error
+        raise ApiError("invalid_parameter", f"The query {why}.", errors=[FieldError("query", why)]) from error
     known = query_names(request.route_handler)
     unknown = sorted({name for name, _ in pairs} - known.keys())
     if unknown:

@@ -4,7 +4,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
-import uvicorn
+from granian import Granian
+from granian.constants import Interfaces, Loops
+from granian.log import LogLevels
 from litestar import Litestar
 
 from control_plane import settings as configuration
@@ -12,6 +14,9 @@ from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics, MetricsListener, configure_logging
 from control_plane.services import process
 from control_plane.settings import Settings
+
+STOP_SECONDS = 10
+"""How long requests under way may take after we were told to stop; streams are cut then."""
 
 
 def application() -> Litestar:
@@ -35,13 +40,17 @@ def application() -> Litestar:
 
 
 def serve(settings: Settings) -> None:
-    uvicorn.run(
+    """Serve until told to stop. One worker process: run more of these for more."""
+    Granian(
         "control_plane.api.server:application",
         factory=True,
-        host=settings.listen.host,
+        address=settings.listen.host,
         port=settings.listen.port,
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=10,
-    )
+        interface=Interfaces.ASGI,
+        loop=Loops.uvloop,
+        workers=1,
+        log_access=False,
+        log_level=LogLevels.warning,
+        websockets=False,
+        workers_kill_timeout=STOP_SECONDS,
+    ).serve()

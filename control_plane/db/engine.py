@@ -47,6 +47,10 @@ class Database:
         }
         if role is not None:
             settings["role"] = role.value
+        if role is Role.API:
+            # Its statements are constants that find few rows by index, and planning one of them anew took three
+            # times as long as running it (docs/decisions/0002-api-server.md). ANALYZE makes PostgreSQL plan again.
+            settings["plan_cache_mode"] = "force_generic_plan"
         arguments: dict[str, Any] = {
             "connect_args": {"server_settings": settings, "timeout": 10},
             "pool_timeout": 10,

@@ -11,13 +11,15 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 from sqlalchemy import ClauseElement, text
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 STATEMENTS_KEPT_MAX = 200
@@ -27,17 +29,21 @@ _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, fals
 
 
 class Row(asyncpg.Record):  # type: ignore[misc]
-    """A record that is read by attribute, as SQLAlchemy's rows are."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
+    """A record that is read by attribute, as SQLAlchemy's rows are: see `_row_class`."""
 
     @property
     def _mapping(self) -> Mapping[str, Any]:
         return dict(self.items())
+
+
+@lru_cache(maxsize=1_000)
+def _row_class(columns: tuple[str, ...]) -> type[Row]:
+    """Rows of these columns. A property of a C function costs a quarter of a `__getattr__`."""
+    return type("Row", (Row,), {name: property(itemgetter(at)) for at, name in enumerate(columns)})
+
+
+_row_class_of: dict[str, type[Row]] = {}
+"""By statement; the columns are known once any connection has prepared it."""
 
 
 class Result:
@@ -68,7 +74,9 @@ def _compiled(statement: ClauseElement) -> tuple[str, tuple[str, ...], Mapping[s
 
 def _as_sqlalchemy(error: Exception, sql: str | None, *, lost: bool) -> DBAPIError:
     """The same error whichever door a statement took. Values stay out of its text."""
-    return DBAPIError(sql, None, error, hide_parameters=True, connection_invalidated=lost)
+    violated = isinstance(error, asyncpg.IntegrityConstraintViolationError)
+    kind = IntegrityError if violated else DBAPIError
+    return kind(sql, None, error, hide_parameters=True, connection_invalidated=lost)
 
 
 class Reader:
@@ -101,7 +109,27 @@ class Reader:
             except asyncpg.InvalidCachedStatementError:
                 # A migration ran beside us; nothing was executed, and the next preparation sees the new schema.
                 self._prepared.clear()
+                _row_class_of.pop(sql, None)
                 return await self._run(sql, arguments)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise _as_sqlalchemy(error, sql, lost=self.closed) from error
+
+    @asynccontextmanager
+    async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
+        """One transaction of `tenant`. A task that is cancelled in it loses the connection, and so rolls back."""
+        await self._plainly(f"BEGIN; SELECT set_config('app.organization_id', '{tenant}', true)")
+        try:
+            yield
+        except Exception:
+            if not self.closed:
+                await self._plainly("ROLLBACK")
+            raise
+        await self._plainly("COMMIT")
+
+    async def _plainly(self, sql: str) -> None:
+        """Text without arguments, several statements in one round trip."""
+        try:
+            await self._connection.execute(sql)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise _as_sqlalchemy(error, sql, lost=self.closed) from error
 
@@ -110,7 +138,10 @@ class Reader:
         if prepared is None:
             if len(self._prepared) >= STATEMENTS_KEPT_MAX:
                 self._prepared.clear()
-            prepared = await self._connection.prepare(sql)
+            if sql not in _row_class_of:
+                columns = (await self._connection.prepare(sql)).get_attributes()
+                _row_class_of[sql] = _row_class(tuple(column.name for column in columns))
+            prepared = await self._connection.prepare(sql, record_class=_row_class_of[sql])
             self._prepared[sql] = prepared
         rows = await prepared.fetch(*arguments)
         return Result(rows, prepared.get_statusmsg() or "")

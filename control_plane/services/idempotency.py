@@ -52,14 +52,14 @@ async def once(
     the key free, since nothing was done and the customer may mend the cause and ask again.
     """
     if key is None:
-        async with world.db.transaction(tenant) as connection:
+        async with world.db.fast_transaction(tenant) as connection:
             produced = await effect(connection)
         return Answer(produced.status, produced.body)
 
     stored = await _stored(world, tenant, key)
     if stored is None:
         try:
-            async with world.db.transaction(tenant) as connection:
+            async with world.db.fast_transaction(tenant) as connection:
                 produced = await effect(connection)
                 answer = StoredAnswer(request_sha256, produced.status, produced.stored_body)
                 await insert_answer(connection, tenant, key, answer, now=world.now())

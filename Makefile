@@ -24,7 +24,7 @@ check: $(BIN)/.ready ## Format, lints, types, import contracts and the fast test
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timing > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
+	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
 
 format: $(BIN)/.ready ## Format and mend what can be mended by itself

@@ -90,8 +90,3 @@ def _interval(
         gpu_seconds=(until - since) // timedelta(seconds=1) * meter.gpu_count,
         final=final,
     )
-
-
-def is_silent(metered_until: datetime | None, ready_at: datetime, now: datetime) -> bool:
-    """Whether a running lease has gone too long without usage (law 8)."""
-    return now - (metered_until or ready_at) > SILENT_AFTER

@@ -142,11 +142,6 @@ async def test_postings_that_balance_over_two_lines_commit(own: Database) -> Non
         assert (await rows(connection, text("SELECT sum(amount_nano) AS sum FROM postings")))[0].sum == 0
 
 
-@pytest.mark.xfail(
-    raises=pytest.fail.Exception,
-    reason="The trigger weighs with the rights of the tenant in force at the commit, who sees none of the rows:"
-    " their sum is NULL, and NULL <> 0 is no objection. It wants IS DISTINCT FROM, and the owner's rights.",
-)
 async def test_a_transaction_that_changes_its_tenant_is_still_weighed(api: Database) -> None:
     with pytest.raises(DBAPIError, match="out of balance"):
         await _unbalanced(api, then=B)

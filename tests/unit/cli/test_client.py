@@ -139,12 +139,14 @@ def test_the_key_does_not_follow_a_redirect() -> None:
 def test_a_delete_whose_answer_was_lost_and_that_finds_nothing_then_has_succeeded() -> None:
     api = Api(httpx.ReadTimeout("slow"), _problem(404, "not_found", "There is no such SSH key."))
     api.client().delete("/v1/ssh-keys/ssh_1")
+    assert [request.method for request in api.requests] == ["DELETE", "DELETE"]
 
 
 def test_a_delete_of_nothing_is_refused() -> None:
     api = Api(_problem(404, "not_found", "There is no such SSH key."))
     with pytest.raises(CliError, match="no such SSH key"):
         api.client().delete("/v1/ssh-keys/ssh_1")
+    assert [request.method for request in api.requests] == ["DELETE"]
 
 
 @pytest.mark.parametrize(

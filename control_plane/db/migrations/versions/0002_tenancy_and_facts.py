@@ -80,12 +80,14 @@ BEGIN
 END $$
 """
 
+# With the owner's rights: the sum must not depend on whose rows the writer may see when it commits.
 TRANSACTION_BALANCES = """
-CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 DECLARE total numeric;
 BEGIN
-  SELECT sum(amount_nano) INTO total FROM postings WHERE transaction_id = NEW.transaction_id;
-  IF total <> 0 THEN
+  SELECT sum(amount_nano) INTO total FROM public.postings WHERE transaction_id = NEW.transaction_id;
+  IF total IS DISTINCT FROM 0 THEN
     RAISE EXCEPTION 'transaction % is out of balance by % nano-USD', NEW.transaction_id, total
       USING ERRCODE = 'check_violation';
   END IF;

@@ -40,6 +40,7 @@ async def ensure_template(url: str) -> str:
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("SELECT pg_advisory_lock(4711)")
+        await _sweep(connection)
         known = await connection.fetchval(
             "SELECT 1 FROM pg_database WHERE datname = $1 AND datistemplate", name
         )
@@ -52,6 +53,13 @@ async def ensure_template(url: str) -> str:
         await connection.execute("SELECT pg_advisory_unlock(4711)")
         await connection.close()
     return name
+
+
+async def _sweep(connection: asyncpg.Connection) -> None:
+    """Drop what runs that were killed left behind: a test's database names its process."""
+    for row in await connection.fetch(r"SELECT datname FROM pg_database WHERE datname LIKE 'test\_%'"):
+        if not Path(f"/proc/{row['datname'].split('_')[1]}").exists():
+            await connection.execute(f"DROP DATABASE {row['datname']} WITH (FORCE)")
 
 
 @asynccontextmanager

@@ -74,6 +74,20 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
     await stage.finish()
 
 
+async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go(stage: Stage) -> None:
+    (lease,) = await _ready(stage, 1)
+    stage.cloud.weather.always("terminate", Event.NOT_YET)
+    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    await stage.release(lease)
+    await stage.play(900, step=30)
+    assert (await stage.attempts(lease))[0].state is InstanceState.ENDING
+    assert await stage.state(lease) == "ending"
+    await stage.check()
+    stage.cloud.weather.clear()
+    await stage.play(400, step=20)
+    await stage.finish()
+
+
 async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stage: Stage) -> None:
     await _ready(stage, 1)
     stage.cloud.weather.always("inventory", Event.CUT_LIST)

@@ -27,7 +27,7 @@ OWNERS = {
     "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py",
     "httpx": r"control_plane/cli/.*|providers/.*",
     "rich": r"control_plane/cli/.*",
-    "uvicorn": r"control_plane/api/server\.py|providers/emulators/__main__\.py",
+    "uvicorn": r"providers/emulators/__main__\.py",
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli)/.*|control_plane/__main__\.py|providers/.*",

@@ -58,8 +58,12 @@ async def ensure_template(url: str) -> str:
 async def _sweep(connection: asyncpg.Connection) -> None:
     """Drop what runs that were killed left behind: a test's database names its process."""
     for row in await connection.fetch(r"SELECT datname FROM pg_database WHERE datname LIKE 'test\_%'"):
-        if not Path(f"/proc/{row['datname'].split('_')[1]}").exists():
+        if not _alive(int(row["datname"].split("_")[1])):
             await connection.execute(f"DROP DATABASE {row['datname']} WITH (FORCE)")
+
+
+def _alive(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.database
 LOOPS = sorted(registry.discovered())
 _PEERS = text("""
 SELECT n.number, p.address, p.public_key FROM peers p JOIN networks n USING (organization_id)
-JOIN instances i ON i.id = p.instance_id WHERE i.state IN ('bootstrapping', 'verified')
+JOIN instances i ON i.id = p.instance_id WHERE i.state = 'verified'
 """)
 
 

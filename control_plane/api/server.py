@@ -1,6 +1,8 @@
 """The API as a process: reads its settings, opens the database in the API's role, listens twice."""
 
+import ctypes
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
@@ -19,8 +21,18 @@ STOP_SECONDS = 10
 """How long requests under way may take after we were told to stop; streams are cut then."""
 
 
+_PR_SET_PDEATHSIG = 1
+"""prctl(2), linux/prctl.h."""
+
+
+def _end_with_parent() -> None:
+    """Granian's worker outlives a killed parent, and would serve on with nobody to stop it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def application() -> Litestar:
     """The app as the server's worker builds it, from the environment."""
+    _end_with_parent()
     configuration.refuse_secrets(os.environ)
     settings = configuration.read(os.environ)
     configure_logging(settings.log_level)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import httpx
+import psutil
 import pytest
 
 from control_plane.services import administration, process
@@ -157,3 +158,11 @@ async def test_the_server_stops_when_told_and_its_log_is_json_without_secrets(se
     assert any(b'"event":"request"' in line and b'"route":"/v1/leases"' in line for line in lines), logged
     assert served.secret.encode() not in logged
     assert b"Traceback" not in logged
+
+
+async def test_a_killed_server_leaves_no_worker_that_serves_on(served: Served) -> None:
+    workers = psutil.Process(served.process.pid).children(recursive=True)
+    assert workers
+    served.process.kill()
+    gone, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
+    assert not alive, gone

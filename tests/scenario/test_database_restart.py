@@ -8,7 +8,7 @@ import dataclasses
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,10 @@ from sqlalchemy import text
 from control_plane.db import embedded
 from control_plane.db.engine import Database, Role, is_connection_trouble, rows
 from control_plane.db.migrate import migrate
-from control_plane.world import utc_now
 from providers.fake import CAPABILITIES
 from reconciler import registry
 from reconciler.runner import Runner
-from tests.support.clock import Clock
+from tests.support.clock import WallClock
 from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -29,19 +28,6 @@ pytestmark = pytest.mark.database
 LEASES = 12
 SECONDS_MAX = 25.0
 _STATES = text("SELECT state, count(*) AS leases FROM leases GROUP BY state")
-
-
-class _WallClock(Clock):
-    """Real time, where a stage expects a clock."""
-
-    def __init__(self) -> None:
-        super().__init__(utc_now())
-
-    def now(self) -> datetime:
-        return utc_now()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +81,7 @@ async def test_a_database_killed_under_load_loses_no_lease_and_no_machine(own_se
     db = Database(url, role=Role.RECONCILER, pool_size=12, readers=4)
     stage = await set_stage(
         db,
-        _WallClock(),
+        WallClock(),
         capabilities=dataclasses.replace(CAPABILITIES, list_lag_seconds=0.0, boot_seconds_max=5.0),
     )
     organization_id = await stage.organization()

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from control_plane.world import utc_now
+
 START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
 
@@ -24,3 +26,16 @@ class Clock:
         """Advance at once and let other tasks run."""
         self.advance(max(0.0, seconds))
         await asyncio.sleep(0)
+
+
+class WallClock(Clock):
+    """Real time, where a stage expects a clock: for what a virtual one cannot show."""
+
+    def __init__(self) -> None:
+        super().__init__(utc_now())
+
+    def now(self) -> datetime:
+        return utc_now()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

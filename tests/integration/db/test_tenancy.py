@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import organizations
+from control_plane.db import leases, organizations, usage
 from control_plane.db.engine import Database, Role, rows
 from control_plane.db.tables import FACTS, SHARED, metadata
-from control_plane.domain.ids import ApiKeyId, OrganizationId
+from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from tests.integration.db.sample import TENANT_TABLES, A, B, a_row, insert
 from tests.support.clock import START
 
@@ -250,3 +251,32 @@ async def test_the_look_up_of_keys_is_the_only_answer_around_the_filter_and_only
 
 def test_every_fact_is_a_table() -> None:
     assert set(metadata.tables) >= FACTS
+
+
+async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_has_none(
+    reconciler: Database,
+) -> None:
+    """Defence in depth: the reconciler's role sees every tenant, so here only the query's own filter works."""
+    since, until = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+    me, other = OrganizationId(A), OrganizationId(B)
+    async with reconciler.reading() as connection:
+        ids = {
+            (row.organization_id, row.kind): row.id
+            for row in await rows(
+                connection,
+                text("""
+                SELECT organization_id, 'lease' AS kind, id FROM leases
+                UNION ALL SELECT organization_id, 'ssh_key', id FROM ssh_keys
+                """),
+            )
+        }
+        theirs = LeaseId(ids[B, "lease"])
+        assert await leases.show(connection, other, theirs) is not None
+        assert await leases.show(connection, me, theirs) is None
+        page = await leases.page(connection, me, before=None, states=None, limit=100)
+        assert {one.lease.organization_id for one in page} == {A}
+        assert await organizations.ssh_keys(connection, me, ids=[ids[B, "ssh_key"]]) == []
+        mine = [key.id for key in await organizations.ssh_keys(connection, me)]
+        assert mine == [ids[A, "ssh_key"]]
+        assert (await usage.total(connection, me, since=since, until=until)).charges == 1
+        assert (await usage.total(connection, other, since=since, until=until)).charges == 1

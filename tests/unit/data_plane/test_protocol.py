@@ -57,6 +57,13 @@ def test_what_the_agent_writes_is_what_we_read() -> None:
         assert decode(encode(message).encode()) == message
 
 
+def test_a_whole_answer_that_is_padded_past_the_bound_is_refused() -> None:
+    whole = raw(a_document())
+    assert decode(whole.ljust(DOCUMENT_BYTES_MAX))
+    with pytest.raises(Malformed, match="longer than"):
+        decode(whole.ljust(DOCUMENT_BYTES_MAX + 1))
+
+
 HOSTILE: dict[str, bytes] = {
     "nothing": b"",
     "not text": b"\xff\xfe\x00",

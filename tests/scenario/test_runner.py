@@ -1,0 +1,46 @@
+"""The runner in real time: what a stage, which plays loop after loop, cannot show."""
+
+import asyncio
+
+import pytest
+
+from control_plane.db.engine import Database
+from control_plane.domain.ids import AccountName
+from providers.weather import Event
+from reconciler import registry
+from reconciler.runner import Runner
+from tests.support.clock import WallClock
+from tests.support.stage import FAKE, set_stage
+
+pytestmark = pytest.mark.database
+
+SECONDS_MAX = 20.0
+HEALTHY = AccountName("fake/healthy")
+
+
+async def test_an_account_that_never_answers_delays_no_other_account(db: Database) -> None:
+    stage = await set_stage(db, WallClock(), names=(FAKE, HEALTHY))
+    answers = asyncio.Event()
+    hung = stage.clouds[FAKE]
+
+    async def owes_the_answer() -> None:
+        await answers.wait()
+
+    hung.slow = owes_the_answer
+    for verb in ("offers", "inventory"):
+        hung.weather.always(verb, Event.SLOW)
+    organization_id = await stage.organization()
+    runner = Runner(stage.world, registry.discovered().values())
+    running = asyncio.create_task(runner.run())
+    try:
+        lease = await stage.lease(organization_id)
+        async with asyncio.timeout(SECONDS_MAX):
+            while await stage.state(lease) != "ready":  # noqa: ASYNC110 - a row has no event to wait for
+                await asyncio.sleep(0.05)
+        assert hung.calls_of("inventory") == 1, "it was asked, and still owes the answer"
+        assert not stage.clouds[FAKE].alive()
+        assert len(stage.clouds[HEALTHY].alive()) == 1
+    finally:
+        answers.set()
+        runner.stop()
+        await asyncio.wait_for(running, timeout=SECONDS_MAX)

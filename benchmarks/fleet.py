@@ -53,7 +53,7 @@ async def measure() -> list[Figure]:
     async with ground.customer(url) as (_, organization_id, _):
         db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16)
         cloud = FakeProvider(now=utc_now, settings=Settings(stock=10**6))
-        world = await _world(db, cloud)
+        world = await world_of(db, cloud)
         await _round(world)  # Statements compiled, connections opened: the process's fixed cost.
         await _fleet(db, organization_id, cloud)
         gc.collect()
@@ -70,7 +70,7 @@ async def measure() -> list[Figure]:
     ]
 
 
-async def _world(db: Database, cloud: FakeProvider) -> World:
+async def world_of(db: Database, cloud: FakeProvider) -> World:
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         await accounts.register(connection, FAKE, "fake", now=utc_now())

@@ -20,7 +20,7 @@ from control_plane.db.engine import Database, rows
 LEASES = 1_000
 SECONDS_MAX = 180
 
-_READY = text("SELECT count(*) FILTER (WHERE state = 'ready') AS ready FROM leases")
+READY = text("SELECT count(*) FILTER (WHERE state = 'ready') AS ready FROM leases")
 
 
 async def measure() -> list[Figure]:
@@ -73,7 +73,7 @@ async def _offers(db: Database) -> None:
 async def _all_ready(db: Database, begun: float) -> float:
     while time.perf_counter() - begun < SECONDS_MAX:
         async with db.reading() as connection:
-            if (await rows(connection, _READY))[0].ready == LEASES:
+            if (await rows(connection, READY))[0].ready == LEASES:
                 return time.perf_counter() - begun
         await asyncio.sleep(0.2)
     raise RuntimeError(f"not all leases became ready within {SECONDS_MAX} s")

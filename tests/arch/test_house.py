@@ -287,7 +287,10 @@ def test_the_names_of_tests_are_sentences() -> None:
     assert not short
 
 
-IN_REAL_TIME = {"tests/scenario/test_database_restart.py": "a real server goes away and comes back"}
+IN_REAL_TIME = {
+    "tests/scenario/test_database_restart.py": "a real server goes away and comes back",
+    "tests/scenario/test_runner.py": "the runner itself waits, and that nobody waits with it is the test",
+}
 
 
 def test_no_test_waits_for_the_clock() -> None:

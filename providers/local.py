@@ -11,7 +11,7 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -31,7 +31,6 @@ from providers.base import (
     NoCapacity,
     NotYet,
     OrderRefused,
-    OutcomeUnknown,
     ProviderError,
     QuotaReached,
     Rejected,
@@ -40,6 +39,7 @@ from providers.base import (
     Unauthorized,
     Unavailable,
 )
+from providers.rest import Rest, decoded, decoded_or_none, retry_after_seconds, silence
 
 NAME = "local"
 KEY_TAG = "sp-launch-key"
@@ -78,7 +78,6 @@ _LAUNCH_REFUSALS: dict[str, type[Rejected]] = {
     "out_of_stock": NoCapacity,
     "quota_exceeded": QuotaReached,
 }
-_NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _PAGES_MAX = 200
 _RETRY_AFTER_SECONDS = 5.0
 
@@ -129,23 +128,20 @@ class Failure(msgspec.Struct):
     error: _Error
 
 
-Body = TypeVar("Body")
-
-
 class Local:
     capabilities = CAPABILITIES
 
     def __init__(self, settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._client = httpx.AsyncClient(
-            base_url=settings.url,
+        self._rest = Rest(
+            settings.url,
             headers={"Authorization": f"Bearer {settings.token}"},
-            timeout=settings.answer_seconds,
-            trust_env=False,  # Proxies and .netrc of the host must not see or replace the token.
+            connect_seconds=settings.answer_seconds,
+            answer_seconds=settings.answer_seconds,
             transport=transport,
         )
 
     async def offers(self) -> tuple[ListedOffer, ...]:
-        listed = _decoded("offers", await self._send("offers", "GET", "/v1/types"), Types)
+        listed = decoded("offers", await self._send("offers", "GET", "v1/types"), Types)
         try:
             return tuple(
                 _offer(kind) for kind in listed.types if kind.gpu.model in GPUS and kind.region in REGIONS
@@ -161,52 +157,49 @@ class Local:
             "user_data": order.user_data,
             "tags": {KEY_TAG: order.launch_key},
         }
-        response = await self._send("launch", "POST", "/v1/machines", json=body)
-        return ProviderRef(_decoded("launch", response, OneMachine).machine.id)
+        response = await self._send("launch", "POST", "v1/machines", body)
+        return ProviderRef(decoded("launch", response, OneMachine).machine.id)
 
     async def inventory(self) -> tuple[Sighting, ...]:
         machines: list[Machine] = []
         cursors: set[str] = set()
-        parameters: dict[str, str] = {}
+        path = "v1/machines"
         for _ in range(_PAGES_MAX):
-            response = await self._send("inventory", "GET", "/v1/machines", params=parameters)
-            page = _decoded("inventory", response, Machines)
+            page = decoded("inventory", await self._send("inventory", "GET", path), Machines)
             machines.extend(page.machines)
             if page.next_cursor is None:
                 return tuple(_sighting(each, key) for each in machines if (key := _launch_key(each)))
             if page.next_cursor in cursors:
                 raise Unavailable("inventory: a cursor came twice, so the list has no end")
             cursors.add(page.next_cursor)
-            parameters = {"cursor": page.next_cursor}
+            path = f"v1/machines?cursor={quote(page.next_cursor, safe='')}"
         raise Unavailable(f"inventory: more than {_PAGES_MAX} pages")
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         # Quoted whole: a reference that is not of this cloud must not lead to another path.
-        path = f"/v1/machines/{quote(provider_ref, safe='')}"
-        _decoded("terminate", await self._send("terminate", "DELETE", path), OneMachine)
+        path = f"v1/machines/{quote(provider_ref, safe='')}"
+        decoded("terminate", await self._send("terminate", "DELETE", path), OneMachine)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._rest.close()
 
-    async def _send(self, verb: str, method: str, path: str, **content: Any) -> httpx.Response:
+    async def _send(self, verb: str, method: str, path: str, body: Any = None) -> httpx.Response:
         """One request; answers a 2xx, raises what anything else means for this verb."""
-        try:
-            response = await self._client.request(method, path, **content)
-        except _NEVER_LEFT as error:
-            raise Unavailable(f"{verb}: no connection ({type(error).__name__})") from None
-        except httpx.HTTPError as error:
-            raise _silence(verb, type(error).__name__) from None
+        response = await self._rest.send(verb, method, path, body)
         if not response.is_success:
             raise _meaning(verb, response)
         return response
 
 
 def _meaning(verb: str, response: httpx.Response) -> ProviderError:
-    status, code = response.status_code, _code(response)
+    status = response.status_code
+    failure = decoded_or_none(response, Failure)
+    code = failure.error.code if failure else None
     if status == 429:
-        return Throttled(f"{verb}: too many requests", retry_after_seconds=_retry_after(response))
+        wait = retry_after_seconds(response, otherwise=_RETRY_AFTER_SECONDS)
+        return Throttled(f"{verb}: too many requests", retry_after_seconds=wait)
     if status >= 500 or status == 408 or code is None:
-        return _silence(verb, f"HTTP {status}{f', {code}' if code else ''}")
+        return silence(verb, f"HTTP {status}{f', {code}' if code else ''}")
     text = f"{verb}: {code[:60]}"
     if status == 401:
         return Unauthorized(text)
@@ -215,31 +208,6 @@ def _meaning(verb: str, response: httpx.Response) -> ProviderError:
     if verb == "terminate":
         return InstanceNotFound(text) if code == "machine_not_found" else NotYet(text)
     return Unavailable(text)
-
-
-def _silence(verb: str, why: str) -> ProviderError:
-    """What we know after no readable answer."""
-    return (OutcomeUnknown if verb in ("launch", "terminate") else Unavailable)(f"{verb}: {why}")
-
-
-def _decoded(verb: str, response: httpx.Response, kind: type[Body]) -> Body:
-    try:
-        return msgspec.json.decode(response.content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise _silence(verb, f"HTTP {response.status_code} with an unreadable body") from None
-
-
-def _code(response: httpx.Response) -> str | None:
-    """The cloud's own error code; None for a proxy's page or nothing, which is no answer of the cloud."""
-    try:
-        return msgspec.json.decode(response.content, type=Failure).error.code
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _retry_after(response: httpx.Response) -> float:
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else _RETRY_AFTER_SECONDS
 
 
 def _offer(kind: MachineType) -> ListedOffer:

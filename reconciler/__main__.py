@@ -10,13 +10,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
 
 import structlog
 from prometheus_client import start_http_server
 
 from control_plane.db import accounts as account_rows
-from control_plane.db import loops as loop_rows
 from control_plane.db.engine import Database, Role
 from control_plane.world import utc_now, uuid7
 from data_plane.access.port import Access, Target
@@ -31,8 +29,6 @@ from reconciler import paper, registry, settings
 from reconciler.budget import SharedBudget
 from reconciler.loop import World
 from reconciler.runner import Runner
-
-REPORTS_KEPT = timedelta(days=1)
 
 log = structlog.get_logger()
 
@@ -89,7 +85,6 @@ async def _world(chosen: settings.Settings, accounts: tuple[Account, ...], db: D
     now = utc_now()
     async with db.transaction() as connection:
         installation = await account_rows.installation(connection)
-        await loop_rows.forget(connection, before=now - REPORTS_KEPT)
         for account in accounts:
             await account_rows.register(connection, account.name, account.provider, now=now)
     budget = SharedBudget(db, utc_now)

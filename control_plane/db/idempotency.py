@@ -34,6 +34,17 @@ async def get(connection: AsyncConnection, organization_id: OrganizationId, key:
     return StoredAnswer(bytes(found[0].request_sha256), found[0].status, bytes(found[0].answer))
 
 
+_FORGET = text("""
+DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
+  SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before ORDER BY created_at LIMIT :limit)
+""")
+
+
+async def forget(connection: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Drop answers from before `before`, oldest first; answers how many."""
+    return (await connection.execute(_FORGET, {"before": before, "limit": limit})).rowcount
+
+
 class KeyTaken(Exception):  # noqa: N818 - not a fault: a twin of this request was faster
     """Another request with this key committed first; its effect stands and ours must roll back."""
 

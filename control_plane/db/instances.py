@@ -305,7 +305,9 @@ UPDATE instances SET terminate_asked_at = coalesce(terminate_asked_at, :now), tr
 WHERE id = :id AND claim_token = :token
 """)
 _STEP = text("""
-UPDATE instances SET step = :step, step_at = :now WHERE id = :id AND claim_token = :token
+UPDATE instances SET step = coalesce(:step, step), claimed_until = :until,
+  step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
+WHERE id = :id AND claim_token = :token
 """)
 
 
@@ -325,12 +327,26 @@ async def terminate_asked(
 
 
 async def record_step(
-    connection: AsyncConnection, instance_id: InstanceId, step: Step, *, token: UUID, now: datetime
+    connection: AsyncConnection,
+    instance_id: InstanceId,
+    step: Step | None,
+    *,
+    token: UUID,
+    now: datetime,
+    until: datetime,
 ) -> bool:
-    """Progress for the customer's eyes. False when the claim was lost: somebody else does the work now."""
-    result = await connection.execute(
-        _STEP, {"id": instance_id, "step": step.value, "token": token, "now": now}
-    )
+    """Progress for the customer's eyes, None when there is none to show, and the claim held on until `until`.
+
+    False when the claim was lost: somebody else does the work now.
+    """
+    values = {
+        "id": instance_id,
+        "step": None if step is None else step.value,
+        "token": token,
+        "now": now,
+        "until": until,
+    }
+    result = await connection.execute(_STEP, values)
     return bool(result.rowcount)
 
 

@@ -497,6 +497,7 @@ idempotency_keys = Table(
     Column("answer", LargeBinary, nullable=False),
     _at("created_at", nullable=False),
     PrimaryKeyConstraint("organization_id", "key"),
+    Index("ix_idempotency_keys_created_at", "created_at"),
 )
 
 budgets = Table(

@@ -29,8 +29,8 @@ from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
-CLAIM = timedelta(seconds=300)
-"""Longer than all steps together may take."""
+CLAIM = timedelta(seconds=90)
+"""Longer than any one step may take; every step renews it. How long a machine waits when its worker dies."""
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
 STEP_TRIES_MAX = 5
@@ -82,17 +82,27 @@ async def _set_up(
     if not await _step(world, instance, Step.CONNECTED, token):
         return None
     await session.install_keys(lease.authorized_keys)
-    await _step(world, instance, Step.KEYS_INSTALLED, token)
+    if not await _step(world, instance, Step.KEYS_INSTALLED, token):
+        return None
     public_key = await session.mesh_public_key()
+    if not await _step(world, instance, None, token):
+        return None
     mesh_link = await network.join(world, instance.organization_id, instance.id, public_key)
+    if not await _step(world, instance, None, token):
+        return None
     await session.join_mesh(mesh_link)
-    await _step(world, instance, Step.MESH_JOINED, token)
+    if not await _step(world, instance, Step.MESH_JOINED, token):
+        return None
     return await session.read_gpus(world.agent)
 
 
-async def _step(world: World, instance: Instance, step: Step, token: UUID) -> bool:
+async def _step(world: World, instance: Instance, step: Step | None, token: UUID) -> bool:
+    """Note a step and hold the claim on; False when another worker has it."""
     async with world.db.statement() as connection:
-        return await instances.record_step(connection, instance.id, step, token=token, now=world.now())
+        now = world.now()
+        return await instances.record_step(
+            connection, instance.id, step, token=token, now=now, until=now + CLAIM
+        )
 
 
 async def _judge(world: World, instance: Instance, lease: Lease, gpus: GpuReport) -> None:

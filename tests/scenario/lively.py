@@ -5,7 +5,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
+from control_plane.db import idempotency
 from control_plane.db.engine import Database, rows
+from control_plane.db.idempotency import StoredAnswer
 from providers.fake import Event
 from providers.fake import Settings as FakeSettings
 from tests.support.clock import Clock
@@ -51,6 +53,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
     rich = await stage.organization()
     broke = await stage.organization(usd=4)
+    async with db.transaction(rich) as connection:
+        answer = StoredAnswer(b"digest", 202, b"{}")
+        await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
     await stage.lease(rich, name="steady")
     released = await stage.lease(rich, name="released")
     closing = await stage.lease(rich, name="closing")

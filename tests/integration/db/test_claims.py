@@ -90,7 +90,9 @@ async def test_whoever_lost_a_claim_writes_nothing_any_more(filled: Database) ->
     (again,) = await _claim(filled, TWO, now=START + 60 * SECOND, limit=1)
     assert again.id == machine.id
     async with filled.transaction() as connection:
-        assert not await instances.record_step(connection, machine.id, Step.BOOTED, token=ONE, now=START)
+        assert not await instances.record_step(
+            connection, machine.id, Step.BOOTED, token=ONE, now=START, until=START
+        )
         await instances.retry(connection, machine.id, token=ONE, due_at=START)
         await instances.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
         left = await rows(
@@ -99,7 +101,23 @@ async def test_whoever_lost_a_claim_writes_nothing_any_more(filled: Database) ->
             id=machine.id,
         )
         assert [tuple(row) for row in left] == [(TWO, 0, None, None)]
-        assert await instances.record_step(connection, machine.id, Step.BOOTED, token=TWO, now=START)
+        assert await instances.record_step(
+            connection, machine.id, Step.BOOTED, token=TWO, now=START, until=START
+        )
+
+
+async def test_every_step_holds_the_claim_on(filled: Database) -> None:
+    (machine,) = await _claim(filled, ONE, limit=1)
+    async with filled.transaction() as connection:
+        for step in (Step.BOOTED, None):
+            assert await instances.record_step(
+                connection, machine.id, step, token=ONE, now=START, until=START + 90 * SECOND
+            )
+        shown = await instances.get(connection, machine.id)
+        assert shown is not None
+        assert shown.step is Step.BOOTED, "holding on shows no step and hides none"
+    assert machine.id not in _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100))
+    assert machine.id in _ids(await _claim(filled, THREE, now=START + 90 * SECOND, limit=100))
 
 
 async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:

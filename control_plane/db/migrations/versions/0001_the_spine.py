@@ -133,6 +133,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("organization_id", "key", name=op.f("pk_idempotency_keys")),
     )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
     op.create_table(
         "journal",
         sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),

@@ -53,9 +53,6 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
     rich = await stage.organization()
     broke = await stage.organization(usd=4)
-    async with db.transaction(rich) as connection:
-        answer = StoredAnswer(b"digest", 202, b"{}")
-        await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
     await stage.lease(rich, name="steady")
     released = await stage.lease(rich, name="released")
     closing = await stage.lease(rich, name="closing")
@@ -87,6 +84,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.lease(rich, name="intended")
     await stage.run("place_leases")
     await stage.lease(rich, name="placing")
+    async with db.transaction(rich) as connection:
+        answer = StoredAnswer(b"digest", 202, b"{}")
+        await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
     stage.clock.advance(3)
     await stage.check()
     return stage

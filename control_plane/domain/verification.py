@@ -19,6 +19,7 @@ class MismatchCode(StrEnum):
     MODEL = "gpu_model"
     MEMORY = "gpu_memory"
     DUPLICATE = "gpu_duplicate"
+    SHARED = "gpu_shared"
     EMULATED = "emulated_not_accepted"
 
 
@@ -29,6 +30,8 @@ class Reading:
     name: str
     uuid: str
     memory_mib: int
+    sharing: str = "none"
+    """`mig` or `vgpu` when the card says that it is a part; `unknown` when it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,9 @@ class Verified:
 class Mismatch:
     code: MismatchCode
     why: str
+
+
+_PARTS = frozenset({"mig", "vgpu"})
 
 
 def verify(
@@ -57,6 +63,9 @@ def verify(
     for reading in readings:
         if reading.name not in APPEARANCES[sold.gpu_model].nvml_names:
             return Mismatch(MismatchCode.MODEL, f"{reading.name!r} found, {sold.gpu_model} sold.")
+        if reading.sharing in _PARTS:
+            why = f"{reading.name} is a part of a card ({reading.sharing}); whole cards are sold."
+            return Mismatch(MismatchCode.SHARED, why)
         if not memory_in_band(sold.gpu_model, reading.memory_mib):
             expected = " or ".join(str(mib) for mib in APPEARANCES[sold.gpu_model].memory_mib)
             return Mismatch(

@@ -109,7 +109,7 @@ async def _judge(world: World, instance: Instance, lease: Lease, gpus: GpuReport
     sold = Shape(GpuModel(lease.gpu_model), lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
     verdict = verify(
         sold,
-        [Reading(gpu.name, gpu.uuid, gpu.memory_mib) for gpu in gpus.gpus],
+        [Reading(gpu.name, gpu.uuid, gpu.memory_mib, gpu.sharing) for gpu in gpus.gpus],
         emulated=gpus.source == "emulated",
         accept_emulated=world.accept_emulated,
     )

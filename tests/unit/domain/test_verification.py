@@ -43,6 +43,16 @@ def test_memory_outside_the_band_is_a_mismatch(memory: int) -> None:
     expect_mismatch([CARD, replace(CARDS[1], memory_mib=memory)], MismatchCode.MEMORY)
 
 
+@pytest.mark.parametrize("sharing", ["mig", "vgpu"])
+def test_a_part_of_a_card_is_not_the_card(sharing: str) -> None:
+    expect_mismatch([CARD, replace(CARDS[1], sharing=sharing)], MismatchCode.SHARED)
+
+
+def test_a_card_that_does_not_say_whether_it_is_shared_is_held_against_the_rest() -> None:
+    cards = [replace(card, sharing="unknown") for card in CARDS]
+    assert isinstance(verify(SOLD, cards, emulated=False, accept_emulated=False), Verified)
+
+
 def test_an_emulation_counts_only_where_the_operator_says_so_and_stays_marked() -> None:
     refused = verify(SOLD, CARDS, emulated=True, accept_emulated=False)
     assert isinstance(refused, Mismatch)

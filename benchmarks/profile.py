@@ -22,6 +22,7 @@ from control_plane.world import utc_now
 from data_plane.access.ssh import new_host_key
 from providers.fake import FakeProvider, Settings
 from reconciler import registry
+from reconciler.loops import refresh_offers
 from reconciler.runner import Runner
 
 LEASES = 400
@@ -43,7 +44,7 @@ async def measure() -> list[Figure]:
         db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16)
         reconciler = await fleet.world_of(db, FakeProvider(now=utc_now, settings=Settings(stock=10**6)))
         reconciler = dataclasses.replace(reconciler, new_host_key=new_host_key)
-        await registry.discovered()["refresh_offers"].activate(reconciler, fleet.FAKE)  # type: ignore[call-arg]
+        await refresh_offers.activate(reconciler, fleet.FAKE)
         await ground.order(world, organization_id, LEASES)
         profile, cpu_seconds = await _profiled(Runner(reconciler, registry.discovered().values()), db)
         await db.close()
@@ -75,7 +76,8 @@ async def _profiled(runner: Runner, db: Database) -> tuple[cProfile.Profile, flo
 def _shares(profile: cProfile.Profile) -> dict[str, float]:
     """Own seconds by package, dearest first. Waiting in `poll` is no work and left out."""
     seconds: defaultdict[str, float] = defaultdict(float)
-    for (file, _, name), (_, _, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+    raw = vars(pstats.Stats(profile))["stats"]  # The only place that keeps files; typeshed does not know it.
+    for (file, _, name), (_, _, own, _, _) in raw.items():
         if "poll" not in name:
             seconds[_package(file, name)] += own
     return dict(sorted(seconds.items(), key=lambda one: -one[1])[:10])

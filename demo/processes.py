@@ -24,7 +24,17 @@ def _end_with_parent() -> None:
 
 def base_environment() -> dict[str, str]:
     """What every child gets: paths and locale, and nothing that could be a setting of ours or a secret."""
-    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "PYTHONPATH", "SSL_CERT_FILE")
+    kept = (
+        "PATH",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "XDG_CACHE_HOME",
+        "SPLITPLANE_IMAGES",
+        "PYTHONPATH",
+        "SSL_CERT_FILE",
+    )
     proxies = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
     return {name: os.environ[name] for name in (*kept, *proxies) if name in os.environ}
 

@@ -3,8 +3,6 @@
 Nothing here reaches out; a reading is marked `emulated` and proves nothing.
 """
 
-from collections.abc import Callable, Sequence
-
 from control_plane.db import instances
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import APPEARANCES, GpuModel
@@ -12,7 +10,6 @@ from control_plane.domain.sku import Shape
 from data_plane.access.fake import FakeAccess
 from data_plane.access.port import GpuReading, GpuReport, Target
 from data_plane.mesh.fake import FakeHub
-from providers.fake import FakeProvider
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -29,21 +26,6 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
         return report(shapes[target.host_key], target.address)
 
     return FakeAccess(hardware=look, hub=hub, before=look_up)
-
-
-def hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], GpuReport]:
-    """What the machine at an address is, by the offer it was launched from."""
-    known: dict[str, Shape] = {}
-
-    def look(target: Target) -> GpuReport:
-        if target.address not in known:
-            for cloud in clouds:
-                shapes = {(offer.native_type, offer.native_region): offer.shape for offer in cloud.listing}
-                for machine in cloud.machines.values():
-                    known[machine.address] = shapes[machine.order.native_type, machine.order.native_region]
-        return report(known[target.address], target.address)
-
-    return look
 
 
 def report(shape: Shape, serial: str) -> GpuReport:

@@ -6,7 +6,7 @@ everything on it onto a copy of its database, and any number of replicas can be 
 
 import copy
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from sqlalchemy import text
@@ -27,7 +27,7 @@ from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
 from data_plane.access.fake import FakeAccess
-from data_plane.access.port import AgentBundle, HostKey
+from data_plane.access.port import AgentBundle, GpuReport, HostKey, Target
 from data_plane.mesh.fake import FakeHub
 from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
@@ -134,7 +134,7 @@ class Stage:
         clock, clouds, machines, hub = copy.deepcopy(
             (self.clock, self.clouds, self.access.machines, self.hub)
         )
-        access = FakeAccess(hardware=paper.hardware(list(clouds.values())), hub=hub, machines=machines)
+        access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, machines=machines)
         world = dataclasses.replace(
             self.world,
             db=db,
@@ -261,6 +261,21 @@ def _guarded(clouds: dict[AccountName, FakeProvider], clock: Clock) -> dict[Acco
     }
 
 
+def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], GpuReport]:
+    """What the machine at an address is, by the offer it was launched from."""
+    known: dict[str, Shape] = {}
+
+    def look(target: Target) -> GpuReport:
+        if target.address not in known:
+            for cloud in clouds:
+                shapes = {(offer.native_type, offer.native_region): offer.shape for offer in cloud.listing}
+                for machine in cloud.machines.values():
+                    known[machine.address] = shapes[machine.order.native_type, machine.order.native_region]
+        return paper.report(known[target.address], target.address)
+
+    return look
+
+
 async def set_stage(
     db: Database,
     clock: Clock,
@@ -277,7 +292,7 @@ async def set_stage(
         for name in names
     }
     hub = FakeHub()
-    access = FakeAccess(hardware=paper.hardware(list(clouds.values())), hub=hub)
+    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub)
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         for name in clouds:

@@ -17,6 +17,7 @@ _HERE = Path(__file__).resolve().parent
 _OURS = (
     "__init__.py",
     "protocol.py",
+    "strict.py",
     "agent/__init__.py",
     "agent/__main__.py",
     "agent/emulated.py",

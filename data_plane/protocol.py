@@ -10,7 +10,9 @@ Standard library only, Python 3.10 and up: this file runs on rented machines.
 import json
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, cast
+
+from data_plane import strict
 
 VERSION = 1
 
@@ -30,10 +32,6 @@ _PCI_DEVICE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}")
 _CODE = re.compile(r"[a-z_]{1,40}")
 _DETAIL = re.compile(r"[\x20-\x7e]{0,300}")
-
-
-class Malformed(Exception):  # noqa: N818 - reads as a sentence: the answer is malformed
-    """The bytes are not a document of this protocol. The text names the field, never quotes the bytes."""
 
 
 @dataclass(frozen=True)
@@ -75,118 +73,52 @@ def encode(message: "Inventory | Failure") -> str:
 
 
 def decode(content: bytes) -> "Inventory | Failure":
-    """Read what a machine printed. Raises Malformed, and nothing else, whatever the bytes are."""
-    document = _load(content)
+    """Read what a machine printed. Raises strict.Malformed, and nothing else, whatever the bytes are."""
+    document = strict.load(content, DOCUMENT_BYTES_MAX)
     kind = document.get("kind")
     if kind == "inventory":
-        _keys(document, {"protocol", "kind", "source", "driver_version", "gpus"})
+        strict.keys(document, {"protocol", "kind", "source", "driver_version", "gpus"})
         _version(document)
         return Inventory(
-            source=cast("Source", _one_of(document, "source", ("nvml", "emulated"))),
-            driver_version=_text(document, "driver_version", _DRIVER),
-            gpus=_gpus(document["gpus"]),
+            source=cast("Source", strict.one_of(document, "source", ("nvml", "emulated"))),
+            driver_version=strict.text(document, "driver_version", _DRIVER),
+            gpus=_gpus(document),
         )
     if kind == "failure":
-        _keys(document, {"protocol", "kind", "code", "detail"})
+        strict.keys(document, {"protocol", "kind", "code", "detail"})
         _version(document)
-        return Failure(code=_text(document, "code", _CODE), detail=_text(document, "detail", _DETAIL))
-    raise Malformed("kind is unknown")
-
-
-def printable(text: str, limit: int = 300) -> str:
-    """Text that may stand in a Failure: one line of printable ASCII, at most `limit` characters."""
-    return "".join(c if " " <= c <= "~" else " " for c in text)[:limit]
-
-
-def _load(content: bytes) -> "dict[str, Any]":
-    if len(content) > DOCUMENT_BYTES_MAX:
-        raise Malformed(f"longer than {DOCUMENT_BYTES_MAX} bytes")
-    try:
-        document = json.loads(
-            content.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_no_float,
-            object_pairs_hook=_once,
+        return Failure(
+            code=strict.text(document, "code", _CODE), detail=strict.text(document, "detail", _DETAIL)
         )
-    except (ValueError, RecursionError):  # RecursionError: a document of nothing but brackets.
-        raise Malformed("not JSON") from None
-    if not isinstance(document, dict):
-        raise Malformed("not an object")
-    return cast("dict[str, Any]", document)
+    raise strict.Malformed("kind is unknown")
 
 
-def _no_constant(_: str) -> NoReturn:
-    raise Malformed("NaN and Infinity are not numbers here")
-
-
-def _no_float(_: str) -> NoReturn:
-    raise Malformed("a number is not whole")
-
-
-def _once(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise Malformed("a key appears twice")  # Two readers could see two different machines.
-    return document
-
-
-def _gpus(raw: object) -> "tuple[Gpu, ...]":
-    if not isinstance(raw, list):
-        raise Malformed("gpus is not a list")
-    if len(raw) > GPUS_MAX:
-        raise Malformed(f"more than {GPUS_MAX} GPUs")
-    gpus = tuple(_gpu(one) for one in raw)
+def _gpus(document: "dict[str, Any]") -> "tuple[Gpu, ...]":
+    gpus = tuple(_gpu(strict.mapping(one, "a GPU")) for one in strict.listing(document, "gpus", GPUS_MAX))
     if [gpu.index for gpu in gpus] != list(range(len(gpus))):
-        raise Malformed("GPU indices are not 0, 1, 2, ...")
+        raise strict.Malformed("GPU indices are not 0, 1, 2, ...")
     if len({gpu.uuid for gpu in gpus}) != len(gpus):
-        raise Malformed("two GPUs share a UUID")
+        raise strict.Malformed("two GPUs share a UUID")
     return gpus
 
 
-def _gpu(raw: object) -> Gpu:
-    if not isinstance(raw, dict):
-        raise Malformed("a GPU is not an object")
-    gpu = cast("dict[str, Any]", raw)
-    _keys(gpu, set(Gpu.__dataclass_fields__))
+def _gpu(gpu: "dict[str, Any]") -> Gpu:
+    strict.keys(gpu, set(Gpu.__dataclass_fields__))
     return Gpu(
-        index=_whole(gpu, "index", 0, GPUS_MAX - 1),
-        name=_text(gpu, "name", _NAME),
-        uuid=_text(gpu, "uuid", _UUID),
-        memory_total_mib=_whole(gpu, "memory_total_mib", 1, MEMORY_MIB_MAX),
-        sharing=cast("Sharing", _one_of(gpu, "sharing", ("none", "mig", "vgpu", "unknown"))),
-        pci_device_id=None if gpu["pci_device_id"] is None else _text(gpu, "pci_device_id", _PCI_DEVICE),
+        index=strict.whole(gpu, "index", 0, GPUS_MAX - 1),
+        name=strict.text(gpu, "name", _NAME),
+        uuid=strict.text(gpu, "uuid", _UUID),
+        memory_total_mib=strict.whole(gpu, "memory_total_mib", 1, MEMORY_MIB_MAX),
+        sharing=cast("Sharing", strict.one_of(gpu, "sharing", ("none", "mig", "vgpu", "unknown"))),
+        pci_device_id=None
+        if gpu["pci_device_id"] is None
+        else strict.text(gpu, "pci_device_id", _PCI_DEVICE),
         compute_capability=(
-            None if gpu["compute_capability"] is None else _text(gpu, "compute_capability", _CAPABILITY)
+            None if gpu["compute_capability"] is None else strict.text(gpu, "compute_capability", _CAPABILITY)
         ),
     )
 
 
 def _version(document: "dict[str, Any]") -> None:
-    if _whole(document, "protocol", 0, 1_000_000) != VERSION:
-        raise Malformed(f"protocol is not {VERSION}")
-
-
-def _keys(document: "dict[str, Any]", expected: "set[str]") -> None:
-    if document.keys() != expected:
-        raise Malformed("keys are not those of this message")
-
-
-def _whole(document: "dict[str, Any]", key: str, least: int, most: int) -> int:
-    value = document[key]
-    if type(value) is not int or not least <= value <= most:  # type(): True is an int to isinstance.
-        raise Malformed(f"{key} is not a whole number from {least} to {most}")
-    return value
-
-
-def _text(document: "dict[str, Any]", key: str, pattern: "re.Pattern[str]") -> str:
-    value = document[key]
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise Malformed(f"{key} is not acceptable text")
-    return value
-
-
-def _one_of(document: "dict[str, Any]", key: str, words: "tuple[str, ...]") -> str:
-    value = document[key]
-    if not isinstance(value, str) or value not in words:
-        raise Malformed(f"{key} is not one of {', '.join(words)}")
-    return value
+    if strict.whole(document, "protocol", 0, 1_000_000) != VERSION:
+        raise strict.Malformed(f"protocol is not {VERSION}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from data_plane import protocol
+from data_plane import protocol, strict
 from data_plane.access import bootstrap
 from data_plane.access.port import AgentBundle, GpuReading, GpuReport, MeshLink, StepFailed
 from data_plane.access.shell import Answer, Shell, Step
@@ -63,7 +63,7 @@ def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
     """Read the agent's answer. The exit status is checked last: a failure document says more."""
     try:
         message = protocol.decode(answer.output)
-    except protocol.Malformed as error:
+    except strict.Malformed as error:
         if answer.exit_status != 0:
             raise StepFailed(step.name, answer.exit_status, answer.detail) from None
         raise StepFailed(step.name, None, f"the agent's answer is malformed: {error}") from None

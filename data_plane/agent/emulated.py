@@ -12,7 +12,8 @@ module writes `emulated` itself, so a file cannot pass itself off as NVML.
 import json
 from pathlib import Path
 
-from data_plane.protocol import DOCUMENT_BYTES_MAX, VERSION, Failure, Inventory, Malformed, decode, printable
+from data_plane.protocol import DOCUMENT_BYTES_MAX, VERSION, Failure, Inventory, decode
+from data_plane.strict import Malformed, printable
 
 PATH = Path("/etc/emulated-nvml.json")
 

@@ -6,7 +6,8 @@ here answers in microseconds and none wakes or changes a card.
 
 import pynvml
 
-from data_plane.protocol import Failure, Gpu, Inventory, Sharing, printable
+from data_plane.protocol import Failure, Gpu, Inventory, Sharing
+from data_plane.strict import printable
 
 
 class NoLibrary(Exception):  # noqa: N818 - reads as a sentence

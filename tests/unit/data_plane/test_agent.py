@@ -63,6 +63,7 @@ def test_the_bundle_holds_the_agent_and_nothing_else_of_ours(pyz: Path) -> None:
             "data_plane/agent/emulated.py",
             "data_plane/agent/nvml.py",
             "data_plane/protocol.py",
+            "data_plane/strict.py",
             "pynvml.py",
         ]
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}

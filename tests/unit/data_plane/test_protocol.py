@@ -12,11 +12,10 @@ from data_plane.protocol import (
     Failure,
     Gpu,
     Inventory,
-    Malformed,
     decode,
     encode,
-    printable,
 )
+from data_plane.strict import Malformed, printable
 
 
 def a_gpu(index: int = 0, **changes: Any) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def test_a_whole_answer_that_is_padded_past_the_bound_is_refused() -> None:
 HOSTILE: dict[str, bytes] = {
     "nothing": b"",
     "not text": b"\xff\xfe\x00",
-    "not an object": b"[]",
+    "document is not an object": b"[]",
     "a bare number": b"1",
     "cut short": raw(a_document())[:-1],
     "two documents": raw(a_document()) * 2,

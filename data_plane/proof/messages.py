@@ -1,0 +1,297 @@
+"""The messages of a GPU proof: what travels between the challenger (ours) and the prover (a machine's agent).
+
+The challenger speaks first; each order is answered by one or more answers, one per GPU, in whatever order
+they finish. Every message is bounded by the figures below.
+
+    challenger                               prover (one thread per GPU)
+    Hello                              ->
+                                       <-    Identity
+    LatencyOrder                       ->
+                                       <-    LatencyAnswer            per GPU
+    FillOrder(seeds, blocks)           ->
+                                       <-    Filled                   per GPU
+    WalkOrder(nonces)   clock starts   ->
+                        clock stops    <-    Committed(root)          per GPU
+                                       <-    Groups(hashes)           per GPU
+    OpenOrder(groups)                  ->
+                                       <-    Opened(digests)          per GPU
+    TilesOrder(seeds)   clock starts   ->
+                        clock stops    <-    Committed(root)          per GPU
+                                       <-    Groups(hashes), then OpenOrder and Opened as above
+    GapsOrder                          ->
+                                       <-    GapsAnswer               per GPU
+    Goodbye                            ->
+
+Instead of any answer a prover may send Refused and end. The arithmetic is in docs/gpu-proof.md.
+
+Standard library only, Python 3.10 and up: this file runs on rented machines. `wire` writes and reads them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+VERSION = 1
+HEADER_BYTES_MAX = 0xFFFF
+GPUS_MAX = 16
+"""Of one machine. The largest on sale hold 16 cards."""
+
+SEED_BYTES = 32
+NONCE_BYTES = 16
+ROOT_BYTES = 32
+GROUP_HASH_BYTES = 16
+DIGEST_BYTES = 8
+
+BLOCK_BYTES = 512
+BLOCKS_MAX = 1 << 31
+"""1 TiB of GPU memory; block numbers fit 32 bits."""
+ITERATIONS_MAX = 1024
+ROUNDS_MAX = 10_000
+CHAINS_MAX = 1 << 28
+STEPS_MAX = 8192
+TILES_MAX = 1 << 26
+INNER_MAX = 131_040
+"""Inner dimension of a tile: below 131,072, an int8 sum cannot leave 32 bits."""
+GROUP_MAX = 4096
+GROUPS_MAX = 1 << 16
+OPENED_MAX = 256
+"""Groups opened at one GPU in one phase."""
+SMS_MAX = 1024
+
+ANSWER_BYTES_MAX = (
+    2 + HEADER_BYTES_MAX + max(GROUPS_MAX * GROUP_HASH_BYTES, OPENED_MAX * GROUP_MAX * DIGEST_BYTES)
+)
+"""The largest answer a prover may send; a challenger allows less, by what it ordered."""
+ORDER_BYTES_MAX = 2 + HEADER_BYTES_MAX
+
+Source = Literal["cuda", "emulated"]
+TileKind = Literal["int8", "bf16"]
+Phase = Literal["walk", "int8", "bf16"]
+"""What a commitment is about."""
+
+# ---- orders -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Opens the conversation: prepare every GPU (context, kernels, warm-up) and say what there is."""
+
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class LatencyOrder:
+    """`rounds` strictly sequential launches on each GPU, from its own start (16 bytes each)."""
+
+    rounds: int
+    starts: "tuple[bytes, ...]"
+
+
+@dataclass(frozen=True)
+class Fill:
+    seed: bytes
+    iterations: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class FillOrder:
+    """Fill this much memory of each GPU with units that are slow to compute. One entry per GPU, by index."""
+
+    gpus: "tuple[Fill, ...]"
+
+
+@dataclass(frozen=True)
+class Walk:
+    nonce: bytes
+    chains: int
+
+
+@dataclass(frozen=True)
+class WalkOrder:
+    """Walk `chains` chains of `steps` random blocks each; commit their digests in groups of `group`."""
+
+    steps: int
+    group: int
+    gpus: "tuple[Walk, ...]"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    seed: bytes
+    """NONCE_BYTES."""
+    tiles: int
+
+
+@dataclass(frozen=True)
+class TilesOrder:
+    """Compute `tiles` output tiles of 64 x 64 with inner dimension `inner`, `columns` tiles to a row."""
+
+    kind: TileKind
+    inner: int
+    """A multiple of 32."""
+    columns: int
+    group: int
+    gpus: "tuple[Tiles, ...]"
+
+
+@dataclass(frozen=True)
+class OpenOrder:
+    """Show the digests of these groups of the last commitment; ascending group numbers, per GPU."""
+
+    phase: Phase
+    gpus: "tuple[tuple[int, ...], ...]"
+
+
+@dataclass(frozen=True)
+class GapsOrder:
+    """Spin on each GPU and tell how often its clock jumped."""
+
+    milliseconds: int
+    threshold_us: int
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    """Free everything and end."""
+
+
+# ---- answers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GpuIdentity:
+    """One GPU as three sources on the machine describe it. Claims, to be held against each other.
+
+    None where a source does not say. Memory in bytes, clocks in kHz.
+    """
+
+    index: int
+    nvml_name: "str | None"
+    nvml_uuid: "str | None"
+    nvml_memory: "int | None"
+    nvml_pci_device: "str | None"
+    nvml_pci_bus: "str | None"
+    nvml_sharing: str
+    """`none`, `mig`, `vgpu` or `unknown`."""
+    nvml_ecc: "bool | None"
+    nvml_throttle: "int | None"
+    """Clocks-event reason bits before the proof."""
+    nvml_processes: "int | None"
+    """Compute processes other than the agent."""
+    cuda_name: str
+    cuda_uuid: str
+    cuda_memory: int
+    cuda_free: int
+    cuda_pci_bus: str
+    cuda_capability: str
+    """`9.0`."""
+    cuda_sms: int
+    cuda_sm_khz: int
+    cuda_memory_khz: int
+    cuda_bus_bits: int
+    cuda_l2: int
+    cuda_ecc: bool
+    cuda_mps: bool
+    sysfs_pci_device: "str | None"
+    """From /sys/bus/pci: `10de:2330`."""
+    sysfs_pci_subsystem: "str | None"
+    proc_model: "str | None"
+    """From /proc/driver/nvidia/gpus."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A driver library as loaded into the prover."""
+
+    name: str
+    path: str
+    sha256: bytes
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The machine's answer to Hello, once every GPU is ready."""
+
+    version: int
+    source: Source
+    driver: str
+    cuda: str
+    """The driver's CUDA version, `12.8`."""
+    kernels_sha256: bytes
+    libraries: "tuple[Library, ...]"
+    gpus: "tuple[GpuIdentity, ...]"
+
+
+@dataclass(frozen=True)
+class LatencyAnswer:
+    gpu: int
+    final: bytes
+    """NONCE_BYTES."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    gpu: int
+    free: int
+    """Bytes still free on the card after the fill, by its driver."""
+    device_us: int
+    """Kernel time by the machine's own events, microseconds. Evidence, never judged."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The root over all group hashes. Its arrival stops our clock."""
+
+    gpu: int
+    phase: Phase
+    root: bytes
+    device_us: int
+    throttle: "int | None"
+    """NVML's clocks-event reason bits, read while the phase ran."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The blob holds the group hashes, GROUP_HASH_BYTES each, in order."""
+
+    gpu: int
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The blob holds the digests of the opened groups, DIGEST_BYTES each, in the order that was asked."""
+
+    gpu: int
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class SmGaps:
+    sm: int
+    samples: int
+    """Clock readings taken, saturated at 2**32 - 1."""
+    gaps: int
+    """Times the clock jumped by more than the threshold."""
+    longest_us: int
+
+
+@dataclass(frozen=True)
+class GapsAnswer:
+    gpu: int
+    sms: "tuple[SmGaps, ...]"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The prover cannot go on. `gpu` is None when it is not about one card."""
+
+    gpu: "int | None"
+    code: str
+    """`no_driver`, `out_of_memory`, `cuda_error`, `bad_order`, `no_compiler`, `emulation_missing`."""
+    detail: str
+
+
+Order = Hello | LatencyOrder | FillOrder | WalkOrder | TilesOrder | OpenOrder | GapsOrder | Goodbye
+Answer = Identity | LatencyAnswer | Filled | Committed | Groups | Opened | GapsAnswer | Refused
+Message = Order | Answer

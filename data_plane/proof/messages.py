@@ -20,6 +20,8 @@ they finish. Every message is bounded by the figures below.
                                        <-    Groups(hashes), then OpenOrder and Opened as above
     GapsOrder                          ->
                                        <-    GapsAnswer               per GPU
+    AttestOrder(nonces)  if wanted     ->
+                                       <-    Evidence(report, chain)  per GPU
     Goodbye                            ->
 
 Instead of any answer a prover may send Refused and end. The arithmetic is in docs/gpu-proof.md.
@@ -56,6 +58,12 @@ GROUPS_MAX = 1 << 16
 OPENED_MAX = 256
 """Groups opened at one GPU in one phase."""
 SMS_MAX = 1024
+
+ATTEST_NONCE_BYTES = 32
+REPORT_BYTES_MAX = 16 * 1024
+"""An attestation report. NVML's buffer holds 8 KiB, real reports have 4."""
+CHAIN_BYTES_MAX = 64 * 1024
+"""The certificates behind it, in PEM. NVML's buffer holds 5 KiB."""
 
 ANSWER_BYTES_MAX = (
     2 + HEADER_BYTES_MAX + max(GROUPS_MAX * GROUP_HASH_BYTES, OPENED_MAX * GROUP_MAX * DIGEST_BYTES)
@@ -148,6 +156,14 @@ class GapsOrder:
 
     milliseconds: int
     threshold_us: int
+
+
+@dataclass(frozen=True)
+class AttestOrder:
+    """Have each GPU sign what it is and what runs on it, together with its nonce. One entry per GPU, by index."""
+
+    nonces: "tuple[bytes, ...]"
+    """ATTEST_NONCE_BYTES each, fresh."""
 
 
 @dataclass(frozen=True)
@@ -283,15 +299,31 @@ class GapsAnswer:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What a GPU attests. The blob holds its report, then the certificate chain: `report` and `chain` bytes.
+
+    Most cards cannot attest anything. Then there is no blob, both sizes are 0, and `missing` says why.
+    """
+
+    gpu: int
+    report: int
+    chain: int
+    missing: "str | None"
+    """`not_supported`, `emulated`, `nvml_error`; None with evidence."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """The prover cannot go on. `gpu` is None when it is not about one card."""
 
     gpu: "int | None"
     code: str
-    """`no_driver`, `out_of_memory`, `cuda_error`, `bad_order`, `no_compiler`, `emulation_missing`."""
+    """`no_driver`, `out_of_memory`, `cuda_error`, `bad_order`, `no_compiler`, `emulation_missing`, `internal`."""
     detail: str
 
 
-Order = Hello | LatencyOrder | FillOrder | WalkOrder | TilesOrder | OpenOrder | GapsOrder | Goodbye
-Answer = Identity | LatencyAnswer | Filled | Committed | Groups | Opened | GapsAnswer | Refused
+Order = (
+    Hello | LatencyOrder | FillOrder | WalkOrder | TilesOrder | OpenOrder | GapsOrder | AttestOrder | Goodbye
+)
+Answer = Identity | LatencyAnswer | Filled | Committed | Groups | Opened | GapsAnswer | Evidence | Refused
 Message = Order | Answer

@@ -1,8 +1,8 @@
 """Proof messages as bytes: frames with a strict JSON header and a blob.
 
 A frame is a 32-bit big-endian length of the rest, a 16-bit big-endian length of the header, the header
-(one JSON object, its `kind` names the message) and the blob: whatever is left. Only `Groups` and `Opened`
-carry one. Whatever arrives is bounded before it is looked at.
+(one JSON object, its `kind` names the message) and the blob: whatever is left. Only `Groups`, `Opened` and
+`Evidence` carry one. Whatever arrives is bounded before it is looked at.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -15,7 +15,9 @@ from typing import Any, cast
 
 from data_plane import strict
 from data_plane.proof.messages import (
+    ATTEST_NONCE_BYTES,
     BLOCKS_MAX,
+    CHAIN_BYTES_MAX,
     CHAINS_MAX,
     GPUS_MAX,
     GROUP_MAX,
@@ -25,13 +27,16 @@ from data_plane.proof.messages import (
     ITERATIONS_MAX,
     NONCE_BYTES,
     OPENED_MAX,
+    REPORT_BYTES_MAX,
     ROOT_BYTES,
     ROUNDS_MAX,
     SEED_BYTES,
     SMS_MAX,
     STEPS_MAX,
     TILES_MAX,
+    AttestOrder,
     Committed,
+    Evidence,
     Fill,
     Filled,
     FillOrder,
@@ -105,9 +110,12 @@ def decode(body: bytes, wanted: "tuple[type[Any], ...]") -> "tuple[Message, byte
     message = _BY_KIND[kind]
     strict.keys(document, {one.name for one in fields(message)})
     blob = body[end:]
-    if blob and message not in (Groups, Opened):
+    if blob and message not in (Groups, Opened, Evidence):
         raise strict.Malformed(f"{kind} carries no blob")
-    return _READERS[message](document), blob
+    read = _READERS[message](document)
+    if isinstance(read, Evidence) and len(blob) != read.report + read.chain:
+        raise strict.Malformed("the blob is not a report and a chain of these sizes")
+    return read, blob
 
 
 def _hello(raw: "dict[str, Any]") -> Hello:
@@ -185,6 +193,15 @@ def _open_order(raw: "dict[str, Any]") -> OpenOrder:
 def _gaps_order(raw: "dict[str, Any]") -> GapsOrder:
     return GapsOrder(
         strict.whole(raw, "milliseconds", 1, 2000), strict.whole(raw, "threshold_us", 1, 1_000_000)
+    )
+
+
+def _attest_order(raw: "dict[str, Any]") -> AttestOrder:
+    return AttestOrder(
+        tuple(
+            strict.hexadecimal({"nonce": one}, "nonce", ATTEST_NONCE_BYTES)
+            for one in strict.listing(raw, "nonces", GPUS_MAX)
+        )
     )
 
 
@@ -293,6 +310,15 @@ def _gaps_answer(raw: "dict[str, Any]") -> GapsAnswer:
     )
 
 
+def _evidence(raw: "dict[str, Any]") -> Evidence:
+    report = strict.whole(raw, "report", 0, REPORT_BYTES_MAX)
+    chain = strict.whole(raw, "chain", 0, CHAIN_BYTES_MAX)
+    missing = _or_none(raw, "missing", _CODE)
+    if (report > 0, chain > 0) != (missing is None, missing is None):
+        raise strict.Malformed("evidence is either there or missing")
+    return Evidence(_gpu(raw), report, chain, missing)
+
+
 def _refused(raw: "dict[str, Any]") -> Refused:
     gpu = None if raw["gpu"] is None else _gpu(raw)
     return Refused(gpu, strict.text(raw, "code", _CODE), strict.text(raw, "detail", _DETAIL))
@@ -329,6 +355,7 @@ _READERS: "dict[type[Any], Callable[[dict[str, Any]], Message]]" = {
     TilesOrder: _tiles_order,
     OpenOrder: _open_order,
     GapsOrder: _gaps_order,
+    AttestOrder: _attest_order,
     Goodbye: _goodbye,
     Identity: _identity,
     LatencyAnswer: _latency_answer,
@@ -337,6 +364,7 @@ _READERS: "dict[type[Any], Callable[[dict[str, Any]], Message]]" = {
     Groups: _groups,
     Opened: _opened,
     GapsAnswer: _gaps_answer,
+    Evidence: _evidence,
     Refused: _refused,
 }
 _KINDS: "dict[type[Any], str]" = {

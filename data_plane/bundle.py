@@ -16,7 +16,10 @@ from data_plane.access.port import AgentBundle
 _HERE = Path(__file__).resolve().parent
 _OURS = (
     "__init__.py",
+    "health.py",
+    "inventory.py",
     "protocol.py",
+    "records.py",
     "strict.py",
     "agent/__init__.py",
     "agent/__main__.py",

@@ -8,117 +8,71 @@ Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
 
 import json
-import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from typing import Annotated
 
-from data_plane import strict
+from data_plane import records, strict
+from data_plane.health import Health
+from data_plane.inventory import Inventory
+from data_plane.records import Text
 
-VERSION = 1
+VERSION = 2
 
-DOCUMENT_BYTES_MAX = 64 * 1024
-GPUS_MAX = 64
-"""The largest machines on sale hold 16 cards."""
-MEMORY_MIB_MAX = 16 * 1024 * 1024
-"""16 TiB, far above any card; keeps a claim inside every integer type it may meet."""
-
-Source = Literal["nvml", "emulated"]
-Sharing = Literal["none", "mig", "vgpu", "unknown"]
-
-_NAME = re.compile(r"[\x20-\x7e]{1,96}")  # NVML's buffer is 96 bytes (NVML_DEVICE_NAME_V2_BUFFER_SIZE).
-_UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,76}")
-_DRIVER = re.compile(r"[0-9A-Za-z._+-]{1,80}")
-_PCI_DEVICE = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
-_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}")
-_CODE = re.compile(r"[a-z_]{1,40}")
-_DETAIL = re.compile(r"[\x20-\x7e]{0,300}")
-
-
-@dataclass(frozen=True)
-class Gpu:
-    index: int
-    name: str
-    uuid: str
-    memory_total_mib: int
-    """NVML's total in MiB, rounded down."""
-    sharing: Sharing
-    pci_device_id: "str | None"
-    """`10de:2330`: vendor and device, lower-case hex."""
-    compute_capability: "str | None"
-    """`9.0`."""
-
-
-@dataclass(frozen=True)
-class Inventory:
-    """Every GPU of the machine, by index."""
-
-    source: Source
-    driver_version: str
-    gpus: "tuple[Gpu, ...]"
+DOCUMENT_BYTES_MAX = 256 * 1024
+"""Eight cards with MIG and 18 links each, and what is around them, take about 60 KB; 16 cards twice that."""
 
 
 @dataclass(frozen=True)
 class Failure:
     """The agent ran and could not answer."""
 
-    code: str
-    """`no_gpu_library`, `nvml_error`, `bad_emulation`."""
-    detail: str
+    code: Annotated[str, Text("[a-z_]{1,40}")]
+    """`no_gpu_library`, `nvml_error`, `gpu_lost`, `nvml_hangs`, `bad_reading`, `bad_emulation`."""
+    detail: Annotated[str, Text(r"[\x20-\x7e]{0,300}")]
 
 
-def encode(message: "Inventory | Failure") -> str:
+Message = Inventory | Health | Failure
+_KINDS: "dict[str, type[Message]]" = {
+    "inventory": Inventory,
+    "health": Health,
+    "failure": Failure,
+}
+
+
+def encode(message: Message) -> str:
     """The one line the agent prints."""
-    kind = "inventory" if isinstance(message, Inventory) else "failure"
+    kind = next(kind for kind, its in _KINDS.items() if isinstance(message, its))
     return json.dumps({"protocol": VERSION, "kind": kind, **asdict(message)}, sort_keys=True)
 
 
-def decode(content: bytes) -> "Inventory | Failure":
+def decode(content: bytes) -> Message:
     """Read what a machine printed. Raises strict.Malformed, and nothing else, whatever the bytes are."""
     document = strict.load(content, DOCUMENT_BYTES_MAX)
-    kind = document.get("kind")
-    if kind == "inventory":
-        strict.keys(document, {"protocol", "kind", "source", "driver_version", "gpus"})
-        _version(document)
-        return Inventory(
-            source=cast("Source", strict.one_of(document, "source", ("nvml", "emulated"))),
-            driver_version=strict.text(document, "driver_version", _DRIVER),
-            gpus=_gpus(document),
-        )
-    if kind == "failure":
-        strict.keys(document, {"protocol", "kind", "code", "detail"})
-        _version(document)
-        return Failure(
-            code=strict.text(document, "code", _CODE), detail=strict.text(document, "detail", _DETAIL)
-        )
-    raise strict.Malformed("kind is unknown")
-
-
-def _gpus(document: "dict[str, Any]") -> "tuple[Gpu, ...]":
-    gpus = tuple(_gpu(strict.mapping(one, "a GPU")) for one in strict.listing(document, "gpus", GPUS_MAX))
-    if [gpu.index for gpu in gpus] != list(range(len(gpus))):
-        raise strict.Malformed("GPU indices are not 0, 1, 2, ...")
-    if len({gpu.uuid for gpu in gpus}) != len(gpus):
-        raise strict.Malformed("two GPUs share a UUID")
-    return gpus
-
-
-def _gpu(gpu: "dict[str, Any]") -> Gpu:
-    strict.keys(gpu, set(Gpu.__dataclass_fields__))
-    return Gpu(
-        index=strict.whole(gpu, "index", 0, GPUS_MAX - 1),
-        name=strict.text(gpu, "name", _NAME),
-        uuid=strict.text(gpu, "uuid", _UUID),
-        memory_total_mib=strict.whole(gpu, "memory_total_mib", 1, MEMORY_MIB_MAX),
-        sharing=cast("Sharing", strict.one_of(gpu, "sharing", ("none", "mig", "vgpu", "unknown"))),
-        pci_device_id=None
-        if gpu["pci_device_id"] is None
-        else strict.text(gpu, "pci_device_id", _PCI_DEVICE),
-        compute_capability=(
-            None if gpu["compute_capability"] is None else strict.text(gpu, "compute_capability", _CAPABILITY)
-        ),
-    )
-
-
-def _version(document: "dict[str, Any]") -> None:
-    if strict.whole(document, "protocol", 0, 1_000_000) != VERSION:
+    kind = document.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise strict.Malformed("kind is unknown")
+    if type(version := document.pop("protocol", None)) is not int or version != VERSION:
         raise strict.Malformed(f"protocol is not {VERSION}")
+    message = records.read(_KINDS[kind], document, "document")
+    if isinstance(message, Inventory | Health):
+        _in_order([gpu.index for gpu in message.gpus])
+        _no_twins([gpu.uuid for gpu in message.gpus if gpu.uuid is not None])
+    if isinstance(message, Inventory):
+        _square(message)
+    return message
+
+
+def _in_order(indices: "list[int]") -> None:
+    if indices != list(range(len(indices))):
+        raise strict.Malformed("GPU indices are not 0, 1, 2, ...")
+
+
+def _no_twins(uuids: "list[str]") -> None:
+    if len(set(uuids)) != len(uuids):
+        raise strict.Malformed("two GPUs share a UUID")
+
+
+def _square(inventory: Inventory) -> None:
+    count = len(inventory.gpus)
+    if len(inventory.ancestors) != count or any(len(row) != count for row in inventory.ancestors):
+        raise strict.Malformed("ancestors is not one row and one column for each GPU")

@@ -75,6 +75,13 @@ def whole(document: "dict[str, Any]", key: str, least: int, most: int) -> int:
     return value
 
 
+def truth(document: "dict[str, Any]", key: str) -> bool:
+    value = document[key]
+    if not isinstance(value, bool):
+        raise Malformed(f"{key} is neither true nor false")
+    return value
+
+
 def text(document: "dict[str, Any]", key: str, pattern: "re.Pattern[str]") -> str:
     value = document[key]
     if not isinstance(value, str) or not pattern.fullmatch(value):

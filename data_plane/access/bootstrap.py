@@ -161,17 +161,18 @@ JOIN_MESH_PROOF = _PROVE_HUB
 
 # Neither as root nor as the customer: NVML needs no rights, and the file must not be the customer's to change.
 # The digest guards against a broken push or disk; a customer with root can fake any answer, so callers check.
-RUN_AGENT = Step(
-    "run agent",
-    f"""set -eu
+_THE_AGENT = f"""set -eu
 agent="$HOME/.splitplane/agent-$1.pyz"
 [ -f "$agent" ] || exit {MISSING}
 [ "$(sha256sum < "$agent" | cut -c 1-64)" = "$1" ] || exit {MISSING}
-exec python3 -I "$agent" inventory
-""",
+exec python3 -I "$agent" """
+RUN_AGENT = Step(
+    "run agent",
+    _THE_AGENT + "inventory\n",
     seconds=40,  # Without a persistence daemon a driver wakes its cards at every start, seconds for each.
     user="login",
 )
+READ_HEALTH = Step("read health", _THE_AGENT + "health\n", seconds=40, user="login")
 PUSH_AGENT = Step(
     "push agent",
     """set -eu

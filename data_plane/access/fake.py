@@ -18,7 +18,9 @@ from ipaddress import IPv4Network
 from data_plane.access import bootstrap
 from data_plane.access.port import (
     AgentBundle,
+    GpuHealth,
     GpuReport,
+    HealthReport,
     HostKeyChanged,
     LoginRefused,
     MeshLink,
@@ -46,11 +48,14 @@ class FakeMachine:
     login_refused: int = 0
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
-    """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`."""
+    """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
+    `read health`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps during which the connection breaks once, after the step took effect."""
     report: GpuReport | None = None
     """What it says instead of the truth."""
+    health: HealthReport | None = None
+    """How it says its cards are, instead of idle and well."""
 
     host_key: str | None = None
     """The key of the first target that reached it; another key at the same address is another machine."""
@@ -164,6 +169,13 @@ class FakeSession:
         self._end(step)
         return replace(report, agent_sha256=agent.sha256)
 
+    async def read_health(self, agent: AgentBundle) -> HealthReport:
+        step = bootstrap.READ_HEALTH.name
+        await self._begin(step)
+        health = self.machine.health or idle(self.machine.report or self.access.hardware(self.target))
+        self._end(step)
+        return replace(health, agent_sha256=agent.sha256)
+
     async def _begin(self, step: str) -> None:
         await self.access.before(self.target, step)
         self.machine.calls.append(step)
@@ -176,6 +188,30 @@ class FakeSession:
         if step in self.machine.breaks_in:
             self.machine.breaks_in.discard(step)
             raise Unreachable(f"{step}: the connection broke")
+
+
+def idle(report: GpuReport) -> HealthReport:
+    """These cards with nothing to do and nothing wrong."""
+    return HealthReport(
+        source=report.source,
+        gpus=tuple(
+            GpuHealth(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                lost=False,
+                processes=0,
+                utilisation_percent=0,
+                memory_used_mib=0,
+                recovery_action=0,
+                throttle=1,
+                xids=(),
+            )
+            for gpu in report.gpus
+        ),
+        xids=(),
+        kernel_log_read=True,
+        agent_sha256=report.agent_sha256,
+    )
 
 
 def _answers(hub: FakeHub, link: MeshLink, mesh_key: str) -> bool:

@@ -19,10 +19,10 @@ A machine that is still booting may show any of the first three for a while: its
 or no user, until cloud-init has run. Whoever calls decides how long that is normal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 
 class AccessError(Exception):
@@ -139,6 +139,60 @@ class GpuReport:
     """By index, ascending."""
     agent_sha256: str
     """The digest of the agent that we pushed, checked on the machine before it ran; not the machine's word."""
+    inventory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`): evidence, not to decide by."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenXid:
+    """An error that a driver reported. It speaks against its machine, so it may be believed."""
+
+    number: int
+    at: int
+    """Unix seconds by the machine's clock."""
+    bus_id: str | None
+    """`0000:3b:00.0`; None where the card could no longer say."""
+    of_switch: bool
+    """An SXid: the NVSwitch reported it, and `bus_id` is the switch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """One card now. None where the driver does not say."""
+
+    index: int
+    uuid: str | None
+    """None when the card was lost before it could say."""
+    lost: bool
+    """Off the bus, or mute until it is reset."""
+    processes: int | None
+    """Compute and graphics processes together."""
+    utilisation_percent: int | None
+    """None under MIG, where NVML does not count it."""
+    memory_used_mib: int | None
+    recovery_action: int | None
+    """NVML's advice: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 IMEX domain, 6 bus reset,
+    7 system reboot."""
+    throttle: int | None
+    """NVML's clocks-event reason bits: 1 is idle; 8, 64 and 128 (hardware, thermal, power brake) are bad news."""
+    xids: tuple[int, ...]
+    """Numbers of the errors this card reported, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """How the machine says its GPUs are. Good news is a claim; bad news may be believed."""
+
+    source: Literal["nvml", "emulated"]
+    gpus: tuple[GpuHealth, ...]
+    """By index, ascending."""
+    xids: tuple[SeenXid, ...]
+    """Every error, oldest first: those of cards that could not be told, and of switches, are only here."""
+    kernel_log_read: bool
+    """False: nobody could look for earlier errors, so that there are none means nothing."""
+    agent_sha256: str
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The agent's whole document, parsed and bounded: evidence."""
 
 
 class Session(Protocol):
@@ -168,6 +222,10 @@ class Session(Protocol):
 
     async def read_gpus(self, agent: AgentBundle) -> GpuReport:
         """Run the agent and read its GPUs. Pushes the agent unless a file with that digest is there."""
+        ...
+
+    async def read_health(self, agent: AgentBundle) -> HealthReport:
+        """Run the agent once and read how the GPUs are. Pushes the agent as `read_gpus` does."""
         ...
 
 

@@ -1,10 +1,20 @@
 """The steps of a machine's bootstrap over a logged-in shell, and the parsing of what it answers."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
-from data_plane import protocol, strict
+from data_plane import health, inventory, protocol, strict
 from data_plane.access import bootstrap
-from data_plane.access.port import AgentBundle, GpuReading, GpuReport, MeshLink, StepFailed
+from data_plane.access.port import (
+    AgentBundle,
+    GpuHealth,
+    GpuReading,
+    GpuReport,
+    HealthReport,
+    MeshLink,
+    SeenXid,
+    StepFailed,
+)
 from data_plane.access.shell import Answer, Shell, Step
 
 
@@ -36,11 +46,18 @@ class MachineSession:
 
     async def read_gpus(self, agent: AgentBundle) -> GpuReport:
         step = bootstrap.RUN_AGENT
+        return gpu_report(step, await self._run_agent(step, agent), agent.sha256)
+
+    async def read_health(self, agent: AgentBundle) -> HealthReport:
+        step = bootstrap.READ_HEALTH
+        return health_report(step, await self._run_agent(step, agent), agent.sha256)
+
+    async def _run_agent(self, step: Step, agent: AgentBundle) -> Answer:
         answer = await self._shell.run(step, [agent.sha256])
-        if answer.exit_status == bootstrap.MISSING:
-            await must(self._shell, bootstrap.PUSH_AGENT, [agent.sha256], stdin=agent.content)
-            answer = await self._shell.run(step, [agent.sha256])
-        return gpu_report(step, answer, agent.sha256)
+        if answer.exit_status != bootstrap.MISSING:
+            return answer
+        await must(self._shell, bootstrap.PUSH_AGENT, [agent.sha256], stdin=agent.content)
+        return await self._shell.run(step, [agent.sha256])
 
 
 async def must(shell: Shell, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
@@ -60,7 +77,36 @@ def public_key(step: Step, answer: Answer) -> str:
 
 
 def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
-    """Read the agent's answer. The exit status is checked last: a failure document says more."""
+    """Read the agent's inventory, or StepFailed."""
+    message = _document(step, answer)
+    if not isinstance(message, inventory.Inventory):
+        raise StepFailed(step.name, None, "the agent did not answer with an inventory")
+    return GpuReport(
+        source=message.source,
+        driver_version=message.driver_version,
+        gpus=tuple(_reading(gpu) for gpu in message.gpus),
+        agent_sha256=agent_sha256,
+        inventory=asdict(message),
+    )
+
+
+def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport:
+    """Read the agent's health document, or StepFailed."""
+    message = _document(step, answer)
+    if not isinstance(message, health.Health):
+        raise StepFailed(step.name, None, "the agent did not answer with a health document")
+    return HealthReport(
+        source=message.source,
+        gpus=tuple(_health(gpu, message.xids) for gpu in message.gpus),
+        xids=tuple(SeenXid(xid.number, xid.at, xid.bus_id, xid.kind == "sxid") for xid in message.xids),
+        kernel_log_read=message.kernel_log != "unreadable",
+        agent_sha256=agent_sha256,
+        document=asdict(message),
+    )
+
+
+def _document(step: Step, answer: Answer) -> protocol.Message:
+    """What the agent printed. The exit status is checked last: a failure document says more."""
     try:
         message = protocol.decode(answer.output)
     except strict.Malformed as error:
@@ -71,15 +117,10 @@ def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
         raise StepFailed(step.name, answer.exit_status, f"{message.code}: {message.detail}")
     if answer.exit_status != 0:
         raise StepFailed(step.name, answer.exit_status, answer.detail)
-    return GpuReport(
-        source=message.source,
-        driver_version=message.driver_version,
-        gpus=tuple(_reading(gpu) for gpu in message.gpus),
-        agent_sha256=agent_sha256,
-    )
+    return message
 
 
-def _reading(gpu: protocol.Gpu) -> GpuReading:
+def _reading(gpu: inventory.Gpu) -> GpuReading:
     return GpuReading(
         index=gpu.index,
         name=gpu.name,
@@ -88,4 +129,24 @@ def _reading(gpu: protocol.Gpu) -> GpuReading:
         sharing=gpu.sharing,
         pci_device_id=gpu.pci_device_id,
         compute_capability=gpu.compute_capability,
+    )
+
+
+def _health(gpu: health.GpuHealth, xids: Sequence[health.Xid]) -> GpuHealth:
+    usage = gpu.usage
+    counted = [n for n in (usage.compute_processes, usage.graphics_processes) if n is not None]
+    return GpuHealth(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        lost=gpu.lost,
+        processes=sum(counted) if counted else None,
+        utilisation_percent=usage.utilisation_percent,
+        memory_used_mib=usage.memory_used_mib,
+        recovery_action=gpu.recovery.action,
+        throttle=gpu.throttle.reasons,
+        xids=tuple(
+            xid.number
+            for xid in xids
+            if xid.kind == "xid" and xid.bus_id is not None and xid.bus_id == gpu.bus_id
+        ),
     )

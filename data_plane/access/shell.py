@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-OUTPUT_BYTES_MAX = 64 * 1024
+OUTPUT_BYTES_MAX = 256 * 1024
+"""An inventory is the longest answer: `protocol.DOCUMENT_BYTES_MAX`."""
 DETAIL_CHARACTERS_MAX = 400
 
 

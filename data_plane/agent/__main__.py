@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from data_plane.agent import emulated, nvml
-from data_plane.protocol import VERSION, Failure, Inventory, encode
+from data_plane.inventory import Inventory
+from data_plane.protocol import VERSION, Failure, encode
 
 
 def inventory(emulation: Path) -> "Inventory | Failure":

@@ -12,7 +12,9 @@ module writes `emulated` itself, so a file cannot pass itself off as NVML.
 import json
 from pathlib import Path
 
-from data_plane.protocol import DOCUMENT_BYTES_MAX, VERSION, Failure, Inventory, decode
+from data_plane.inventory import Gpu, Inventory
+from data_plane.protocol import DOCUMENT_BYTES_MAX, Failure
+from data_plane.records import fitting
 from data_plane.strict import Malformed, printable
 
 PATH = Path("/etc/emulated-nvml.json")
@@ -37,14 +39,11 @@ def read(path: Path) -> "Inventory | Failure | None":
 
 def _inventory(content: bytes) -> Inventory:
     written = json.loads(content)
-    document = {
-        "protocol": VERSION,
-        "kind": "inventory",
-        "source": "emulated",
-        "driver_version": written["driver_version"],
-        "gpus": [{**_OPTIONAL, **gpu} for gpu in written["gpus"]],
-    }
-    inventory = decode(json.dumps(document).encode())
-    if not isinstance(inventory, Inventory):
-        raise TypeError("not an inventory")
-    return inventory
+    gpus = tuple(fitting(Gpu, **{**_OPTIONAL, **gpu}) for gpu in written["gpus"])
+    return fitting(
+        Inventory,
+        source="emulated",
+        driver_version=written["driver_version"],
+        gpus=gpus,
+        ancestors=tuple((None,) * len(gpus) for _ in gpus),
+    )

@@ -6,7 +6,8 @@ here answers in microseconds and none wakes or changes a card.
 
 import pynvml
 
-from data_plane.protocol import Failure, Gpu, Inventory, Sharing
+from data_plane.inventory import Gpu, Inventory, Sharing
+from data_plane.protocol import Failure
 from data_plane.strict import printable
 
 
@@ -27,10 +28,12 @@ def read() -> "Inventory | Failure":
     except pynvml.NVMLError as error:
         return _failure("nvmlInit", error)
     try:
+        gpus = tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
         return Inventory(
             source="nvml",
             driver_version=str(pynvml.nvmlSystemGetDriverVersion()),
-            gpus=tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())),
+            gpus=gpus,
+            ancestors=tuple((None,) * len(gpus) for _ in gpus),
         )
     except pynvml.NVMLError as error:
         return _failure("reading GPUs", error)  # A card that fell off the bus: part of a list is no list.

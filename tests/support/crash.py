@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
-from data_plane.access.port import Access, AgentBundle, GpuReport, MeshLink, Session, Target
+from data_plane.access.port import Access, AgentBundle, GpuReport, HealthReport, MeshLink, Session, Target
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.loop import World
@@ -219,3 +219,6 @@ class _Session:
 
     async def read_gpus(self, agent: AgentBundle) -> GpuReport:
         return await self.crash.call("read GPUs", lambda: self.inner.read_gpus(agent))
+
+    async def read_health(self, agent: AgentBundle) -> HealthReport:
+        return await self.crash.call("read health", lambda: self.inner.read_health(agent))

@@ -13,7 +13,8 @@ import pytest
 from data_plane.agent import __main__ as agent
 from data_plane.agent import emulated, nvml
 from data_plane.bundle import build_agent
-from data_plane.protocol import Failure, Gpu, Inventory, decode
+from data_plane.inventory import Gpu, Inventory
+from data_plane.protocol import Failure, decode
 
 CARD = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "memory_total_mib": 81559}
 START = """
@@ -62,7 +63,10 @@ def test_the_bundle_holds_the_agent_and_nothing_else_of_ours(pyz: Path) -> None:
             "data_plane/agent/__main__.py",
             "data_plane/agent/emulated.py",
             "data_plane/agent/nvml.py",
+            "data_plane/health.py",
+            "data_plane/inventory.py",
             "data_plane/protocol.py",
+            "data_plane/records.py",
             "data_plane/strict.py",
             "pynvml.py",
         ]
@@ -82,7 +86,7 @@ def test_the_zipapp_itself_answers_its_version(pyz: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-I", str(pyz), "version"], capture_output=True, check=True, timeout=30
     )
-    assert done.stdout == b"1\n"
+    assert done.stdout == b"2\n"
 
 
 def test_without_library_and_file_it_says_what_is_missing(pyz: Path, tmp_path: Path) -> None:
@@ -177,6 +181,7 @@ def test_a_real_library_wins_over_the_emulation_file(library: Library, emulation
         "nvml",
         "595.45.04",
         tuple(Gpu(i, "NVIDIA H200", f"GPU-{i}", 143771, "none", "10de:2335", "9.0") for i in range(2)),
+        ancestors=((None, None), (None, None)),
     )
     assert library.open == 0
 

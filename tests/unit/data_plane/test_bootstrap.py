@@ -22,6 +22,7 @@ STEPS = [
     bootstrap.MESH_KEY,
     bootstrap.JOIN_MESH,
     bootstrap.RUN_AGENT,
+    bootstrap.READ_HEALTH,
     bootstrap.PUSH_AGENT,
 ]
 

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,45 +25,13 @@ from data_plane.access.port import (
 from data_plane.access.shell import OUTPUT_BYTES_MAX, Step
 from data_plane.access.ssh import SshAccess, SshShell, new_host_key
 from data_plane.bundle import build_agent
+from data_plane.inventory import Inventory
 from data_plane.mesh import hub
 from data_plane.mesh.port import Network
+from data_plane.protocol import encode
+from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
 
-Process = asyncssh.SSHServerProcess
-Handler = Callable[["Process[bytes]"], Awaitable[None]]
-
-OURS = new_host_key()
-MACHINE = new_host_key()
 STEP = Step("try", "true", seconds=5, user="login")
-
-
-class Server(asyncssh.SSHServer):
-    def begin_auth(self, username: str) -> bool:
-        return True
-
-    def public_key_auth_supported(self) -> bool:
-        return True
-
-    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        return username == "splitplane" and key.export_public_key().decode().strip() == OURS.public
-
-
-@asynccontextmanager
-async def a_machine(
-    handler: Handler, *, private_key: str = MACHINE.private_openssh, pinned: str = MACHINE.public
-) -> AsyncIterator[Target]:
-    server = await asyncssh.create_server(
-        Server,
-        "127.0.0.1",
-        0,
-        server_host_keys=[asyncssh.import_private_key(private_key)],
-        process_factory=handler,
-        encoding=None,
-    )
-    try:
-        yield Target("127.0.0.1", server.get_port(), pinned)
-    finally:
-        server.close()
-        await server.wait_closed()
 
 
 def says(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
@@ -300,13 +268,13 @@ async def test_a_mesh_key_that_is_none_fails_the_step(answer: bytes) -> None:
     [
         (b"", 0),
         (b"{}", 0),
-        (b'{"protocol": 1, "kind": "inventory", "source": "nvml", "driver_version": "1", "gpus": [NaN]}', 0),
+        (b'{"protocol": 2, "kind": "inventory", "source": "nvml", "driver_version": "1", "gpus": [NaN]}', 0),
         (b"[" * 60_000, 0),
         (b"x" * 100_000, 0),
         (b"", 127),
         (b"", 75),  # Says for ever that it has no agent.
-        (b'{"protocol": 1, "kind": "failure", "code": "nvml_error", "detail": "GPU is lost"}', 3),
-        (b'{"protocol": 1, "kind": "inventory", "source": "nvml", "driver_version": "1", "gpus": []}', 1),
+        (b'{"protocol": 2, "kind": "failure", "code": "nvml_error", "detail": "GPU is lost"}', 3),
+        (encode(Inventory("nvml", "1", ())).encode(), 1),
     ],
 )
 async def test_no_answer_of_the_agent_is_believed_that_is_not_one(answer: bytes, status: int) -> None:

@@ -309,7 +309,7 @@ class Evidence:
     report: int
     chain: int
     missing: "str | None"
-    """`not_supported`, `emulated`, `nvml_error`; None with evidence."""
+    """`not_supported`, `cc_off` (confidential computing is off), `nvml_error`, `emulated`; None with evidence."""
 
 
 @dataclass(frozen=True)

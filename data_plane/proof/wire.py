@@ -1,7 +1,7 @@
 """Proof messages as bytes: frames with a strict JSON header and a blob.
 
 A frame is a 32-bit big-endian length of the rest, a 16-bit big-endian length of the header, the header
-(one JSON object, its `kind` names the message) and the blob: whatever is left. Only `Groups`, `Opened` and
+(one JSON object, its `message` names which one) and the blob: whatever is left. Only `Groups`, `Opened` and
 `Evidence` carry one. Whatever arrives is bounded before it is looked at.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
@@ -76,7 +76,9 @@ _DETAIL = re.compile(r"[\x20-\x7e]{0,300}")
 
 def encode(message: Message, blob: bytes = b"") -> bytes:
     """One frame, length first."""
-    header = json.dumps({"kind": _KINDS[type(message)], **_plain(asdict(message))}, sort_keys=True).encode()
+    header = json.dumps(
+        {"message": _KINDS[type(message)], **_plain(asdict(message))}, sort_keys=True
+    ).encode()
     if len(header) > HEADER_BYTES_MAX:
         raise ValueError(f"a header of {len(header)} bytes")
     body = len(header).to_bytes(2, "big") + header + blob
@@ -103,10 +105,10 @@ def decode(body: bytes, wanted: "tuple[type[Any], ...]") -> "tuple[Message, byte
     end = 2 + int.from_bytes(body[:2], "big")
     document = strict.load(body[2:end], HEADER_BYTES_MAX)
     kinds = tuple(_KINDS[one] for one in wanted)
-    if "kind" not in document:
-        raise strict.Malformed("kind is missing")
-    kind = strict.one_of(document, "kind", kinds)
-    del document["kind"]
+    if "message" not in document:
+        raise strict.Malformed("message is missing")
+    kind = strict.one_of(document, "message", kinds)
+    del document["message"]
     message = _BY_KIND[kind]
     strict.keys(document, {one.name for one in fields(message)})
     blob = body[end:]

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test check format golden bench lock clean
+.PHONY: help demo up test check format golden proto bench lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -34,6 +34,9 @@ format: $(BIN)/.ready ## Format and mend what can be mended by itself
 golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the diff
 	@GOLDEN=write $(BIN)/python -m pytest -q -n 2 -m "not machines" || true
 	@git status --short tests/golden docs/generated
+
+proto: $(BIN)/.ready ## Make the verifier's messages anew from verifier.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/service/verifier.proto
 
 bench: $(BIN)/.ready ## Measure; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks

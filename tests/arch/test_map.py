@@ -29,5 +29,10 @@ def test_the_map_names_nothing_that_is_not_there() -> None:
 
 
 def test_every_entry_of_a_process_is_on_the_map() -> None:
-    entries = {"control_plane/__main__.py", "reconciler/__main__.py", "data_plane/agent/__main__.py"}
+    entries = {
+        "control_plane/__main__.py",
+        "reconciler/__main__.py",
+        "data_plane/proof/service/__main__.py",
+        "data_plane/agent/__main__.py",
+    }
     assert entries <= NAMED

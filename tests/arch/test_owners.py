@@ -23,8 +23,12 @@ OWNERS = {
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
         r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|__main__)\.py"
+        r"|data_plane/proof/service/(metrics|__main__)\.py"
     ),
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py",
+    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py|data_plane/proof/service/.*",
+    "grpc": r"data_plane/proof/service/.*",
+    "grpc_health": r"data_plane/proof/service/server\.py",
+    "google": r"data_plane/proof/service/.*",
     "httpx": r"control_plane/cli/.*|providers/.*",
     "rich": r"control_plane/cli/.*",
     "uvicorn": r"providers/emulators/__main__\.py",

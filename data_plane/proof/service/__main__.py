@@ -1,0 +1,69 @@
+"""The verifier service as a process: settings to a server, until a signal.
+
+python -m data_plane.proof.service serve
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+import structlog
+from prometheus_client import start_http_server
+
+from data_plane.proof.service import settings
+from data_plane.proof.service.metrics import Metrics
+from data_plane.proof.service.pool import WorkerDied
+from data_plane.proof.service.server import VerifierServer
+from data_plane.proof.service.tls import CertificatesError
+
+log = structlog.get_logger("verifier")
+
+
+def main(arguments: list[str], environ: Mapping[str, str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m data_plane.proof.service",
+        description="Checks what GPU provers answered. CPU work only: no database, no secret but its own key.",
+        epilog=settings.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=("serve",))
+    parser.parse_args(arguments)
+    structlog.configure(
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        chosen = settings.read_server(environ, cores=len(os.sched_getaffinity(0)))
+        asyncio.run(_serve(chosen))
+    except (settings.SettingsError, CertificatesError, WorkerDied) as error:
+        print(f"verifier: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+async def _serve(chosen: settings.ServerSettings) -> None:
+    told = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told.set)
+    metrics = Metrics()
+    server = VerifierServer(chosen, metrics)
+    await server.start()
+    host, port = chosen.metrics_listen
+    start_http_server(port, host, registry=metrics.registry)
+    log.info("verifier_started", listen=chosen.listen, workers=chosen.workers, plaintext=chosen.tls is None)
+    await told.wait()
+    log.info("verifier_drains", seconds=chosen.drain_seconds)
+    await server.drain()
+    log.info("verifier_ended")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

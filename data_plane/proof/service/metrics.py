@@ -1,0 +1,49 @@
+"""What the verifier service counts, in a registry of its own."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Metrics:
+    """Names and labels only: no id, seed or text of a job is in any."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.jobs = Counter(
+            "splitplane_verifier_jobs",
+            "Jobs that were checked: `right`, or the fault that was found.",
+            ("kind", "result"),
+            registry=self.registry,
+        )
+        self.calls = Counter(
+            "splitplane_verifier_calls",
+            "Calls by the status they ended with.",
+            ("status",),
+            registry=self.registry,
+        )
+        self.call_seconds = Histogram(
+            "splitplane_verifier_call_seconds",
+            "Calls, waiting included.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.cpu_seconds = Counter(
+            "splitplane_verifier_cpu_seconds", "CPU time of checked jobs.", ("kind",), registry=self.registry
+        )
+        self.queue_seconds = Histogram(
+            "splitplane_verifier_queue_seconds",
+            "A job's wait for a worker.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.queued = Gauge(
+            "splitplane_verifier_queued_jobs", "Jobs that wait for a worker.", registry=self.registry
+        )
+        self.running = Gauge("splitplane_verifier_running_jobs", "Jobs that run.", registry=self.registry)
+        self.rejected = Counter(
+            "splitplane_verifier_rejected", "Calls refused before any work.", ("why",), registry=self.registry
+        )
+        self.restarts = Counter(
+            "splitplane_verifier_worker_restarts", "Workers replaced.", ("why",), registry=self.registry
+        )

@@ -5,8 +5,9 @@ that what happens follows from the arguments only.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import asyncssh
@@ -21,6 +22,7 @@ from data_plane.access.port import (
 )
 from data_plane.access.session import MachineSession
 from data_plane.access.shell import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
+from data_plane.access.ssh_line import SshLine, converse
 
 CONNECT_SECONDS = 8
 """For the whole way in: TCP, key exchange, login."""
@@ -54,8 +56,14 @@ def new_host_key() -> HostKey:
 class SshAccess:
     """`port.Access` over SSH, with one private key of ours that every machine lets in."""
 
-    def __init__(self, private_key: Path | str, *, login_user: str = "splitplane") -> None:
-        """`private_key` is a file's path, or the key itself as OpenSSH text.
+    def __init__(
+        self,
+        private_key: Path | str,
+        *,
+        login_user: str = "splitplane",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`private_key` is a file's path, or the key itself as OpenSSH text. `clock` stamps a prover's frames.
 
         Raises OSError or ValueError for a key that cannot be read.
         """
@@ -69,6 +77,7 @@ class SshAccess:
             raise ValueError(f"not a usable private key: {error}") from None
         self.public_key = key.export_public_key().decode().strip()
         """One OpenSSH public key line, for the user data of new machines."""
+        self._clock = clock
         self._options = asyncssh.SSHClientConnectionOptions(
             config=None,
             agent_path=None,
@@ -80,6 +89,7 @@ class SshAccess:
             gss_kex=False,
             password_auth=False,
             kbdint_auth=False,
+            compression_algs=["none"],  # A compressed packet may be a thousand times larger than it looks.
             connect_timeout=CONNECT_SECONDS,
             login_timeout=CONNECT_SECONDS,
             keepalive_interval=KEEPALIVE_SECONDS,
@@ -97,7 +107,7 @@ class SshAccess:
         """Log in for steps of another kind than a machine's bootstrap. Raises as `connect`."""
         connection = await self._dial(target)
         try:
-            yield SshShell(connection)
+            yield SshShell(connection, self._clock)
         finally:
             connection.close()
             with suppress(TimeoutError):
@@ -134,8 +144,9 @@ class SshAccess:
 class SshShell:
     """`shell.Shell` over a connection. Steps may run side by side on one connection."""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+    def __init__(self, connection: asyncssh.SSHClientConnection, clock: Callable[[], float]) -> None:
         self._connection = connection
+        self._clock = clock
 
     async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
         seconds = step.seconds + GRACE_SECONDS
@@ -148,6 +159,20 @@ class SshShell:
             raise
         except Exception as error:  # noqa: BLE001 - as above: whatever the library meets is a broken line to us
             raise Unreachable(f"{step.name}: {_short(error)}") from None
+
+    @asynccontextmanager
+    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[SshLine]:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(GRACE_SECONDS):
+                    line = await stack.enter_async_context(
+                        converse(self._connection, step.command(arguments), self._clock)
+                    )
+            except TimeoutError:
+                raise Unreachable(f"{step.name}: not begun after {GRACE_SECONDS} s") from None
+            except Exception as error:  # noqa: BLE001 - as above
+                raise Unreachable(f"{step.name}: {_short(error)}") from None
+            yield line
 
     async def _run(self, step: Step, command: str, stdin: bytes) -> Answer:
         process = await self._connection.create_process(command, encoding=None)

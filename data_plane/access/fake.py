@@ -30,6 +30,7 @@ from data_plane.access.port import (
 )
 from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.port import NETWORK_PREFIX, RANGE, Network, Peer
+from data_plane.proof.port import Frame, Line, LineBroken
 
 Hook = Callable[[Target, str], Awaitable[None]]
 """Awaited before every step with the step's name, `connect` included: the place to be slow, or to crash."""
@@ -49,7 +50,7 @@ class FakeMachine:
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
-    `read health`."""
+    `read health`, `prove`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps during which the connection breaks once, after the step took effect."""
     report: GpuReport | None = None
@@ -74,6 +75,8 @@ class FakeAccess:
     hub: FakeHub | None = None
     """If given, joining proves what the real step proves: that this hub knows this machine."""
     before: Hook = _at_once
+    proving: Callable[[Target], Line] | None = None
+    """Makes the line to a machine's prover, in this process. Without it, no machine can prove anything."""
     machines: dict[str, FakeMachine] = field(default_factory=dict[str, FakeMachine])
 
     def machine(self, address: str) -> FakeMachine:
@@ -176,6 +179,24 @@ class FakeSession:
         self._end(step)
         return replace(health, agent_sha256=agent.sha256)
 
+    @asynccontextmanager
+    async def prover(self, agent: AgentBundle) -> AsyncIterator[Line]:  # noqa: ARG002 - nothing to push on paper
+        step = bootstrap.PROVE.name
+        await self._begin(step)
+        if self.access.proving is None:
+            raise StepFailed(step, None, "nobody on paper can prove anything here")
+        line = self.access.proving(self.target)
+        if step in self.machine.breaks_in:
+            self.machine.breaks_in.discard(step)
+            line = _BrokenLine(line)
+        yield line
+
+    async def end_customer(self) -> None:
+        step = bootstrap.END_CUSTOMER.name
+        await self._begin(step)
+        self.machine.authorized_keys = ()
+        self._end(step)
+
     async def _begin(self, step: str) -> None:
         await self.access.before(self.target, step)
         self.machine.calls.append(step)
@@ -212,6 +233,19 @@ def idle(report: GpuReport) -> HealthReport:
         kernel_log_read=True,
         agent_sha256=report.agent_sha256,
     )
+
+
+@dataclass
+class _BrokenLine:
+    """Takes one order, and is gone before the answer."""
+
+    line: Line
+
+    async def send(self, frame: bytes) -> float:
+        return await self.line.send(frame)
+
+    async def receive(self, bytes_max: int, seconds: float) -> Frame:  # noqa: ARG002 - as a Line has it
+        raise LineBroken("the connection broke")
 
 
 def _answers(hub: FakeHub, link: MeshLink, mesh_key: str) -> bool:

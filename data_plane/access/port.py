@@ -24,6 +24,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from data_plane.proof.port import Line
+
 
 class AccessError(Exception):
     """A machine could not be reached or made to do what we need."""
@@ -226,6 +228,21 @@ class Session(Protocol):
 
     async def read_health(self, agent: AgentBundle) -> HealthReport:
         """Run the agent once and read how the GPUs are. Pushes the agent as `read_gpus` does."""
+        ...
+
+    async def end_customer(self) -> None:
+        """Let the customer in no more, and end what the customer runs and whoever else holds a GPU.
+
+        A customer who took root may prevent it: what follows has to be proven, not believed.
+        """
+        ...
+
+    def prover(self, agent: AgentBundle) -> AbstractAsyncContextManager[Line]:
+        """Start the agent's prover and speak with it; leaving ends it, whatever the machine does.
+
+        Pushes the agent as `read_gpus` does. Entering raises as every method here; from then on only what a
+        Line raises comes from the machine. It ends its prover by itself after `bootstrap.PROVE.seconds`.
+        """
         ...
 
 

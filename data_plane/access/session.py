@@ -1,6 +1,7 @@
 """The steps of a machine's bootstrap over a logged-in shell, and the parsing of what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from data_plane import health, inventory, protocol, strict
@@ -16,6 +17,7 @@ from data_plane.access.port import (
     StepFailed,
 )
 from data_plane.access.shell import Answer, Shell, Step
+from data_plane.proof.port import Line
 
 
 class MachineSession:
@@ -51,6 +53,17 @@ class MachineSession:
     async def read_health(self, agent: AgentBundle) -> HealthReport:
         step = bootstrap.READ_HEALTH
         return health_report(step, await self._run_agent(step, agent), agent.sha256)
+
+    @asynccontextmanager
+    async def prover(self, agent: AgentBundle) -> AsyncIterator[Line]:
+        found = await self._run_agent(bootstrap.FIND_AGENT, agent)
+        if found.exit_status != 0:
+            raise StepFailed(bootstrap.FIND_AGENT.name, found.exit_status, found.detail)
+        async with self._shell.converse(bootstrap.PROVE, [agent.sha256]) as line:
+            yield line
+
+    async def end_customer(self) -> None:
+        await must(self._shell, bootstrap.END_CUSTOMER)
 
     async def _run_agent(self, step: Step, agent: AgentBundle) -> Answer:
         answer = await self._shell.run(step, [agent.sha256])

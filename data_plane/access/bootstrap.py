@@ -13,7 +13,7 @@ from data_plane.access.shell import CUSTOMER, Step
 
 INTERFACE = "splitplane"
 MISSING = 75
-"""Exit status of whatever runs the agent: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
+"""Exit status of the agent's steps: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
 
 _WIREGUARD_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32 bytes in base64, and only those.
 _SSH_KEY = re.compile(

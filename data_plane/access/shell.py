@@ -2,8 +2,11 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from data_plane.proof.port import Line
 
 OUTPUT_BYTES_MAX = 256 * 1024
 """An inventory is the longest answer: `protocol.DOCUMENT_BYTES_MAX`."""
@@ -56,4 +59,8 @@ class Shell(Protocol):
         Raises Unreachable if the connection breaks, StepFailed if the step runs out of time, dies by a
         signal or prints more than OUTPUT_BYTES_MAX bytes.
         """
+        ...
+
+    def converse(self, step: Step, arguments: Sequence[str] = ()) -> AbstractAsyncContextManager[Line]:
+        """Start a step and speak with it in frames; leaving ends it. Entering raises Unreachable."""
         ...

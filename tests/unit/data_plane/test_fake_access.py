@@ -15,6 +15,7 @@ from data_plane.access.port import (
 from data_plane.access.ssh import new_host_key
 from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.port import Network, Peer, link
+from data_plane.proof.port import Frame, LineBroken
 
 AGENT = AgentBundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA")
@@ -131,3 +132,41 @@ async def test_a_bad_customer_key_changes_nothing() -> None:
         with pytest.raises(StepFailed):
             await session.install_keys(["not a key"])
     assert access.machine(TARGET.address).authorized_keys == (CUSTOMER,)
+
+
+class Parrot:
+    """A line to somebody who says what you said."""
+
+    said = b""
+
+    async def send(self, frame: bytes) -> float:
+        self.said = frame
+        return 1.0
+
+    async def receive(self, bytes_max: int, seconds: float) -> Frame:
+        return Frame(self.said[:bytes_max], 2.0)
+
+
+async def test_a_machine_proves_on_the_line_that_the_scenario_gives_it() -> None:
+    fake = FakeAccess(hardware, proving=lambda target: Parrot())
+    access: Access = fake
+    fake.script(TARGET.address, step_fails={"prove": 1}, breaks_in={"prove"})
+    async with access.connect(TARGET) as session:
+        with pytest.raises(StepFailed, match="scripted"):
+            async with session.prover(AGENT):
+                pytest.fail("it began")
+        async with session.prover(AGENT) as line:
+            await line.send(b"hello")
+            with pytest.raises(LineBroken):
+                await line.receive(10, 1)
+        async with session.prover(AGENT) as line:
+            await line.send(b"hello")
+            assert await line.receive(4, 1) == Frame(b"hell", 2.0)
+    assert fake.machine(TARGET.address).calls == ["connect", "prove", "prove", "prove"]
+
+
+async def test_without_a_prover_on_paper_the_step_fails() -> None:
+    async with FakeAccess(hardware).connect(TARGET) as session:
+        with pytest.raises(StepFailed, match="prove"):
+            async with session.prover(AGENT):
+                pytest.fail("it began")

@@ -7,6 +7,7 @@ a verifier does both here. Standard library only, Python 3.10 and up: this file 
 import hashlib
 from struct import Struct
 
+from data_plane.proof.arithmetic.constants import BEGINNING_ROUNDS
 from data_plane.proof.messages import NONCE_BYTES
 
 _WORDS = Struct("<4I")
@@ -19,9 +20,9 @@ def message(previous: bytes, number: int) -> bytes:
 
 
 def launch(message: bytes) -> bytes:
-    """What the `echo` kernel gives back: eight quarter rounds of four words."""
+    """What the `echo` kernel gives back: the message's four words, mixed."""
     a, b, c, d = _WORDS.unpack(message)
-    for _ in range(8):
+    for _ in range(BEGINNING_ROUNDS):
         a = (a + b) & 0xFFFFFFFF
         d ^= a
         d = (d << 16 | d >> 16) & 0xFFFFFFFF

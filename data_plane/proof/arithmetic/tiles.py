@@ -7,18 +7,20 @@ A product of bf16 entries is then in sixteenths, which is what the digest takes 
 import numpy as np
 from numpy.typing import NDArray
 
+from data_plane.proof.arithmetic.constants import (
+    BEGINNING_ROUNDS,
+    ENTRIES_PER_WORD,
+    ENTRY_FACTOR,
+    LANES,
+    SIDE,
+    TAGS,
+)
 from data_plane.proof.arithmetic.mixing import State, Words, absorb, mix
 from data_plane.proof.arithmetic.walk import ending
 from data_plane.proof.messages import INNER_MAX, NONCE_BYTES, TileKind
 
 Entries = NDArray[np.float32]
 """Small integers, in the type that the BLAS multiplies fastest."""
-
-SIDE = 64
-LANES = 32
-TAGS: dict[TileKind, tuple[int, int]] = {"int8": (0x41, 0x42), "bf16": (0x61, 0x62)}
-"""Of the rows of A and the rows of B (columns of the right operand)."""
-ENTRIES_PER_WORD: dict[TileKind, int] = {"int8": 4, "bf16": 2}
 
 _INNER_SLICE = 1024
 """Entries of a row multiplied at once, in float32. A partial sum of 1024 products is an integer of at most
@@ -72,7 +74,10 @@ class RowKeys:
     def __init__(self, seed: bytes, tag: int, rows: Words) -> None:
         s = np.frombuffer(seed, "<u4").astype(np.uint32)
         r = rows.astype(np.uint32)
-        x = mix((s[0] + r, np.full_like(r, s[1] ^ np.uint32(tag)), np.full_like(r, s[2]), s[3] ^ r), 8)
+        x = mix(
+            (s[0] + r, np.full_like(r, s[1] ^ np.uint32(tag)), np.full_like(r, s[2]), s[3] ^ r),
+            BEGINNING_ROUNDS,
+        )
         self._base = x[0][:, None]
         self._step = (x[1] | np.uint32(1))[:, None]
 
@@ -80,7 +85,7 @@ class RowKeys:
         """Words first .. last-1 of every row."""
         z = self._base + np.arange(first, last, dtype=np.uint32)[None, :] * self._step
         z ^= z >> np.uint32(15)
-        z *= np.uint32(0x2C1B3C6D)
+        z *= np.uint32(ENTRY_FACTOR)
         z ^= z >> np.uint32(12)
         return z
 

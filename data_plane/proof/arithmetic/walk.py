@@ -9,14 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from data_plane.proof.arithmetic.constants import BEGINNING_ROUNDS, ENDING_ROUNDS, GOLDEN, LANES, WALK
 from data_plane.proof.arithmetic.mixing import State, Words, absorb, mix
 from data_plane.proof.messages import BLOCKS_MAX, NONCE_BYTES
-
-LANES = 32
-GOLDEN = 0x9E3779B9
-"""2^32 over the golden ratio: sets the lanes of a chain apart."""
-TAG = 0x4B4C4157
-"""`WALK`."""
 
 Read = Callable[[NDArray[np.uint64]], Words]
 """From n block numbers to an (n, 128) array of their words."""
@@ -52,10 +47,10 @@ def beginning(nonce: bytes, chains: NDArray[np.uint32]) -> State:
         (
             n[0] + c + np.zeros_like(lanes),
             n[1] ^ (lanes * np.uint32(GOLDEN)) ^ np.zeros_like(c),
-            np.full((len(c), LANES), n[2] + np.uint32(TAG)),
+            np.full((len(c), LANES), n[2] + np.uint32(WALK)),
             n[3] ^ c ^ np.zeros_like(lanes),
         ),
-        8,
+        BEGINNING_ROUNDS,
     )
 
 
@@ -72,7 +67,7 @@ def addresses(x: State, blocks: int) -> NDArray[np.uint64]:
 
 def ending(x: State) -> bytes:
     """The digests of finished states: the exclusive or over the lanes of the first two words."""
-    x = mix(x, 4)
+    x = mix(x, ENDING_ROUNDS)
     return np.stack([_over_the_warp(x[0]), _over_the_warp(x[1])], axis=1).astype("<u4").tobytes()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
+from data_plane.agent import attestation
 from data_plane.agent.device import Device, DeviceError, Machine
 from data_plane.proof.arithmetic.launches import message
 from data_plane.proof.commitments import Committer
@@ -22,6 +23,7 @@ from data_plane.proof.messages import (
     GROUPS_MAX,
     ORDER_BYTES_MAX,
     VERSION,
+    AttestOrder,
     Committed,
     Filled,
     FillOrder,
@@ -52,6 +54,7 @@ ORDERS: "tuple[type[Any], ...]" = (
     TilesOrder,
     OpenOrder,
     GapsOrder,
+    AttestOrder,
     Goodbye,
 )
 _LENGTH_BYTES = 4
@@ -101,23 +104,21 @@ class Prover:
             return False
 
     def _handle(self, order: Order, emit: Emit) -> bool:
-        if isinstance(order, Hello):
-            return self._hello(order, emit)
         if isinstance(order, Goodbye):
             return False
-        if not self._greeted:
-            raise _BadOrder("the first order is not a Hello")
-        if isinstance(order, LatencyOrder):
-            return self._latency(order, emit)
-        if isinstance(order, FillOrder):
-            return self._fill(order, emit)
-        if isinstance(order, WalkOrder):
-            return self._walk(order, emit)
-        if isinstance(order, TilesOrder):
-            return self._tiles(order, emit)
-        if isinstance(order, OpenOrder):
-            return self._open(order, emit)
-        return self._gaps(order, emit)
+        if isinstance(order, Hello) == self._greeted:
+            raise _BadOrder("a second Hello" if self._greeted else "the first order is not a Hello")
+        does: dict[type[Any], Callable[[Any, Emit], bool]] = {
+            Hello: self._hello,
+            LatencyOrder: self._latency,
+            FillOrder: self._fill,
+            WalkOrder: self._walk,
+            TilesOrder: self._tiles,
+            OpenOrder: self._open,
+            GapsOrder: self._gaps,
+            AttestOrder: self._attest,
+        }
+        return does[type(order)](order, emit)
 
     def close(self) -> None:
         """Give every GPU back."""
@@ -127,8 +128,6 @@ class Prover:
     # ---- orders --------------------------------------------------------------------------------------------
 
     def _hello(self, order: Hello, emit: Emit) -> bool:
-        if self._greeted:
-            raise _BadOrder("a second Hello")
         if order.version != VERSION:
             raise _BadOrder(f"version {order.version}, and this prover speaks {VERSION}")
         machine = self._machine
@@ -219,6 +218,15 @@ class Prover:
     def _gaps(self, order: GapsOrder, emit: Emit) -> bool:
         def work(gpu: int, device: Device) -> None:
             emit(gpu, encode(GapsAnswer(gpu, device.gaps(order.milliseconds, order.threshold_us))))
+
+        return self._on_each(work, emit)
+
+    def _attest(self, order: AttestOrder, emit: Emit) -> bool:
+        self._fits(order.nonces)
+
+        def work(gpu: int, device: Device) -> None:
+            where = device.identity().cuda_pci_bus
+            emit(gpu, attestation.answer(gpu, self._machine.source, where, order.nonces[gpu]))
 
         return self._on_each(work, emit)
 

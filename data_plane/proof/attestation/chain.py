@@ -70,8 +70,8 @@ class Device:
     """Of the GPU's identity certificate, upper-case hex: one of its kind, and the same for life."""
     key: ec.EllipticCurvePublicKey
     """Of the attestation key."""
-    fwid: bytes | None
-    """Digest of the firmware that holds the attestation key, from its certificate."""
+    fwid: bytes
+    """Digest of the firmware that holds the attestation key, from its certificate; empty if that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Certificate:
     """Critical extensions."""
     usage: x509.KeyUsage | None
     constraints: x509.BasicConstraints | None
-    fwid: bytes | None
+    fwid: bytes
 
 
 def verify(pem: bytes, roots: Collection[bytes], now: datetime) -> Device:
@@ -134,14 +134,13 @@ def _certificate(one: x509.Certificate) -> _Certificate:
         conditions=frozenset(oid for oid, extension in extensions.items() if extension.critical),
         usage=next((value for value in values if isinstance(value, x509.KeyUsage)), None),
         constraints=next((value for value in values if isinstance(value, x509.BasicConstraints)), None),
-        fwid=next((_fwid(value) for value in values if value.oid in _FWID_EXTENSIONS), None),
+        fwid=next((_fwid(value) for value in values if value.oid in _FWID_EXTENSIONS), b""),
     )
 
 
-def _fwid(value: x509.ExtensionType) -> bytes | None:
+def _fwid(value: x509.ExtensionType) -> bytes:
     """The digest of the firmware that holds the key; of several the first, which is the one that reports name."""
-    _, found, rest = value.public_bytes().partition(_FWID)
-    return rest[:DIGEST_BYTES] if found and len(rest) >= DIGEST_BYTES else None
+    return value.public_bytes().partition(_FWID)[2][:DIGEST_BYTES]
 
 
 def _check_kind(one: _Certificate, depth: int) -> None:

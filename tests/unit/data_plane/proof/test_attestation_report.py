@@ -84,6 +84,20 @@ def test_a_report_is_bounded_before_it_is_read() -> None:
         assert made.code(made.judge(said)) is expected
 
 
+@pytest.mark.parametrize(
+    ("size", "where"),
+    [
+        (3, "the request's header"),
+        (35, "the nonce"),
+        (44, "the measurements' size"),
+        (60, "the measurements"),
+    ],
+)
+def test_a_report_that_breaks_off_says_where(size: int, where: str) -> None:
+    verdict = made.judge(made.Report(made.NONCE).unsigned()[:size])
+    assert verdict == Rejected(Reason.MALFORMED, f"ends within {where}")
+
+
 def test_fields_that_nobody_knows_yet_are_no_fault() -> None:
     opaque = made.with_opaque() + made.opaque_field(0xABCD, b"new")
     assert made.code(made.judge(made.Report(made.NONCE, opaque=opaque))) is None

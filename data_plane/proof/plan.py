@@ -1,0 +1,166 @@
+"""How large a challenge is: from the model's reference times and the card's free memory to counts. Pure.
+
+    plan(identity, reference, times, occasion, Sizes()) -> Plan
+
+Sizes are chosen so that each phase takes a card of the model the same seconds whatever its speed, and so
+that every count fits the messages. The default sizes are those of docs/gpu-proof.md. A challenge of an
+emulation is tiny, whatever it claims to be; so is one in a test, by its own `Sizes`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from data_plane.proof.arithmetic.constants import SIDE, UNITS_PER_BLOCK
+from data_plane.proof.messages import (
+    BLOCK_BYTES,
+    BLOCKS_MAX,
+    CHAINS_MAX,
+    GROUPS_MAX,
+    TILES_MAX,
+    GpuIdentity,
+    Identity,
+    TileKind,
+)
+from data_plane.proof.port import Occasion
+from data_plane.proof.reference import Reference, Times
+
+KINDS: tuple[TileKind, ...] = ("int8", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the sizes of a challenge follow from. The `_max` fields cut a challenge down."""
+
+    rounds: int = 2000
+    """Launches in the launch chain."""
+    launch_seconds: float = 0.25
+    """What all of them may take, besides the network's allowance."""
+    memory_share: float = 0.94
+    """Of what is free once the agent has its context."""
+    memory_share_of_total: float = 0.93
+    """Of NVML's total, where the reserve allows it: large cards can spare more than `memory_share` leaves."""
+    memory_reserve: int = 1280 << 20
+    """Bytes left alone for kernels and digests (0.5 to 1.2 GiB are expected; a device has to settle it)."""
+    memory_min: int = 4 << 30
+    """Bytes. A walk over less would run in part from the second-level cache, and show little."""
+    walk_seconds: float = 1.2
+    """At least ten times what the network is allowed."""
+    steps: int = 512
+    chains_opened: int = 48
+    tile_seconds: float = 0.5
+    inner: int = 16_384
+    columns: int = 1024
+    tiles_opened: int = 32
+    repeats: int = 2
+    """Of each kind of tiles: their spread is a hint."""
+    group: int = 1024
+    gap_milliseconds: int = 500
+    gap_threshold_us: int = 200
+    blocks_max: int = BLOCKS_MAX
+    iterations_max: int = 1024
+    chains_max: int = CHAINS_MAX
+    tiles_max: int = TILES_MAX
+
+    def reduced(self) -> "Sizes":
+        """For a machine that somebody holds and does not use: leave half of the free memory to them."""
+        return replace(
+            self,
+            memory_share=self.memory_share / 2,
+            memory_share_of_total=0.0,
+            chains_opened=self.chains_opened // 2,
+            tiles_opened=self.tiles_opened // 2,
+            repeats=1,
+            gap_milliseconds=self.gap_milliseconds // 2,
+        )
+
+
+EMULATED = Sizes(
+    rounds=50,
+    memory_min=0,
+    steps=16,
+    chains_opened=8,
+    inner=256,
+    columns=8,
+    tiles_opened=4,
+    group=16,
+    gap_milliseconds=10,
+    blocks_max=4096,
+    iterations_max=2,
+    chains_max=256,
+    tiles_max=64,
+)
+"""What a prover without a GPU computes in moments: every message, every check, no figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    blocks: int
+    iterations: int
+    chains: int
+    tiles: Mapping[TileKind, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    sizes: Sizes
+    walks: bool
+    """Whether there is memory enough to fill and walk; always, except on a machine that is in use."""
+    gpus: tuple[GpuPlan, ...]
+
+    def bytes_read(self, gpu: int) -> int:
+        """By a whole walk."""
+        return self.gpus[gpu].chains * self.sizes.steps * BLOCK_BYTES
+
+    def bytes_filled(self, gpu: int) -> int:
+        return self.gpus[gpu].blocks * BLOCK_BYTES
+
+    def units_computed(self, gpu: int) -> int:
+        """Units times iterations of the fill."""
+        return self.gpus[gpu].blocks * UNITS_PER_BLOCK * self.gpus[gpu].iterations
+
+    def multiply_adds(self, gpu: int, kind: TileKind) -> int:
+        return self.gpus[gpu].tiles[kind] * SIDE * SIDE * self.sizes.inner
+
+
+def plan(identity: Identity, reference: Reference, times: Times, occasion: Occasion, sizes: Sizes) -> Plan:
+    """One entry per GPU that the machine claims, by index."""
+    if identity.source == "emulated":
+        sizes = EMULATED
+    if occasion is Occasion.IDLE:
+        sizes = sizes.reduced()
+    gpus = tuple(_of_gpu(gpu, reference, times, sizes) for gpu in identity.gpus)
+    least = min((_bytes_to_fill(gpu, sizes) for gpu in identity.gpus), default=0)
+    return Plan(sizes, walks=least >= max(sizes.memory_min, BLOCK_BYTES), gpus=gpus)
+
+
+def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) -> GpuPlan:
+    chain_bytes = sizes.steps * BLOCK_BYTES
+    tile_work = SIDE * SIDE * sizes.inner
+    digests_max = GROUPS_MAX * sizes.group
+    return GpuPlan(
+        blocks=_between(1, _bytes_to_fill(gpu, sizes) // BLOCK_BYTES, min(sizes.blocks_max, BLOCKS_MAX)),
+        iterations=min(reference.iterations, sizes.iterations_max),
+        chains=_between(
+            1,
+            round(sizes.walk_seconds * times.walk.rate / chain_bytes),
+            min(sizes.chains_max, CHAINS_MAX, digests_max),
+        ),
+        tiles={
+            kind: _between(
+                1,
+                round(sizes.tile_seconds * times.of(kind).rate / tile_work),
+                min(sizes.tiles_max, TILES_MAX, digests_max),
+            )
+            for kind in KINDS
+        },
+    )
+
+
+def _bytes_to_fill(gpu: GpuIdentity, sizes: Sizes) -> int:
+    total = gpu.cuda_memory if gpu.nvml_memory is None else gpu.nvml_memory
+    spare = max(0, gpu.cuda_free - sizes.memory_reserve)
+    return max(int(sizes.memory_share * gpu.cuda_free), min(int(sizes.memory_share_of_total * total), spare))
+
+
+def _between(least: int, value: int, most: int) -> int:
+    return max(least, min(value, most))

@@ -55,8 +55,9 @@ _UNREADABLE = (
     x509.DuplicateExtension,
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
+    UserWarning,
 )
-"""What `cryptography` raises for a certificate that is none."""
+"""What `cryptography` raises for a certificate that is none. It only warns of some, unless warnings are errors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,14 @@ def test_what_is_no_chain_is_malformed(pem: bytes) -> None:
     assert made.code(made.judge(chain=pem)) is Reason.MALFORMED
 
 
+def test_a_serial_number_below_one_is_malformed() -> None:
+    """The library only warns of one, so far; here warnings are errors, and none may leave."""
+    ders = [one.public_bytes(Encoding.DER) for one in made.HONEST.chain]
+    position = ders[0].index(b"\x02\x01\x05")
+    ders[0] = ders[0][: position + 2] + b"\x85" + ders[0][position + 3 :]
+    assert made.code(made.judge(chain=made.armoured(ders))) is Reason.MALFORMED
+
+
 def test_a_chain_is_bounded_before_it_is_read() -> None:
     padded = made.HONEST.pem + b"\n" * (CHAIN_BYTES_MAX - len(made.HONEST.pem))
     assert made.code(made.judge(chain=padded)) is None

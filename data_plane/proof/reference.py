@@ -274,7 +274,7 @@ class References:
 
     observed: Sequence[Observed] = ()
     """Measured and learnt."""
-    table: Mapping[str, Reference] = TABLE
+    table: Mapping[str, Reference] = field(default_factory=lambda: TABLE)
 
     def times(self, model: str, driver: str) -> Times:
         """Reference times under this driver, phase by phase the best basis there is. Raises KeyError.

@@ -30,6 +30,7 @@ class Prefix(StrEnum):
     INSTANCE = "in"
     INTERVAL = "iv"
     CHARGE = "ch"
+    PROOF = "pf"
 
 
 class MalformedIdError(ValueError):

@@ -2,7 +2,8 @@
 
     INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
        |  ^----put back----|                             |                        |                        |
-       |               rejected                          `--- failed / vanished --+--- end wanted ---------'
+       |               rejected                          `--- failed / vanished --+--- end wanted,
+       |                   |                                   |                       disproven ----------'
        v                   v                                           v
       GONE                GONE  <----------- gone ----------------- ENDING
 
@@ -52,6 +53,8 @@ class InstanceEvent(StrEnum):
     """Never booted, never answered, or not what was sold."""
     VANISHED = "vanished"
     """The provider's complete lists no longer show it."""
+    DISPROVEN = "disproven"
+    """It failed its GPU proof twice in a row while a customer had it."""
     END_WANTED = "end_wanted"
     """The lease no longer wants it."""
     CONFIRMED_GONE = "confirmed_gone"
@@ -81,6 +84,7 @@ NEXT: dict[tuple[InstanceState, InstanceEvent], InstanceState] = {
     (_S.BOOTSTRAPPING, _E.VANISHED): _S.ENDING,
     (_S.BOOTSTRAPPING, _E.END_WANTED): _S.ENDING,
     (_S.VERIFIED, _E.VANISHED): _S.ENDING,
+    (_S.VERIFIED, _E.DISPROVEN): _S.ENDING,
     (_S.VERIFIED, _E.END_WANTED): _S.ENDING,
     (_S.ENDING, _E.CONFIRMED_GONE): _S.GONE,
     (_S.ENDING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
@@ -106,6 +110,8 @@ class Step(StrEnum):
     KEYS_INSTALLED = "keys_installed"
     MESH_JOINED = "mesh_joined"
     GPUS_VERIFIED = "gpus_verified"
+    GPUS_PROVEN = "gpus_proven"
+    """Only where the SKU demands proof."""
 
 
 class FailReason(StrEnum):
@@ -124,6 +130,10 @@ class FailReason(StrEnum):
     HOST_KEY_CHANGED = "host_key_changed"
     SETUP_FAILED = "setup_failed"
     GPU_MISMATCH = "gpu_mismatch"
+    PROOF_FAILED = "proof_failed"
+    """Its GPUs failed their proof twice in a row, or prove less than was sold."""
+    PROOF_EMULATED = "proof_emulated"
+    """An emulation answered for its GPUs."""
     VANISHED = "vanished"
     LEASE_ENDED = "lease_ended"
 
@@ -162,6 +172,10 @@ class Instance:
     step: Step | None
     fail_reason: FailReason | None
     fail_why: str | None
+    suspect_since: datetime | None
+    """Since when its GPU proofs speak against it."""
+    erasing_until: datetime | None
+    """Until when its end waits for the proof that its GPU memory is overwritten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +198,5 @@ class InstanceMove:
     fail_reason: FailReason | None = None
     gone_evidence: str | None = None
     due_at: datetime | None = None
+    proof_due_at: datetime | None = None
+    erasing_until: datetime | None = None

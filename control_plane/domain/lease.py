@@ -1,6 +1,6 @@
 """The lease machine: the customer's right to capacity, from the request to the last machine gone.
 
-    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost--> ENDING --gone--> ENDED
+    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/disproven--> ENDING --gone--> ENDED
        ^                   |
        `--attempt failed---'      a release, or giving up, leads to ENDING from anywhere before
 
@@ -16,6 +16,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.machine import Ignored, Moved
 from control_plane.domain.machine import step as step_table
 from control_plane.domain.money import Nano
+from control_plane.domain.proof import Tier
 from control_plane.domain.wish import Wish
 
 
@@ -44,6 +45,8 @@ class LeaseEvent(StrEnum):
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
     """The machine of a ready lease is gone, by the provider's word."""
+    PROOF_FAILED = "proof_failed"
+    """The machine of a ready lease failed its GPU proof twice in a row."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
 
@@ -53,6 +56,7 @@ class EndReason(StrEnum):
     NO_CAPACITY = "no_capacity"
     UNFUNDED = "unfunded"
     MACHINE_LOST = "machine_lost"
+    PROOF_FAILED = "proof_failed"
 
 
 _S = LeaseState
@@ -68,6 +72,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
+    (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.ENDING, _E.MACHINES_GONE): _S.ENDED,
 }
 
@@ -82,6 +87,7 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.GAVE_UP: EndReason.NO_CAPACITY,
     _E.UNFUNDED: EndReason.UNFUNDED,
     _E.MACHINE_LOST: EndReason.MACHINE_LOST,
+    _E.PROOF_FAILED: EndReason.PROOF_FAILED,
 }
 
 
@@ -103,6 +109,8 @@ class Lease:
     gpu_count: int
     nano_per_gpu_hour: Nano
     """Fixed when the lease was admitted; later price changes do not touch it."""
+    proof: Tier
+    """What its machine has to prove: what the SKU demanded when the lease was admitted."""
     authorized_keys: tuple[str, ...]
     state: LeaseState
     generation: int

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from uuid import UUID
 
 from control_plane.domain.instance import FailReason
 from control_plane.domain.money import Nano, usd
@@ -20,6 +21,9 @@ OFFER_STALE_AFTER = timedelta(minutes=15)
 """A price older than this is not sold: dstack's hourly and SkyPilot's 7-hour catalogues sell ghosts."""
 RETRY_AFTER = timedelta(minutes=2)
 """How long an offer that failed for a passing reason rests, per lease."""
+PROOF_RECORD_WINDOW = timedelta(hours=24)
+PROOF_RECORD_MAX = 2
+"""An offer of which so many machines were ended for their GPU proof within the window is passed over."""
 ATTEMPTS_MAX = 12
 """Attempts per lease before it is given up."""
 
@@ -48,6 +52,8 @@ class RejectCode(StrEnum):
     ACCOUNT_UNHEALTHY = "account_unhealthy"
     FAILED_BEFORE = "failed_before"
     RESTING = "resting"
+    PROOF_RECORD = "proof_record"
+    """Its machines failed their GPU proof lately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +83,20 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Disproven:
+    """The machines of one offer that were ended for their GPU proof within PROOF_RECORD_WINDOW."""
+
+    proofs: tuple[UUID, ...]
+    """The proof that ended each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     offer: Offer
     code: RejectCode
     why: str
+    proofs: tuple[UUID, ...] = ()
+    """The proofs that speak against it, where that is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +117,14 @@ def rank(
     *,
     failures: Mapping[str, Failure],
     unhealthy_accounts: Mapping[str, str],
+    disproven: Mapping[str, Disproven],
     now: datetime,
 ) -> Ranking:
     """Order the offers that can serve `wish`; say of every other one why not.
 
-    `failures` maps offer keys to this lease's latest failure there; `unhealthy_accounts` maps
-    account names to the sentence that says why nothing is bought there now.
+    `failures` maps offer keys to this lease's latest failure there, `disproven` to everybody's failed
+    GPU proofs; `unhealthy_accounts` maps account names to the sentence that says why nothing is bought
+    there now.
     """
     candidates: list[Offer] = []
     rejected: list[Rejection] = []
@@ -115,6 +133,7 @@ def rank(
             _does_not_fit(wish, shape, price_nano_per_hour, offer)
             or _cannot_be_bought(offer, unhealthy_accounts, now)
             or _failed_here(offer, failures.get(offer.key), now)
+            or _disproven(offer, disproven.get(offer.key))
         )
         if refusal is None:
             candidates.append(offer)
@@ -173,6 +192,14 @@ def _failed_here(offer: Offer, failure: Failure | None, now: datetime) -> Reject
             offer, RejectCode.RESTING, f"This lease failed there ({failure.reason}); again in {seconds} s."
         )
     return None
+
+
+def _disproven(offer: Offer, record: Disproven | None) -> Rejection | None:
+    if record is None or len(record.proofs) < PROOF_RECORD_MAX:
+        return None
+    hours = int(PROOF_RECORD_WINDOW.total_seconds() // 3600)
+    why = f"{len(record.proofs)} of its machines failed their GPU proof within {hours} h."
+    return Rejection(offer, RejectCode.PROOF_RECORD, why, record.proofs)
 
 
 def _spoken(shape: Shape) -> str:

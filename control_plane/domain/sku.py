@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.proof import Tier
 
 
 class CapacityShape(StrEnum):
@@ -38,6 +39,8 @@ class Sku:
     name: str
     shape: Shape
     capacity: CapacityShape
+    proof: Tier
+    """What a machine has to prove before it is leased as this SKU."""
 
 
 REGION_PATTERN = re.compile(r"[a-z]{2}(-[a-z0-9]+)*")

@@ -10,6 +10,7 @@ from enum import StrEnum
 from control_plane.domain.ids import InstanceId
 from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.proof import Tier, challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
 """Without a sighting for longer, a ready lease is shown as unconfirmed. It is not ended (law 5)."""
@@ -55,6 +56,7 @@ class Status:
 
 
 _STEPS = tuple(Step)
+"""The last one, the proof, is taken only where the SKU demands it."""
 _NEXT_STEP = {
     None: "Choosing a machine.",
     Step.PLACED: "Asking the provider for the machine.",
@@ -63,17 +65,21 @@ _NEXT_STEP = {
     Step.CONNECTED: "Connected; installing your SSH keys.",
     Step.KEYS_INSTALLED: "Keys are installed; joining your private network.",
     Step.MESH_JOINED: "On your private network; checking the GPUs.",
-    Step.GPUS_VERIFIED: "Verified.",
+    Step.GPUS_VERIFIED: "The GPUs read as sold; proving the GPUs.",
+    Step.GPUS_PROVEN: "Proven.",
 }
 
 
-def project(lease: LeaseState, evidence: Evidence | None, *, attempts: int, now: datetime) -> Status:
+def project(
+    lease: LeaseState, evidence: Evidence | None, *, demanded: Tier, attempts: int, now: datetime
+) -> Status:
     """The status of a lease as its customer reads it at `now`."""
+    total = len(_STEPS) if challenged(demanded) else len(_STEPS) - 1
     step = evidence.step if evidence is not None else None
-    done = _STEPS.index(step) + 1 if step is not None else 0
+    steps_done = min(_STEPS.index(step) + 1, total) if step is not None else 0
 
-    def status(phase: Phase, message: str, *, steps: int = done, at: Step | None = step) -> Status:
-        return Status(phase, at, steps, len(_STEPS), message)
+    def status(phase: Phase, message: str, *, done: int = steps_done, at: Step | None = step) -> Status:
+        return Status(phase, at, done, total, message)
 
     match lease:
         case LeaseState.PLACING:
@@ -83,7 +89,7 @@ def project(lease: LeaseState, evidence: Evidence | None, *, attempts: int, now:
                 if attempts == 0
                 else f"Attempt {attempts} failed; choosing another machine."
             )
-            return status(Phase.PENDING, waiting, steps=0, at=None)
+            return status(Phase.PENDING, waiting, done=0, at=None)
         case LeaseState.STARTING:
             if evidence is not None and evidence.state is InstanceState.LAUNCHING and step is Step.PLACED:
                 return status(Phase.STARTING, "Asking the provider for the machine.")
@@ -95,7 +101,7 @@ def project(lease: LeaseState, evidence: Evidence | None, *, attempts: int, now:
                 or now - evidence.sighted_at > CONTACT_LOST_AFTER
             ):
                 return status(Phase.UNCONFIRMED, "Ready; the provider has not confirmed the machine lately.")
-            return status(Phase.READY, "Ready.", steps=len(_STEPS))
+            return status(Phase.READY, "Ready.", done=total)
         case LeaseState.ENDING:
             # Billing has stopped; the machine is ours to chase.
             return status(Phase.ENDING, "No longer billed; the machine is being ended.")

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from control_plane.domain.admission import HOLD_SECONDS, Admitted, Price, Standing, admit, hold_for
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.wish import Wish
 
 PRICE = Price(
-    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM), Nano(2_490_000_000)
+    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM, Tier.LISTED),
+    Nano(2_490_000_000),
 )
 HOUR = 8 * 2_490_000_000
 WISH = Wish("h100x8")

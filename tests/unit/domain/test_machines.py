@@ -145,8 +145,10 @@ def test_every_attempt_that_may_have_a_machine_can_be_let_go_by_its_lease() -> N
 def test_every_wanted_attempt_but_a_verified_one_can_fail() -> None:
     for state in instance.WANTED - {N.INTENDED, N.VERIFIED}:
         assert instance.NEXT[state, NE.FAILED] is N.ENDING
-    # Losing health is not ending (law 5): only a provider that no longer has it takes it from the customer.
+    # Losing health is not ending (law 5): only a provider that no longer has it, or its own failed proof,
+    # takes it from the customer.
     assert (N.VERIFIED, NE.FAILED) not in instance.NEXT
+    assert {state for state, event in instance.NEXT if event is NE.DISPROVEN} == {N.VERIFIED}
 
 
 # Bills: law 6.
@@ -171,8 +173,8 @@ def test_a_release_ends_a_live_lease_from_anywhere_and_is_ignored_afterwards() -
             assert isinstance(moved, Ignored)
 
 
-def test_only_what_was_billed_can_lose_its_machine_or_its_funding() -> None:
-    for event in (LE.UNFUNDED, LE.MACHINE_LOST):
+def test_only_what_was_billed_can_lose_its_machine_its_proof_or_its_funding() -> None:
+    for event in (LE.UNFUNDED, LE.MACHINE_LOST, LE.PROOF_FAILED):
         assert {state for state, known in lease.NEXT if known is event} == {L.READY}
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,9 @@ from control_plane.domain.instance import FailReason
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
     OFFER_STALE_AFTER,
+    PROOF_RECORD_MAX,
     RETRY_AFTER,
+    Disproven,
     Failure,
     Offer,
     Ranking,
@@ -47,6 +50,8 @@ RULED_OUT = {
     FailReason.HOST_KEY_CHANGED,
     FailReason.SETUP_FAILED,
     FailReason.GPU_MISMATCH,
+    FailReason.PROOF_FAILED,
+    FailReason.PROOF_EMULATED,
     FailReason.LEASE_ENDED,
 }
 """Failures after which this lease never tries the offer again."""
@@ -57,6 +62,7 @@ def ranked(
     wish: Wish | None = None,
     failures: dict[str, Failure] | None = None,
     unhealthy: dict[str, str] | None = None,
+    disproven: dict[str, Disproven] | None = None,
 ) -> Ranking:
     return rank(
         wish or Wish("h100x8"),
@@ -65,6 +71,7 @@ def ranked(
         offers,
         failures=failures or {},
         unhealthy_accounts=unhealthy or {},
+        disproven=disproven or {},
         now=START,
     )
 
@@ -247,11 +254,22 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="sick", account="sick"),
         replace(OFFER, key="failed"),
         replace(OFFER, key="resting"),
+        replace(OFFER, key="disproven"),
         wish=Wish("h100x8", regions=("eu",), providers=("a",)),
         unhealthy={"sick": "It does not answer."},
         failures={
             "failed": Failure(FailReason.GPU_MISMATCH, START),
             "resting": Failure(FailReason.NO_CAPACITY, START),
         },
+        disproven={"disproven": Disproven((UUID(int=1), UUID(int=2)))},
     )
     assert [rejection.code for rejection in ranking.rejected] == sorted(RejectCode)
+
+
+def test_an_offer_whose_machines_failed_their_proof_is_passed_over_and_shows_the_proofs() -> None:
+    proofs = tuple(UUID(int=number) for number in range(PROOF_RECORD_MAX))
+    ranking = ranked(OFFER, disproven={OFFER.key: Disproven(proofs)})
+    expect_rejected(ranking, RejectCode.PROOF_RECORD)
+    assert ranking.rejected[0].proofs == proofs
+    assert ranked(OFFER, disproven={OFFER.key: Disproven(proofs[1:])}).candidates == (OFFER,)
+    assert ranked(OFFER, disproven={"another": Disproven(proofs)}).candidates == (OFFER,)

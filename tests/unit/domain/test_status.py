@@ -9,6 +9,7 @@ import pytest
 from control_plane.domain.ids import InstanceId
 from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import BILLED, LeaseState
+from control_plane.domain.proof import Tier
 from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Phase, Status, project
 from tests.support.clock import START
 
@@ -37,15 +38,16 @@ EVIDENCE: list[Evidence | None] = [
 
 def _every() -> list[tuple[LeaseState, Evidence | None, Status]]:
     return [
-        (state, evidence, project(state, evidence, attempts=attempts, now=START))
-        for state, evidence, attempts in itertools.product(LeaseState, EVIDENCE, [0, 3])
+        (state, evidence, project(state, evidence, demanded=demanded, attempts=attempts, now=START))
+        for state, evidence, attempts, demanded in itertools.product(LeaseState, EVIDENCE, [0, 3], Tier)
     ]
 
 
 def test_every_combination_reads_as_a_whole_sentence_with_sane_progress() -> None:
     for state, evidence, status in _every():
         assert status.message.endswith("."), (state, evidence)
-        assert 0 <= status.steps_done <= status.steps_total == len(Step)
+        assert 0 <= status.steps_done <= status.steps_total
+        assert len(Step) - 1 <= status.steps_total <= len(Step)
 
 
 def test_nothing_but_a_ready_lease_ever_reads_ready() -> None:
@@ -77,14 +79,22 @@ def test_a_lease_that_waits_shows_no_progress_of_the_attempt_before() -> None:
 
 
 def test_a_lease_that_tries_again_says_how_often_it_tried() -> None:
-    assert "Attempt 3 failed" in project(LeaseState.PLACING, None, attempts=3, now=START).message
-    assert "failed" not in project(LeaseState.PLACING, None, attempts=0, now=START).message
+    assert (
+        "Attempt 3 failed"
+        in project(LeaseState.PLACING, None, demanded=Tier.LISTED, attempts=3, now=START).message
+    )
+    assert (
+        "failed" not in project(LeaseState.PLACING, None, demanded=Tier.LISTED, attempts=0, now=START).message
+    )
 
 
 @pytest.mark.parametrize("number", range(len(Step)))
 def test_progress_counts_the_steps_in_their_order(number: int) -> None:
     evidence = _evidence(InstanceState.BOOTSTRAPPING, list(Step)[number], timedelta(0))
-    assert project(LeaseState.STARTING, evidence, attempts=1, now=START).steps_done == number + 1
+    assert (
+        project(LeaseState.STARTING, evidence, demanded=Tier.PROVEN, attempts=1, now=START).steps_done
+        == number + 1
+    )
 
 
 def test_every_phase_can_be_read() -> None:
@@ -95,3 +105,10 @@ def test_the_end_is_only_called_confirmed_when_the_lease_has_ended() -> None:
     for state, _, status in _every():
         assert (status.phase is Phase.ENDED) == (state is LeaseState.ENDED)
         assert ("confirmed that no machine" in status.message) == (state is LeaseState.ENDED)
+
+
+def test_a_sku_that_demands_no_proof_shows_no_step_for_it() -> None:
+    ready = _evidence(InstanceState.VERIFIED, Step.GPUS_VERIFIED, timedelta(0))
+    for demanded, total in ((Tier.LISTED, len(Step) - 1), (Tier.PROVEN, len(Step))):
+        status = project(LeaseState.READY, ready, demanded=demanded, attempts=1, now=START)
+        assert (status.steps_done, status.steps_total) == (total, total)

@@ -15,6 +15,7 @@ from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.machine_state import MachineState
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, region_within
 from control_plane.domain.status import Phase
@@ -25,6 +26,9 @@ CODES: list[type[StrEnum]] = [
     RefusalCode,
     RejectCode,
     MismatchCode,
+    Tier,
+    ProofOutcome,
+    Occasion,
     FailReason,
     EndReason,
     LeaseState,

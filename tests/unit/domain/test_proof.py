@@ -1,0 +1,253 @@
+"""What follows from a GPU proof, over every tier, outcome and record; and when the next challenge comes."""
+
+import itertools
+import math
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain import proof
+from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.proof import (
+    FAILING_MACHINES_MAX,
+    FRESH_FOR,
+    IDLE_MAX,
+    IDLE_MEAN,
+    IDLE_MIN,
+    STRIKES_MAX,
+    UNANSWERED_PER_STRIKE,
+    WATCHED_PASSES_MIN,
+    Again,
+    Drop,
+    Keep,
+    Occasion,
+    ProofOutcome,
+    Record,
+    Result,
+    Tier,
+    at_least,
+    held_back,
+    idle_wait,
+    next_occasion,
+    settled,
+    tier,
+    while_running,
+    while_starting,
+)
+from data_plane.proof import port
+from tests.support.clock import START
+
+P = ProofOutcome
+DAY = timedelta(days=1)
+TINY = timedelta(microseconds=1)
+
+
+def result(outcome: ProofOutcome, *, hinted: bool = False, attested: bool = False) -> Result:
+    code = "walk_too_slow" if outcome is P.FAILED else None
+    return Result(outcome, START, code, "too slow" if code else None, hinted=hinted, attested=attested)
+
+
+def record(*outcomes: ProofOutcome) -> Record:
+    made = Record()
+    for outcome in outcomes:
+        made = made.after(result(outcome))
+    return made
+
+
+RECORDS = [record(*outcomes) for length in range(4) for outcomes in itertools.product(P, repeat=length)]
+CHANCES = [0.0, 0.5, 0.999999]
+chances = st.floats(min_value=0, max_value=1, exclude_max=True)
+
+
+# Words.
+
+
+def test_the_words_of_a_proof_are_those_of_the_data_plane() -> None:
+    assert {one.value for one in ProofOutcome} == {one.value for one in port.Outcome}
+    assert {one.value for one in Occasion} == {one.value for one in port.Occasion}
+
+
+@pytest.mark.parametrize("outcome", ProofOutcome)
+@pytest.mark.parametrize("source", ["emulated", "", "cuda ", "CUDA", "nvml"])
+def test_only_cuda_passes_whoever_says_otherwise(outcome: ProofOutcome, source: str) -> None:
+    assert settled(outcome, "cuda") is outcome
+    assert settled(outcome, source) is not P.PASSED
+    if outcome is not P.PASSED:
+        assert settled(outcome, source) is outcome
+
+
+# Tiers.
+
+
+def test_tiers_are_ordered_and_each_is_at_least_itself() -> None:
+    for (low, one), (high, other) in itertools.product(enumerate(Tier), repeat=2):
+        assert at_least(other, one) is (high >= low)
+
+
+def test_a_machine_that_never_passed_is_only_listed() -> None:
+    for known in RECORDS:
+        if not known.passes:
+            assert tier(known, START) is Tier.LISTED
+
+
+def test_a_strike_since_the_last_pass_takes_every_tier_away() -> None:
+    for known in RECORDS:
+        assert (tier(known, START) is Tier.LISTED) == (not known.passes or known.strikes > 0), known
+
+
+def test_a_pass_counts_for_a_week_and_not_longer() -> None:
+    passed = record(P.PASSED)
+    assert tier(passed, START + FRESH_FOR) is Tier.PROVEN
+    assert tier(passed, START + FRESH_FOR + TINY) is Tier.LISTED
+
+
+@pytest.mark.parametrize(
+    ("passes", "days", "watched"),
+    [
+        (WATCHED_PASSES_MIN, 7, True),
+        (WATCHED_PASSES_MIN - 1, 7, False),
+        (WATCHED_PASSES_MIN, 6.99, False),
+        (100, 1, False),
+    ],
+)
+def test_watched_needs_several_passes_over_a_week(passes: int, days: float, watched: bool) -> None:
+    known = Record(passes, START - days * DAY, START)
+    assert tier(known, START) is (Tier.WATCHED if watched else Tier.PROVEN)
+
+
+def test_an_attestation_counts_while_it_came_with_the_last_pass() -> None:
+    attested = Record().after(result(P.PASSED, attested=True))
+    assert tier(attested, START) is Tier.ATTESTED
+    assert tier(attested.after(result(P.PASSED)), START) is Tier.PROVEN
+
+
+def test_silence_is_no_strike_until_it_was_repeated_often_enough() -> None:
+    known = record(P.PASSED)
+    for asked in range(1, 3 * UNANSWERED_PER_STRIKE):
+        known = known.after(result(P.UNANSWERED))
+        assert known.strikes == asked // UNANSWERED_PER_STRIKE
+
+
+def test_a_pass_wipes_everything_that_was_held_against_the_machine() -> None:
+    for known in RECORDS:
+        cleared = known.after(result(P.PASSED))
+        assert cleared.quiet
+        assert cleared.strikes == 0
+
+
+# While a machine is set up.
+
+
+def test_a_machine_starts_only_with_a_pass_that_makes_the_tier_that_was_sold() -> None:
+    for known, outcome, demanded, attested in itertools.product(
+        RECORDS, P, proof.DEMANDED - {Tier.LISTED}, [True, False]
+    ):
+        shown = result(outcome, attested=attested)
+        decided = while_starting(known, shown, demanded, chance=0.5)
+        if isinstance(decided, Keep):
+            assert outcome is P.PASSED
+            assert at_least(decided.tier, demanded)
+        if outcome is P.PASSED:
+            wanted = attested or demanded is not Tier.ATTESTED
+            assert isinstance(decided, Keep) is wanted, (known, demanded)
+
+
+def test_an_emulation_is_sent_away_at_once_with_a_reason_of_its_own() -> None:
+    for known in RECORDS:
+        decided = while_starting(known, result(P.EMULATED), Tier.PROVEN, chance=0.5)
+        assert isinstance(decided, Drop)
+        assert decided.reason is FailReason.PROOF_EMULATED
+
+
+def test_a_starting_machine_has_one_more_chance_after_its_first_failure_and_none_after_the_second() -> None:
+    assert isinstance(while_starting(Record(), result(P.FAILED), Tier.PROVEN, chance=0), Again)
+    second = while_starting(record(P.FAILED, P.UNANSWERED), result(P.FAILED), Tier.PROVEN, chance=0)
+    assert isinstance(second, Drop)
+    assert second.reason is FailReason.PROOF_FAILED
+    assert "walk_too_slow" in second.why
+
+
+def test_silence_never_ends_a_starting_machine_its_deadline_does() -> None:
+    for known in RECORDS:
+        decided = while_starting(known, result(P.UNANSWERED), Tier.PROVEN, chance=0)
+        assert isinstance(decided, Again)
+
+
+# While a customer uses it.
+
+
+def test_a_running_machine_is_dropped_exactly_when_it_has_struck_out() -> None:
+    for known, outcome in itertools.product(RECORDS, P):
+        decided = while_running(known, result(outcome), chance=0.5)
+        assert isinstance(decided, Drop) is (known.after(result(outcome)).strikes >= STRIKES_MAX)
+        assert isinstance(decided, Keep) is (outcome is P.PASSED)
+
+
+def test_one_failure_makes_a_machine_suspect_and_a_little_silence_does_not() -> None:
+    assert while_running(record(P.PASSED), result(P.FAILED), chance=0) == Again(
+        proof.AGAIN_WHILE_RUNNING, suspect=True
+    )
+    assert while_running(record(P.PASSED), result(P.UNANSWERED), chance=0) == Again(
+        proof.AGAIN_WHILE_RUNNING, suspect=False
+    )
+
+
+def test_a_failure_and_lasting_silence_end_a_machine_as_two_failures_do() -> None:
+    known = record(P.PASSED, P.FAILED, *[P.UNANSWERED] * (UNANSWERED_PER_STRIKE - 1))
+    assert isinstance(while_running(known, result(P.UNANSWERED), chance=0), Drop)
+
+
+def test_a_challenge_is_a_second_look_while_anything_is_held_against_the_machine() -> None:
+    for known in RECORDS:
+        wanted = Occasion.IDLE if known.quiet else Occasion.RECHECK
+        assert next_occasion(known) is wanted
+
+
+# When.
+
+
+@given(chances, chances)
+def test_the_wait_grows_with_the_chance_and_keeps_its_bounds(one: float, other: float) -> None:
+    low, high = sorted([one, other])
+    assert IDLE_MIN <= idle_wait(low) <= idle_wait(high) <= IDLE_MAX
+
+
+def test_half_of_all_waits_are_shorter_than_the_median_of_an_exponential() -> None:
+    assert abs(idle_wait(0.5) - math.log(2) * IDLE_MEAN) < timedelta(seconds=1)
+
+
+@given(chances)
+def test_a_hint_brings_the_next_challenge_forward_and_never_puts_it_off(chance: float) -> None:
+    calm = while_running(Record(), result(P.PASSED), chance=chance)
+    hinted = while_running(Record(), result(P.PASSED, hinted=True), chance=chance)
+    assert isinstance(calm, Keep)
+    assert isinstance(hinted, Keep)
+    assert hinted.again == min(calm.again, proof.HINTED_WITHIN)
+
+
+# Law 5.
+
+
+def test_many_failures_at_one_account_look_like_our_own_mistake() -> None:
+    assert held_back(failing=FAILING_MACHINES_MAX, ended=0, dry_run=False) is None
+    assert "mistake" in str(held_back(failing=FAILING_MACHINES_MAX + 1, ended=0, dry_run=False))
+
+
+def test_one_run_ends_few_machines_and_a_dry_run_none() -> None:
+    assert held_back(failing=1, ended=proof.ENDED_PER_RUN_MAX - 1, dry_run=False) is None
+    assert held_back(failing=1, ended=proof.ENDED_PER_RUN_MAX, dry_run=False) is not None
+    assert held_back(failing=1, ended=0, dry_run=True) is not None
+
+
+@pytest.mark.parametrize("demanded", Tier)
+@pytest.mark.parametrize("before", InstanceState)
+def test_only_a_machine_that_was_proven_waits_to_be_overwritten(
+    before: InstanceState, demanded: Tier
+) -> None:
+    until = proof.erased_until(before, demanded, START)
+    if before is InstanceState.VERIFIED and demanded is not Tier.LISTED:
+        assert until == START + proof.ERASED_WITHIN
+    else:
+        assert until is None

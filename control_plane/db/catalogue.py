@@ -14,6 +14,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
+from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 
 
@@ -28,16 +29,16 @@ def _shape(row: Any) -> Shape:
 
 
 _PRICES = text("""
-SELECT DISTINCT ON (s.name) s.name, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity,
+SELECT DISTINCT ON (s.name) s.name, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity, s.proof,
        p.nano_per_gpu_hour
 FROM skus s JOIN prices p ON p.sku = s.name AND p.effective_from <= :now
 WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
 ORDER BY s.name, p.effective_from DESC
 """)
 _PUT_SKU = text("""
-INSERT INTO skus (name, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity)
-VALUES (:name, :gpu_model, :gpu_count, :vcpus, :memory_gib, :disk_gib, :capacity)
-ON CONFLICT (name) DO NOTHING
+INSERT INTO skus (name, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof)
+VALUES (:name, :gpu_model, :gpu_count, :vcpus, :memory_gib, :disk_gib, :capacity, :proof)
+ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excluded.proof
 """)
 # A price that did not change is not written again: the book stays readable.
 _PUT_PRICE = text("""
@@ -52,7 +53,7 @@ async def prices(connection: AsyncConnection, *, now: datetime, sku: str | None 
     """The price book at `now`: all of it, or the entry of one SKU."""
     return [
         Price(
-            sku=Sku(row.name, _shape(row), CapacityShape(row.capacity)),
+            sku=Sku(row.name, _shape(row), CapacityShape(row.capacity), Tier(row.proof)),
             nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
         )
         for row in await rows(connection, _PRICES, now=now, sku=sku)
@@ -60,7 +61,10 @@ async def prices(connection: AsyncConnection, *, now: datetime, sku: str | None 
 
 
 async def put_price(connection: AsyncConnection, price: Price, *, effective_from: datetime) -> None:
-    """Add a SKU (its shape never changes afterwards) and its price from `effective_from` on."""
+    """Add a SKU and its price from `effective_from` on.
+
+    Its shape never changes afterwards. What it demands as proof may: new leases go by it.
+    """
     shape = price.sku.shape
     values = {
         "name": price.sku.name,
@@ -70,6 +74,7 @@ async def put_price(connection: AsyncConnection, price: Price, *, effective_from
         "memory_gib": shape.memory_gib,
         "disk_gib": shape.disk_gib,
         "capacity": price.sku.capacity.value,
+        "proof": price.sku.proof.value,
     }
     await connection.execute(_PUT_SKU, values)
     await connection.execute(

@@ -15,17 +15,18 @@ from control_plane.domain.instance import FailReason, Instance, InstanceMove, In
 from control_plane.domain.placement import Failure, Offer
 
 # `sighted_at` as evidence: while no list misses the machine, the account's last listing shows it.
-_SELECT = """
+SELECT = """
 SELECT i.id, i.organization_id, i.lease_id, i.account, i.provider, i.region, i.native_region, i.native_type,
   i.launch_key, i.state, i.generation, i.tries, i.host_key, i.provider_ref, i.address, i.ssh_port, i.asked_at,
   CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
-  i.missed_since, i.missed_lists, i.step, i.fail_reason, i.fail_why
+  i.missed_since, i.missed_lists, i.step, i.fail_reason, i.fail_why,
+  i.suspect_since, i.erasing_until
 FROM instances i JOIN provider_accounts a ON a.name = i.account
 """
 
 
-def _instance(row: Any) -> Instance:
+def instance_of(row: Any) -> Instance:
     return Instance(
         id=InstanceId(row.id),
         organization_id=OrganizationId(row.organization_id),
@@ -50,6 +51,8 @@ def _instance(row: Any) -> Instance:
         step=None if row.step is None else Step(row.step),
         fail_reason=None if row.fail_reason is None else FailReason(row.fail_reason),
         fail_why=row.fail_why,
+        suspect_since=row.suspect_since,
+        erasing_until=row.erasing_until,
     )
 
 
@@ -106,7 +109,7 @@ WITH wanted AS (
   SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS m(
     id uuid, seen int, event text, before text, after text, why text, host_key text, asked_at timestamptz,
     deadline_at timestamptz, provider_ref text, provider_state text, address text, ssh_port int, step text,
-    fail_reason text, gone_evidence text, due_at timestamptz)
+    fail_reason text, gone_evidence text, due_at timestamptz, proof_due_at timestamptz, erasing_until timestamptz)
 ), moved AS (
   UPDATE instances i SET
     state = w.after, generation = i.generation + 1, tries = 0, claim_token = NULL, claimed_until = NULL,
@@ -119,7 +122,8 @@ WITH wanted AS (
     fail_why = CASE WHEN w.fail_reason IS NULL THEN i.fail_why ELSE w.why END,
     gone_evidence = coalesce(w.gone_evidence, i.gone_evidence),
     gone_at = CASE WHEN w.after = 'gone' THEN CAST(:now AS timestamptz) ELSE i.gone_at END,
-    due_at = coalesce(w.due_at, CAST(:now AS timestamptz))
+    due_at = coalesce(w.due_at, CAST(:now AS timestamptz)),
+    proof_due_at = coalesce(w.proof_due_at, i.proof_due_at), erasing_until = coalesce(w.erasing_until, i.erasing_until)
   FROM wanted w
   WHERE i.id = w.id AND i.state = w.before AND i.generation = w.seen
   RETURNING i.id, i.organization_id, i.lease_id, w.event, w.before, w.after, w.why, w.gone_evidence
@@ -154,6 +158,8 @@ def _move_row(move: InstanceMove) -> dict[str, Any]:
         "fail_reason": move.fail_reason,
         "gone_evidence": move.gone_evidence,
         "due_at": _text(move.due_at),
+        "proof_due_at": _text(move.proof_due_at),
+        "erasing_until": _text(move.erasing_until),
     }
 
 
@@ -197,16 +203,16 @@ async def adopt(
     return bool(result.rowcount)
 
 
-_GET = text(_SELECT + " WHERE i.id = :id")
-_OF_LEASES = text(_SELECT + " WHERE i.lease_id = ANY(:lease_ids) ORDER BY i.created_at, i.id")
+_GET = text(SELECT + " WHERE i.id = :id")
+_OF_LEASES = text(SELECT + " WHERE i.lease_id = ANY(:lease_ids) ORDER BY i.created_at, i.id")
 _OPEN_OF_LEASES = text(
-    _SELECT + " WHERE i.lease_id = ANY(:lease_ids) AND i.state <> 'gone' ORDER BY i.id FOR UPDATE OF i"
+    SELECT + " WHERE i.lease_id = ANY(:lease_ids) AND i.state <> 'gone' ORDER BY i.id FOR UPDATE OF i"
 )
 _OPEN_OF_ACCOUNT = text(
-    _SELECT + " WHERE i.account = :account AND i.state <> 'gone' AND i.state <> 'intended' ORDER BY i.id"
+    SELECT + " WHERE i.account = :account AND i.state <> 'gone' AND i.state <> 'intended' ORDER BY i.id"
 )
 _INTENDED = text(
-    _SELECT
+    SELECT
     + """ WHERE i.account = :account AND i.state = 'intended' AND i.due_at <= :now
     ORDER BY i.due_at, i.id LIMIT :limit FOR UPDATE OF i SKIP LOCKED"""
 )
@@ -214,7 +220,7 @@ _CURRENT = text(
     """
 SELECT DISTINCT ON (i.lease_id) i.* FROM (
 """
-    + _SELECT
+    + SELECT
     + """ WHERE i.lease_id = ANY(:lease_ids)) i
 JOIN instances o ON o.id = i.id ORDER BY i.lease_id, o.created_at DESC, i.id DESC
 """
@@ -223,28 +229,28 @@ JOIN instances o ON o.id = i.id ORDER BY i.lease_id, o.created_at DESC, i.id DES
 
 async def get(connection: AsyncConnection, instance_id: InstanceId) -> Instance | None:
     found = await rows(connection, _GET, id=instance_id)
-    return _instance(found[0]) if found else None
+    return instance_of(found[0]) if found else None
 
 
 async def of_leases(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Instance]:
     """Every attempt of these leases, oldest first."""
-    return [_instance(row) for row in await rows(connection, _OF_LEASES, lease_ids=list(lease_ids))]
+    return [instance_of(row) for row in await rows(connection, _OF_LEASES, lease_ids=list(lease_ids))]
 
 
 async def current(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Instance]:
     """The latest attempt of each lease that has one."""
     found = await rows(connection, _CURRENT, lease_ids=list(lease_ids))
-    return {instance.lease_id: instance for instance in map(_instance, found)}
+    return {instance.lease_id: instance for instance in map(instance_of, found)}
 
 
 async def lock_open(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Instance]:
     """The attempts of these leases that may have a machine, locked. Lock the leases first."""
-    return [_instance(row) for row in await rows(connection, _OPEN_OF_LEASES, lease_ids=list(lease_ids))]
+    return [instance_of(row) for row in await rows(connection, _OPEN_OF_LEASES, lease_ids=list(lease_ids))]
 
 
 async def open_of_account(connection: AsyncConnection, account: AccountName) -> list[Instance]:
     """Every instance that may have a machine at this account."""
-    return [_instance(row) for row in await rows(connection, _OPEN_OF_ACCOUNT, account=account)]
+    return [instance_of(row) for row in await rows(connection, _OPEN_OF_ACCOUNT, account=account)]
 
 
 async def take_intended(
@@ -252,7 +258,7 @@ async def take_intended(
 ) -> list[Instance]:
     """Intents due at this account, locked for this transaction; those in other hands are skipped."""
     found = await rows(connection, _INTENDED, account=account, now=now, limit=limit)
-    return [_instance(row) for row in found]
+    return [instance_of(row) for row in found]
 
 
 _CLAIM = text("""
@@ -261,10 +267,11 @@ WHERE id IN (
   SELECT id FROM instances
   WHERE account = :account AND state = :state AND due_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
     AND (NOT CAST(:known AS boolean) OR provider_ref IS NOT NULL)
+    AND (erasing_until IS NULL OR erasing_until <= :now)
   ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
 RETURNING id
 """)
-_CLAIMED = text(_SELECT + " WHERE i.claim_token = :token ORDER BY i.due_at, i.id")
+_CLAIMED = text(SELECT + " WHERE i.claim_token = :token ORDER BY i.due_at, i.id")
 
 
 async def claim(
@@ -278,7 +285,10 @@ async def claim(
     limit: int,
     with_reference: bool = False,
 ) -> list[Instance]:
-    """Hold due instances for longer than a transaction: until `until`, or until they move."""
+    """Hold due instances for longer than a transaction: until `until`, or until they move.
+
+    One that waits for the proof that its memory is overwritten is not due before.
+    """
     taken = await rows(
         connection,
         _CLAIM,
@@ -292,7 +302,7 @@ async def claim(
     )
     if not taken:
         return []
-    return [_instance(row) for row in await rows(connection, _CLAIMED, token=token)]
+    return [instance_of(row) for row in await rows(connection, _CLAIMED, token=token)]
 
 
 _RETRY = text("""
@@ -380,7 +390,7 @@ async def record_missed(
 
 
 _STUCK = text(
-    _SELECT
+    SELECT
     + """ WHERE (i.state IN ('launching', 'booting', 'bootstrapping') AND i.deadline_at <= :now)
        OR (i.state = 'intended' AND i.created_at <= :intended_before)
     ORDER BY i.id LIMIT :limit"""
@@ -402,7 +412,7 @@ async def stuck(
 ) -> list[Instance]:
     """Attempts past their deadline, and intents from before `intended_before` that no provider took."""
     found = await rows(connection, _STUCK, now=now, intended_before=intended_before, limit=limit)
-    return [_instance(row) for row in found]
+    return [instance_of(row) for row in found]
 
 
 async def failures(

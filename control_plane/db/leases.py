@@ -11,14 +11,16 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
+from control_plane.db.proofs import RECORD_OF_INSTANCE, record_of
 from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
 from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import BILLED, END_REASONS, LIVE, EndReason, Lease, LeaseMove, LeaseState
 from control_plane.domain.money import Nano
+from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
 from control_plane.domain.wish import Wish
 
-_COLUMNS = """id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, regions, providers,
+_COLUMNS = """id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, proof, regions, providers,
  price_nano_per_hour_max, authorized_keys, state, generation, attempts, end_reason, end_why, created_at, ready_at,
  billed_until, ended_at"""
 
@@ -38,6 +40,7 @@ def _lease(row: Any) -> Lease:
         gpu_model=row.gpu_model,
         gpu_count=row.gpu_count,
         nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
+        proof=Tier(row.proof),
         authorized_keys=tuple(row.authorized_keys),
         state=LeaseState(row.state),
         generation=row.generation,
@@ -54,9 +57,9 @@ def _lease(row: Any) -> Lease:
 # The lease, its first journal line, its hold and the organization's standing: one statement, one round trip.
 _INSERT = text("""
 WITH lease AS (
-  INSERT INTO leases (id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, regions, providers,
-                      price_nano_per_hour_max, authorized_keys, state, due_at, created_at)
-  VALUES (:id, :organization_id, :name, :sku, :gpu_model, :gpu_count, :nano_per_gpu_hour, :regions, :providers,
+  INSERT INTO leases (id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, proof,
+                      regions, providers, price_nano_per_hour_max, authorized_keys, state, due_at, created_at)
+  VALUES (:id, :organization_id, :name, :sku, :gpu_model, :gpu_count, :nano_per_gpu_hour, :proof, :regions, :providers,
           :price_nano_per_hour_max, :authorized_keys, 'placing', :now, :now)
   RETURNING id, organization_id
 ), noted AS (
@@ -85,6 +88,7 @@ async def insert(
             "gpu_model": lease.gpu_model,
             "gpu_count": lease.gpu_count,
             "nano_per_gpu_hour": lease.nano_per_gpu_hour,
+            "proof": lease.proof.value,
             "regions": list(lease.wish.regions),
             "providers": list(lease.wish.providers),
             "price_nano_per_hour_max": lease.wish.price_nano_per_hour_max,
@@ -204,11 +208,16 @@ SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
   i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port, i.host_key,
   CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
-  p.address AS mesh_address
+  p.address AS mesh_address,
+  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at,
+  r.passes, r.first_passed_at, r.last_passed_at, r.attested, r.failed, r.unanswered
 FROM leases l
 LEFT JOIN LATERAL (SELECT * FROM instances WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
 LEFT JOIN provider_accounts a ON a.name = i.account
 LEFT JOIN peers p ON p.instance_id = i.id
+LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE l.proof <> 'listed' AND instance_id = i.id
+  ORDER BY at DESC, id DESC LIMIT 1) v ON true
+LEFT JOIN LATERAL ({RECORD_OF_INSTANCE.format(instance="i.id AND l.proof <> 'listed'")}) r ON true
 """
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(
@@ -223,10 +232,21 @@ ORDER BY l.created_at DESC, l.id DESC LIMIT :limit
 
 
 @dataclass(frozen=True, slots=True)
+class LatestProof:
+    id: UUID
+    outcome: ProofOutcome
+    at: datetime
+    record: Record
+    """What this and all proofs of the machine before add up to."""
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     lease: Lease
     evidence: Evidence | None
     """Of the latest attempt; None before the first."""
+    proof: LatestProof | None = None
+    """Of the latest attempt's machine; None before its first challenge."""
 
 
 def _overview(row: Any) -> Overview:
@@ -244,7 +264,14 @@ def _overview(row: Any) -> Overview:
         host_key=row.host_key,
         mesh_address=row.mesh_address,
     )
-    return Overview(_lease(row), evidence)
+    return Overview(_lease(row), evidence, _latest_proof(row))
+
+
+def _latest_proof(row: Any) -> LatestProof | None:
+    if row.proof_id is None:
+        return None
+    known = Record() if row.passes is None else record_of(row)
+    return LatestProof(row.proof_id, ProofOutcome(row.proof_outcome), row.proof_at, known)
 
 
 async def show(

@@ -4,7 +4,7 @@ Tenancy: a table that holds something of one customer has `organization_id`, and
 itself filters it for the API's role (row-level security, see the migrations). Tables without it
 are listed in `SHARED` with the reason; a test holds this page against the database.
 
-Facts (journal, intervals, charges, transactions, postings, reports, placements) are append-only:
+Facts (journal, intervals, charges, transactions, postings, reports, placements, proofs) are append-only:
 the database refuses UPDATE and DELETE on them.
 """
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Identity,
     Index,
@@ -35,6 +36,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from control_plane.domain.instance import MAY_HAVE_MACHINE, InstanceState, Step
 from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
+from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 
 metadata = MetaData(
     naming_convention={
@@ -55,6 +57,7 @@ SHARED = {
     "strangers": "machines that belong to nobody",
     "budgets": "our pace towards providers",
     "loop_reports": "what our loops did",
+    "proof_records": "how our providers' machines answered; says nothing of whose they were",
 }
 
 
@@ -151,7 +154,10 @@ skus = Table(
     Column("memory_gib", Integer, nullable=False),
     Column("disk_gib", Integer, nullable=False),
     Column("capacity", Text, nullable=False),
+    # What a new lease's machine has to prove. What was sold before proofs existed was sold without.
+    Column("proof", Text, nullable=False, server_default=text("'listed'")),
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
+    _one_of("proof", Tier),
 )
 
 prices = Table(
@@ -212,11 +218,12 @@ leases = Table(
     Column("id", Uuid, primary_key=True),
     _tenant(),
     Column("name", Text, nullable=False),
-    # Desired: what the customer asked for, and the price promised for it.
+    # Desired: what the customer asked for, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),
     Column("gpu_model", Text, nullable=False),
     Column("gpu_count", Integer, nullable=False),
     Column("nano_per_gpu_hour", BigInteger, nullable=False),
+    Column("proof", Text, nullable=False, server_default=text("'listed'")),
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
@@ -240,6 +247,7 @@ leases = Table(
     Column("meter_closed", Boolean, nullable=False, server_default=text("false")),
     _one_of("state", LeaseState),
     _one_of("end_reason", EndReason),
+    _one_of("proof", Tier),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
     CheckConstraint("(state = 'ready') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
     CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
@@ -289,6 +297,11 @@ instances = Table(
     Column("tries", Integer, nullable=False, server_default=text("0")),
     *_claim(),
     Column("host_key", Text),
+    # When its GPUs are challenged next, since when its last challenges speak against it, and until when its
+    # end waits for the proof that its GPU memory is overwritten.
+    _at("proof_due_at"),
+    _at("suspect_since"),
+    _at("erasing_until"),
     _at("created_at", nullable=False),
     _at("asked_at"),
     _at("deadline_at"),
@@ -322,6 +335,12 @@ instances = Table(
         "provider_ref",
         unique=True,
         postgresql_where=text(f"provider_ref IS NOT NULL AND {_among('state', MAY_HAVE_MACHINE)}"),
+    ),
+    Index(
+        "ix_instances_proof_due",
+        "account",
+        "proof_due_at",
+        postgresql_where=text("state = 'verified' AND proof_due_at IS NOT NULL"),
     ),
     # One wanted machine per lease: a second one would be paid for and never used.
     Index(
@@ -361,6 +380,61 @@ reports = Table(
     Column("source", Text, nullable=False),
     Column("reading", JSONB, nullable=False),
     Index("ix_reports_instance_id", "instance_id"),
+)
+
+proofs = Table(
+    "proofs",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    _tenant(),
+    Column("lease_id", Uuid, nullable=False),
+    Column("instance_id", Uuid, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("offer_key", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("occasion", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("driver", Text, nullable=False),
+    Column("reference", Text, nullable=False),
+    Column("attested", Boolean, nullable=False),
+    # The first finding; all of them beside it.
+    Column("code", Text),
+    Column("why", Text),
+    Column("findings", JSONB, nullable=False),
+    Column("hints", JSONB, nullable=False),
+    Column("rates", JSONB, nullable=False),
+    Column("gpu_uuids", ARRAY(Text), nullable=False),
+    Column("proven_bytes", ARRAY(BigInteger), nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("evidence", JSONB, nullable=False),
+    _at("at", nullable=False),
+    _one_of("occasion", Occasion),
+    _one_of("outcome", ProofOutcome),
+    Index("ix_proofs_lease_id_at", "lease_id", text("at DESC"), text("id DESC")),
+    Index("ix_proofs_instance_id_at", "instance_id", text("at DESC")),
+    Index("ix_proofs_gpu_uuids", "gpu_uuids", postgresql_using="gin"),
+)
+
+# The same proofs as a provider's record: what placement and operators read across all tenants.
+proof_records = Table(
+    "proof_records",
+    metadata,
+    Column("proof_id", Uuid, primary_key=True),
+    Column("instance_id", Uuid, nullable=False),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("offer_key", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("occasion", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("code", Text),
+    Column("why", Text),
+    # Whether its machine was ended because of it.
+    Column("ended", Boolean, nullable=False),
+    _at("at", nullable=False),
+    Index("ix_proof_records_at", text("at DESC"), text("proof_id DESC")),
+    Index("ix_proof_records_failed", "account", "at", postgresql_where=text("outcome = 'failed'")),
+    Index("ix_proof_records_ended", "at", postgresql_where=text("ended")),
 )
 
 # Machines with our launch keys that no open record claims. Most leave again when their record adopts them.
@@ -527,6 +601,17 @@ loop_reports = Table(
 )
 
 FACTS = frozenset(
-    {"journal", "reports", "placements", "intervals", "charges", "transactions", "postings", "prices"}
+    {
+        "charges",
+        "intervals",
+        "journal",
+        "placements",
+        "postings",
+        "prices",
+        "proof_records",
+        "proofs",
+        "reports",
+        "transactions",
+    }
 )
 """Append-only: the database refuses UPDATE and DELETE."""

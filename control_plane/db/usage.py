@@ -25,6 +25,8 @@ class Metered:
     billed_until: datetime | None
     evidence_at: datetime | None
     """When the provider last listed the machine; None when it never did."""
+    suspect_since: datetime | None
+    """Since when the machine's GPU proofs speak against it; None while none does."""
 
 
 _TO_METER = text("""
@@ -33,7 +35,8 @@ SELECT l.id, l.organization_id, l.ready_at, l.gpu_count, l.metered_until, l.inte
        (SELECT max(CASE WHEN i.missed_since IS NOT NULL THEN i.sighted_at
                         ELSE greatest(i.sighted_at, a.listing_asked_at) END)
         FROM instances i JOIN provider_accounts a ON a.name = i.account
-        WHERE i.lease_id = l.id AND i.state = 'verified') AS evidence_at
+        WHERE i.lease_id = l.id AND i.state = 'verified') AS evidence_at,
+       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since
 FROM leases l
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
   AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
@@ -71,6 +74,7 @@ async def take_meters(connection: AsyncConnection, *, hour: datetime, limit: int
             ready=row.ready,
             billed_until=row.billed_until,
             evidence_at=row.evidence_at,
+            suspect_since=row.suspect_since,
         )
         for row in await rows(connection, _TO_METER, hour=hour, limit=limit)
     ]

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -10,6 +11,7 @@ from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.placement import Offer
+from control_plane.domain.proof import DEMANDED, Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.world import World
 
@@ -19,7 +21,10 @@ class CatalogueError(ValueError):
 
 
 def parse_price_book(text: str) -> list[Price]:
-    """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string."""
+    """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
+
+    `proof` is what its machines have to prove: `proven` when left out, `listed` where they are emulated.
+    """
     try:
         entries = tomllib.loads(text).get("sku", [])
     except tomllib.TOMLDecodeError as error:
@@ -34,11 +39,20 @@ def parse_price_book(text: str) -> list[Price]:
                 memory_gib=int(entry["memory_gib"]),
                 disk_gib=int(entry["disk_gib"]),
             )
-            sku = Sku(str(entry["name"]), shape, CapacityShape(entry.get("capacity", "vm")))
+            capacity = CapacityShape(entry.get("capacity", "vm"))
+            sku = Sku(str(entry["name"]), shape, capacity, _demanded(entry))
             book.append(Price(sku, parse_usd(entry["usd_per_gpu_hour"])))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise CatalogueError(f"SKU number {number}: {error}") from error
     return book
+
+
+def _demanded(entry: dict[str, Any]) -> Tier:
+    """What machines of a SKU have to prove: `proven`, unless the book says otherwise."""
+    tier = Tier(entry.get("proof", Tier.PROVEN))
+    if tier not in DEMANDED:
+        raise ValueError(f"no new machine can be {tier}; say one of {', '.join(sorted(DEMANDED))}")
+    return tier
 
 
 async def load_price_book(connection: AsyncConnection, world: World, book: Sequence[Price]) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import accounts, catalogue, instances, journal, leases, organizations
+from control_plane.db import accounts, catalogue, instances, journal, leases, organizations, proofs
 from control_plane.domain.admission import Admitted, Price, admit
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.instance import Instance, InstanceEvent, InstanceMove
@@ -16,12 +16,16 @@ from control_plane.domain.instance import step as instance_step
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState
 from control_plane.domain.lease import step as lease_step
 from control_plane.domain.machine import Moved
-from control_plane.domain.placement import Offer, Ranking, rank
+from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
+from control_plane.domain.proof import Tier, erased_until, tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import region_within
 from control_plane.domain.status import Status, project
 from control_plane.domain.wish import Wish
 from control_plane.world import World
+
+EXPLAINED_PROOFS_MAX = 200
+"""The latest; all of them have an address of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,8 @@ class Shown:
 
     overview: leases.Overview
     status: Status
+    tier: Tier
+    """What its machine is, by its GPU proofs."""
 
 
 async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Quote:
@@ -57,6 +63,7 @@ async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Qu
                 known,
                 failures={},
                 unhealthy_accounts=await unhealthy_accounts(connection),
+                disproven=await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW),
                 now=now,
             )
     if standing is None:
@@ -102,6 +109,7 @@ async def create(
         gpu_model=shape.gpu_model.value,
         gpu_count=shape.gpu_count,
         nano_per_gpu_hour=verdict.price.nano_per_gpu_hour,
+        proof=verdict.price.sku.proof,
         authorized_keys=tuple(key.public_key for key in keys),
         state=LeaseState.PLACING,
         generation=1,
@@ -209,14 +217,17 @@ async def end_lease(
     if not isinstance(moved, Moved):
         return False
     attempts = await instances.lock_open(connection, [lease.id])
-    await instances.move(connection, end_moves(attempts, why=why), actor=actor, now=now)
+    await instances.move(connection, end_moves(lease, attempts, why=why, now=now), actor=actor, now=now)
     # Last, because it takes the organization's standing: lease, instances, standing is the order everywhere.
     move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=billed_until)
     return bool(await leases.move(connection, [move], actor=actor, now=now))
 
 
-def end_moves(attempts: Sequence[Instance], *, why: str) -> list[InstanceMove]:
-    """How the attempts of a lease end when it no longer wants them."""
+def end_moves(lease: Lease, attempts: Sequence[Instance], *, why: str, now: datetime) -> list[InstanceMove]:
+    """How the attempts of a lease end when it no longer wants them.
+
+    A proven machine that a customer worked on waits a moment, for the proof that its memory is overwritten.
+    """
     moves = []
     for attempt in attempts:
         never = instance_step(attempt.state, InstanceEvent.NEVER_ASKED)
@@ -226,14 +237,16 @@ def end_moves(attempts: Sequence[Instance], *, why: str) -> list[InstanceMove]:
             continue
         unwanted = instance_step(attempt.state, InstanceEvent.END_WANTED)
         if isinstance(unwanted, Moved):
-            moves.append(InstanceMove(attempt.id, attempt.generation, unwanted, why=why))
+            until = erased_until(attempt.state, lease.proof, now)
+            moves.append(InstanceMove(attempt.id, attempt.generation, unwanted, why=why, erasing_until=until))
     return moves
 
 
 def shown(overview: leases.Overview, now: datetime) -> Shown:
     """A lease with its projected status at `now`."""
-    lease = overview.lease
-    return Shown(overview, project(lease.state, overview.evidence, attempts=lease.attempts, now=now))
+    lease, proof = overview.lease, overview.proof
+    status = project(lease.state, overview.evidence, demanded=lease.proof, attempts=lease.attempts, now=now)
+    return Shown(overview, status, Tier.LISTED if proof is None else tier(proof.record, now))
 
 
 async def get(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Shown | Refused:
@@ -297,6 +310,7 @@ class Explanation:
     attempts: list[Instance]
     journal: list[Any]
     reports: list[Any]
+    proofs: list[Any]
 
 
 async def explain(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Explanation | Refused:
@@ -310,4 +324,7 @@ async def explain(world: World, organization_id: OrganizationId, lease_id: Lease
             attempts=await instances.of_leases(connection, [lease_id]),
             journal=await journal.page(connection, lease_id, after=0, limit=1_000),
             reports=await journal.verification_reports(connection, lease_id),
+            proofs=await proofs.page(
+                connection, organization_id, lease_id, before=None, limit=EXPLAINED_PROOFS_MAX
+            ),
         )

@@ -9,6 +9,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.money import Nano
+from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.wish import Wish
@@ -18,7 +19,8 @@ from tests.support.clock import Clock
 
 pytestmark = pytest.mark.database
 H100 = Price(
-    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM), Nano(3_600_000_000)
+    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
+    Nano(3_600_000_000),
 )
 
 

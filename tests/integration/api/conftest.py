@@ -15,6 +15,7 @@ from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import administration, catalogue
 from control_plane.settings import Settings
@@ -23,10 +24,12 @@ from tests.support.clock import Clock
 from tests.support.stage import Stage, set_stage
 
 H100 = Price(
-    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM), Nano(3_600_000_000)
+    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
+    Nano(3_600_000_000),
 )
 H100X8 = Price(
-    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM), Nano(3_000_000_001)
+    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM, Tier.LISTED),
+    Nano(3_000_000_001),
 )
 SETTINGS = Settings(database_url="unused", requests_per_second=1e6, requests_burst=1_000_000)
 

@@ -9,6 +9,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     Integer,
     LargeBinary,
     SmallInteger,
@@ -35,6 +36,8 @@ _VALUES: dict[str, Any] = {
     "postings.account_kind": "wallet",
     "skus.gpu_model": "h100-sxm-80gb",
     "skus.capacity": "vm",
+    "proofs.occasion": "start",
+    "proofs.outcome": "passed",
 }
 
 
@@ -58,6 +61,7 @@ _BY_TYPE: dict[type[Any], Callable[[str, int], Any]] = {
     BigInteger: lambda _, number: number,
     Integer: lambda _, number: number,
     SmallInteger: lambda _, number: number,
+    Double: lambda _, number: float(number),
     LargeBinary: lambda name, number: f"{name} {number}".encode(),
     JSONB: lambda _, __: {},
     ARRAY: lambda _, __: [],

@@ -15,6 +15,7 @@ from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
 from data_plane.access.port import Access, AgentBundle, HostKey
 from data_plane.mesh.port import Hub, HubIdentity
+from data_plane.proof.port import Challenger
 from providers.base import Provider
 
 
@@ -61,9 +62,14 @@ class World:
     login_key_public: str
     """Our SSH key, as machines are told to trust it."""
     new_host_key: Callable[[], HostKey]
+    challenger: Challenger
+    chance: Callable[[], float]
+    """Uniform in [0, 1), and not to be foreseen by anybody: when an idle machine is challenged hangs on it."""
     accept_emulated: bool = False
     """Whether an emulated GPU reading may make a machine verified. Never in production."""
     orphans_dry_run: bool = False
+    proof_dry_run: bool = False
+    """Whether machines that fail their proof while a customer has them are only reported."""
     replica: str = "one"
     hub_sync: HubSync = field(default_factory=HubSync)
 

@@ -27,6 +27,8 @@ class Failed:
     why: str
     gone_evidence: str | None = None
     """For events that close the row."""
+    billed_until: datetime | None = None
+    """Of a ready lease whose machine failed its GPU proof: since when that speaks against it."""
 
 
 async def fail(
@@ -48,12 +50,6 @@ async def fail(
     attempt = _find(await instances.lock_open(connection, [lease_id]), instance_id)
     if lease is None or attempt is None:
         return False
-    if seen is not None and attempt.generation != seen:
-        return False
-    if failed.event is InstanceEvent.REJECTED and attempt.provider_ref is not None:
-        return (
-            False  # The provider said no, and its inventory shows the machine: only that can prove its end.
-        )
     if seen is not None and attempt.generation != seen:
         return False
     if failed.event is InstanceEvent.REJECTED and attempt.provider_ref is not None:
@@ -84,21 +80,26 @@ def _find(attempts: list[Instance], instance_id: InstanceId) -> Instance | None:
 async def _without_machine(
     connection: AsyncConnection, lease: Lease, attempt: Instance, failed: Failed, *, actor: str, now: datetime
 ) -> None:
-    event = LeaseEvent.MACHINE_LOST if lease.state is LeaseState.READY else LeaseEvent.ATTEMPT_FAILED
+    event = LeaseEvent.ATTEMPT_FAILED
+    if lease.state is LeaseState.READY:
+        disproven = failed.event is InstanceEvent.DISPROVEN
+        event = LeaseEvent.PROOF_FAILED if disproven else LeaseEvent.MACHINE_LOST
     moved = lease_step(lease.state, event)
     if not isinstance(moved, Moved):
         return
-    # A machine that was lost while running is billed through the last list that showed it.
     billed_until = None
-    if event is LeaseEvent.MACHINE_LOST and lease.ready_at is not None:
-        billed_until = max(lease.ready_at, min(now, attempt.sighted_at or lease.ready_at))
+    if lease.ready_at is not None:
+        # A machine that was lost while running is billed through the last list that showed it, one that failed
+        # its proof to when it first did.
+        seen = failed.billed_until if event is LeaseEvent.PROOF_FAILED else attempt.sighted_at
+        billed_until = max(lease.ready_at, min(now, seen or lease.ready_at))
     move = LeaseMove(lease.id, lease.generation, moved, why=failed.why, billed_until=billed_until)
     await leases.move(connection, [move], actor=actor, now=now)
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What the machine showed, as stored."""
+class Verification:
+    """How a machine read its GPUs, as stored."""
 
     report_id: UUID
     source: str
@@ -107,9 +108,18 @@ class Proof:
 
 
 async def verified(
-    connection: AsyncConnection, instance: Instance, proof: Proof, *, actor: str, now: datetime
+    connection: AsyncConnection,
+    instance: Instance,
+    verification: Verification,
+    *,
+    actor: str,
+    now: datetime,
+    proof_due_at: datetime | None = None,
 ) -> bool:
-    """The machine is what was sold: from this moment the lease is ready, and billed."""
+    """The machine is what was sold: from this moment the lease is ready, and billed.
+
+    `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof.
+    """
     lease = (await leases.lock(connection, [instance.lease_id])).get(instance.lease_id)
     if lease is None:
         return False
@@ -117,43 +127,51 @@ async def verified(
     done = instance_step(instance.state, InstanceEvent.VERIFIED)
     if not isinstance(ready, Moved) or not isinstance(done, Moved):
         return False
-    move = InstanceMove(instance.id, instance.generation, done, step=Step.GPUS_VERIFIED)
+    step = Step.GPUS_VERIFIED if proof_due_at is None else Step.GPUS_PROVEN
+    move = InstanceMove(instance.id, instance.generation, done, step=step, proof_due_at=proof_due_at)
     if not await instances.move(connection, [move], actor=actor, now=now):
         return False
     await leases.move(connection, [LeaseMove(lease.id, lease.generation, ready)], actor=actor, now=now)
-    await _store(connection, instance, proof, verdict="verified", why=None, now=now)
+    await store(connection, instance, verification, verdict="verified", why=None, now=now)
     return True
 
 
 async def mismatched(
-    connection: AsyncConnection, instance: Instance, proof: Proof, *, why: str, actor: str, now: datetime
+    connection: AsyncConnection,
+    instance: Instance,
+    verification: Verification,
+    *,
+    why: str,
+    actor: str,
+    now: datetime,
 ) -> bool:
     """The machine is not what was sold: keep the evidence, end it, try elsewhere."""
     failed = Failed(InstanceEvent.FAILED, FailReason.GPU_MISMATCH, why)
     if not await fail(connection, instance.lease_id, instance.id, failed, actor=actor, now=now):
         return False
-    await _store(connection, instance, proof, verdict="mismatch", why=why, now=now)
+    await store(connection, instance, verification, verdict="mismatch", why=why, now=now)
     return True
 
 
-async def _store(
+async def store(
     connection: AsyncConnection,
     instance: Instance,
-    proof: Proof,
+    verification: Verification,
     *,
     verdict: str,
     why: str | None,
     now: datetime,
 ) -> None:
+    """Keep a reading and what was made of it."""
     await journal.insert_report(
         connection,
-        proof.report_id,
+        verification.report_id,
         instance.organization_id,
         instance.lease_id,
         instance.id,
         verdict=verdict,
         why=why,
-        source=proof.source,
-        reading=proof.reading,
+        source=verification.source,
+        reading=verification.reading,
         now=now,
     )

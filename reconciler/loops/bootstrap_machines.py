@@ -1,4 +1,4 @@
-"""Makes a running machine a leased one: keys, private network, GPU check. Only then READY, and the bill.
+"""Makes a running machine a leased one: keys, private network, GPUs read and proven. Only then READY, and the bill.
 
 The machine's identity is known before first contact, so whoever answers with another host key is
 refused. A booting machine may show its image's own key or no user for a while, so early refusals
@@ -6,7 +6,10 @@ are tried again; later they are final. Every step can be repeated, and the whole
 leaves a claim that expires, and the next worker begins again.
 
 A machine whose GPUs are not what was sold is ended at once, with the reading as evidence, and the
-lease moves on to the next candidate.
+lease moves on to the next candidate. That reading is the machine's own word. Where the SKU demands more,
+the GPUs are challenged on the same session (`reconciler/proving.py`), and only a passed proof makes the
+lease READY; a second failure in a row sends it to the next candidate. When our own verifier is away no
+machine can be blamed: it waits, and its patience with it.
 """
 
 import json
@@ -14,23 +17,31 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import instances, leases
+from control_plane.db import instances, leases, proofs
+from control_plane.domain import proof
 from control_plane.domain.backoff import delay
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import FailReason, Instance, InstanceEvent, InstanceState, Step
 from control_plane.domain.lease import Lease
 from control_plane.domain.sku import Shape
-from control_plane.domain.verification import Mismatch, Reading, verify
-from control_plane.services import attempts
+from control_plane.domain.verification import Mismatch, Reading, Verified, verify
+from control_plane.services import attempts, challenges
+from control_plane.services.attempts import Verification
+from control_plane.services.challenges import Challenged
 from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
-from reconciler import network
+from data_plane.proof.port import VerifierAway
+from reconciler import network, proving
 from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
 CLAIM = timedelta(seconds=90)
-"""Longer than any one step may take; every step renews it. How long a machine waits when its worker dies."""
+"""Longer than any one step may take; every step renews it, and the proof holds it longer (`proving.CLAIM`).
+How long a machine waits when its worker dies."""
+VERIFIER_PATIENCE = timedelta(hours=1)
+"""How long after its order a machine waits for our own verifier. Then its deadline counts again."""
+VERIFIER_AGAIN = timedelta(seconds=20)
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
 STEP_TRIES_MAX = 5
@@ -66,13 +77,23 @@ async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID
     try:
         async with world.access.connect(target) as session:
             gpus = await _set_up(world, instance, lease, session, token)
+            if gpus is None:
+                return
+            verdict = _judged(world, lease, gpus)
+            to_prove = isinstance(verdict, Verified) and proof.challenged(lease.proof)
+            shown = await _challenge(world, instance, lease, session, token) if to_prove else None
+            if to_prove and shown is None:
+                return
     except AccessError as error:
         await _try_again_or_fail(world, instance, error, token)
         report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
         return
-    if gpus is not None:
-        await _judge(world, instance, lease, gpus)
-        report.acted_on += 1
+    except VerifierAway as error:
+        await _wait_for_our_verifier(world, instance, token)
+        report.errors.append(f"{instance.launch_key}: our verifier is away: {error}")
+        return
+    await _record(world, instance, gpus, verdict, shown)
+    report.acted_on += 1
 
 
 async def _set_up(
@@ -105,23 +126,62 @@ async def _step(world: World, instance: Instance, step: Step | None, token: UUID
         )
 
 
-async def _judge(world: World, instance: Instance, lease: Lease, gpus: GpuReport) -> None:
+def _judged(world: World, lease: Lease, gpus: GpuReport) -> Verified | Mismatch:
+    """The reading held against what was sold."""
     sold = Shape(GpuModel(lease.gpu_model), lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
-    verdict = verify(
+    return verify(
         sold,
         [Reading(gpu.name, gpu.uuid, gpu.memory_mib, gpu.sharing) for gpu in gpus.gpus],
         emulated=gpus.source == "emulated",
         accept_emulated=world.accept_emulated,
     )
-    proof = attempts.Proof(world.new_id(), gpus.source, json.dumps(asdict(gpus), sort_keys=True))
+
+
+async def _challenge(
+    world: World, instance: Instance, lease: Lease, session: Session, token: UUID
+) -> Challenged | None:
+    """The GPUs' proof; None when another worker took the instance over meanwhile."""
+    async with world.db.transaction() as connection:
+        now = world.now()
+        if not await instances.record_step(
+            connection, instance.id, Step.GPUS_VERIFIED, token=token, now=now, until=now + proving.CLAIM
+        ):
+            return None
+        known = await proofs.record(connection, instance.id)
+    occasion = proof.Occasion.START if known.quiet else proof.Occasion.RECHECK
+    shown = await proving.challenge(world, session, lease, occasion)
+    return proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
+
+
+async def _record(
+    world: World, instance: Instance, gpus: GpuReport, verdict: Verified | Mismatch, shown: Challenged | None
+) -> None:
+    reading = Verification(world.new_id(), gpus.source, json.dumps(asdict(gpus), sort_keys=True))
+    actor, now = world.actor(NAME), world.now()
     async with world.db.transaction() as connection:
         if isinstance(verdict, Mismatch):
             why = f"{verdict.code}: {verdict.why}"
-            await attempts.mismatched(
-                connection, instance, proof, why=why, actor=world.actor(NAME), now=world.now()
-            )
+            await attempts.mismatched(connection, instance, reading, why=why, actor=actor, now=now)
+        elif shown is None:
+            await attempts.verified(connection, instance, reading, actor=actor, now=now)
         else:
-            await attempts.verified(connection, instance, proof, actor=world.actor(NAME), now=world.now())
+            await challenges.while_being_set_up(
+                connection, shown, reading, chance=world.chance(), actor=actor, now=now
+            )
+
+
+async def _wait_for_our_verifier(world: World, instance: Instance, token: UUID) -> None:
+    """No strike and no failed try; the time we cost the machine is given back, up to a bound."""
+    now = world.now()
+    patient = instance.asked_at is not None and now - instance.asked_at < VERIFIER_PATIENCE
+    async with world.db.statement() as connection:
+        await proofs.again(
+            connection,
+            instance.id,
+            token=token,
+            due_at=now + VERIFIER_AGAIN,
+            deadline_at=now + CLAIM if patient else None,
+        )
 
 
 async def _try_again_or_fail(world: World, instance: Instance, error: AccessError, token: UUID) -> None:

@@ -3,9 +3,12 @@
 The times come from the lease's own moves, never from a machine's word (law 6). Intervals, the queue
 for rating and the meter's position are one statement in one transaction (law 8). A running lease whose
 meter stands still raises an alarm: usage that is not counted is as wrong as usage counted twice.
+
+While a machine's GPU proof stands failed, its meter waits at that moment. It is cleared or ended within
+minutes; if it is ended the bill stops there, and nothing has to be taken back.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from control_plane.db import usage
 from control_plane.domain.metering import SILENT_AFTER, due_intervals, next_hour
@@ -25,7 +28,7 @@ async def activate(world: World) -> Report:
             for metered in due
             for interval in due_intervals(
                 metered.meter,
-                evidence_at=min(now, metered.evidence_at or metered.meter.ready_at),
+                evidence_at=_evidence_at(metered, now),
                 ended_at=metered.billed_until,
             )
         ]
@@ -36,6 +39,12 @@ async def activate(world: World) -> Report:
     if silent:
         report.errors.append(f"{silent} running leases had no usage for over {SILENT_AFTER}")
     return report
+
+
+def _evidence_at(metered: usage.Metered, now: datetime) -> datetime:
+    """Until when there is evidence that the customer had what was sold."""
+    seen = metered.evidence_at or metered.meter.ready_at
+    return min(now, seen, metered.suspect_since or now)
 
 
 LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("rate_usage",))

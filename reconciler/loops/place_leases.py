@@ -2,7 +2,8 @@
 
 The intent and its launch key are committed before anything is asked of a provider (law 1), in one
 transaction with the lease's move, so a lease is never STARTING without an attempt nor the other way
-round. The whole ranking is stored, losers and their reasons included (law 9). A lease that no offer
+round. The whole ranking is stored, losers and their reasons included (law 9); an offer whose machines
+failed their GPU proofs lately loses with the ids of those proofs. A lease that no offer
 can serve waits; when it has waited too long or tried too often, it ends and says so.
 """
 
@@ -12,12 +13,12 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import catalogue, instances, leases
+from control_plane.db import catalogue, instances, leases, proofs
 from control_plane.domain.ids import InstanceId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
 from control_plane.domain.machine import Moved
 from control_plane.domain.money import Nano
-from control_plane.domain.placement import ATTEMPTS_MAX, Offer, Ranking, rank
+from control_plane.domain.placement import ATTEMPTS_MAX, PROOF_RECORD_WINDOW, Offer, Ranking, rank
 from control_plane.services.leases import unhealthy_accounts
 from reconciler.loop import Loop, Report, World
 
@@ -40,6 +41,7 @@ async def activate(world: World) -> Report:
             by_gpus.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
         failures = await instances.failures(connection, [lease.id for lease in waiting if lease.attempts])
         unhealthy = await unhealthy_accounts(connection)
+        disproven = await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW)
         decisions = [
             (
                 lease,
@@ -50,6 +52,7 @@ async def activate(world: World) -> Report:
                     by_gpus.get((lease.gpu_model, lease.gpu_count), ()),
                     failures=failures.get(lease.id, {}),
                     unhealthy_accounts=unhealthy,
+                    disproven=disproven,
                     now=now,
                 ),
             )
@@ -112,7 +115,9 @@ def _stored(lease: Lease, ranking: Ranking) -> dict[str, Any]:
         "ranking": {
             "candidates": [_shown(offer) for offer in ranking.candidates],
             "rejected": [
-                _shown(rejection.offer) | {"code": rejection.code, "why": rejection.why}
+                _shown(rejection.offer)
+                | {"code": rejection.code, "why": rejection.why}
+                | ({"proofs": [proof.hex for proof in rejection.proofs]} if rejection.proofs else {})
                 for rejection in ranking.rejected
             ],
         },

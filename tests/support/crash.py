@@ -28,6 +28,7 @@ from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
 from data_plane.access.port import Access, AgentBundle, GpuReport, HealthReport, MeshLink, Session, Target
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
+from data_plane.proof.port import Challenger, Expected, Line, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.loop import World
 
@@ -58,6 +59,7 @@ class Crash:
             db=cast("Database", _Database(self, world.db)),
             accounts={name: _Provider(self, provider) for name, provider in world.accounts.items()},
             access=cast("Access", _Access(self, world.access)),
+            challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
         )
 
@@ -222,3 +224,24 @@ class _Session:
 
     async def read_health(self, agent: AgentBundle) -> HealthReport:
         return await self.crash.call("read health", lambda: self.inner.read_health(agent))
+
+    @asynccontextmanager
+    async def prover(self, agent: AgentBundle) -> AsyncIterator[Line]:
+        prover = self.inner.prover(agent)
+        line = await self.crash.call("start prover", prover.__aenter__)
+        try:
+            yield line
+        finally:
+            await prover.__aexit__(None, None, None)
+
+    async def end_customer(self) -> None:
+        await self.crash.call("end customer", self.inner.end_customer)
+
+
+@dataclass
+class _Challenger:
+    crash: Crash
+    inner: Challenger
+
+    async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
+        return await self.crash.call("challenge", lambda: self.inner.challenge(line, expected, occasion))

@@ -20,6 +20,7 @@ from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, Organizati
 from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.wish import Wish
@@ -36,14 +37,18 @@ from providers.guard import Guard
 from reconciler import paper, registry
 from reconciler.loop import AccountLoop, HubSync, Loop, Report, World
 from tests.support import laws
+from tests.support.challenger import PaperLine, ScriptedChallenger
 from tests.support.clock import Clock
 
-H100 = Price(
-    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM), Nano(3_600_000_000)
+_ONE, _EIGHT = (
+    Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),
+    Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100),
 )
-H100X8 = Price(
-    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM), Nano(3_000_000_000)
-)
+H100 = Price(Sku("h100x1", _ONE, CapacityShape.VM, Tier.LISTED), Nano(3_600_000_000))
+H100X8 = Price(Sku("h100x8", _EIGHT, CapacityShape.VM, Tier.LISTED), Nano(3_000_000_000))
+PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3_600_000_000))
+ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000))
+BOOK = [H100, H100X8, PROVEN, ATTESTED]
 FAKE = AccountName("fake")
 
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
@@ -59,6 +64,7 @@ class Stage:
     clouds: dict[AccountName, FakeProvider]
     access: FakeAccess
     hub: FakeHub
+    challenger: ScriptedChallenger
     planted: set[str] = dataclasses.field(default_factory=set[str])
     """Launch keys of machines that nobody ordered."""
 
@@ -131,10 +137,12 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment again, on a copy of the database; what happens here does not happen there."""
-        clock, clouds, machines, hub = copy.deepcopy(
-            (self.clock, self.clouds, self.access.machines, self.hub)
+        clock, clouds, machines, hub, challenger = copy.deepcopy(
+            (self.clock, self.clouds, self.access.machines, self.hub, self.challenger)
         )
-        access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, machines=machines)
+        access = FakeAccess(
+            hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=PaperLine
+        )
         world = dataclasses.replace(
             self.world,
             db=db,
@@ -142,11 +150,11 @@ class Stage:
             accounts=_guarded(clouds, clock),
             access=access,
             hub=hub,
+            challenger=challenger,
             hub_sync=HubSync(),
         )
-        return Stage(
-            clock, db, ApiWorld(api_db or db, now=clock.now), world, clouds, access, hub, set(self.planted)
-        )
+        api = ApiWorld(api_db or db, now=clock.now)
+        return Stage(clock, db, api, world, clouds, access, hub, challenger, set(self.planted))
 
     @property
     def cloud(self) -> FakeProvider:
@@ -159,7 +167,7 @@ class Stage:
                 connection, self.api, organization_id, f"org-{organization_id.hex}", gpu_quota=gpu_quota
             )
             assert made is None
-            await catalogue.load_price_book(connection, self.api, [H100, H100X8])
+            await catalogue.load_price_book(connection, self.api, BOOK)
             if usd:
                 await billing.credit(
                     connection, self.api, organization_id, Nano(usd * NANO_PER_USD), key=organization_id.hex
@@ -254,6 +262,11 @@ class _Numbers:
         return HostKey(private_openssh=f"private {self.count}", public=f"ssh-ed25519 {self.count:064d}")
 
 
+def _chance() -> float:
+    """The same every time: a stage's story can be told again. Idle machines are challenged after 2.8 h."""
+    return 0.5
+
+
 def _guarded(clouds: dict[AccountName, FakeProvider], clock: Clock) -> dict[AccountName, Provider]:
     return {
         name: Guard(cloud, account=name, now=clock.now, sleep=clock.sleep, pace_in_process=False)
@@ -292,7 +305,8 @@ async def set_stage(
         for name in names
     }
     hub = FakeHub()
-    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub)
+    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=PaperLine)
+    challenger = ScriptedChallenger(sleep=clock.advance)
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         for name in clouds:
@@ -308,6 +322,9 @@ async def set_stage(
         agent=AgentBundle(b"agent", "0" * 64),
         login_key_public="ssh-ed25519 ours",
         new_host_key=_Numbers().host_key,
+        challenger=challenger,
+        chance=_chance,
         accept_emulated=True,
     )
-    return Stage(clock, db, ApiWorld(api_db or db, now=clock.now), world, clouds, access, hub)
+    api = ApiWorld(api_db or db, now=clock.now)
+    return Stage(clock, db, api, world, clouds, access, hub, challenger)

@@ -1,0 +1,146 @@
+"""Challenges the GPUs of machines that customers have, at times that nobody can foresee, while they are idle.
+
+A proof is of a moment: a provider could show a whole card when the lease starts and take half of it away
+afterwards. So every proven machine is asked again, every few hours, at random. Nobody who computes is
+disturbed: busy GPUs are looked at again later, and a challenge during which the customer began to compute
+counts as unanswered, whatever came of it.
+
+Ending a machine takes its customer's work away (law 5). It needs two failures in a row with no pass between
+them; at most a few per run; none while many machines of the account fail at once, since then our references
+or our verifier are the likelier cause, until a person has looked; none in a dry run. The reason and the proof
+are stored. Losing contact is no failure: a machine that cannot be reached is looked at again.
+"""
+
+import asyncio
+import dataclasses
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import leases, proofs
+from control_plane.domain import proof
+from control_plane.domain.ids import AccountName
+from control_plane.domain.instance import Instance
+from control_plane.domain.lease import Lease
+from control_plane.domain.proof import Drop, Load, Occasion, Record
+from control_plane.services import challenges
+from control_plane.services.challenges import Challenged, Held
+from data_plane.access.port import AccessError, HealthReport, Session, Target
+from data_plane.proof import port
+from data_plane.proof.port import Finding, ProofReport, VerifierAway
+from reconciler import proving
+from reconciler.loop import AccountLoop, Report, World, each
+
+NAME = "challenge_machines"
+MACHINES_PER_ACTIVATION_MAX = 8
+"""Few: each is held for minutes, and no challenge is urgent."""
+UNREACHABLE_AGAIN = timedelta(minutes=5)
+
+
+async def activate(world: World, account: AccountName) -> Report:
+    now = world.now()
+    token = world.new_id()
+    async with world.db.transaction() as connection:
+        due = await proofs.claim_due(
+            connection,
+            account,
+            token=token,
+            until=now + proving.CLAIM,
+            now=now,
+            limit=MACHINES_PER_ACTIVATION_MAX,
+        )
+        of = await leases.read(connection, [one.lease_id for one in due]) if due else {}
+        known = {one.id: await proofs.record(connection, one.id) for one in due}
+    report = Report(looked_at=len(due), more=len(due) == MACHINES_PER_ACTIVATION_MAX)
+    run = _Run(world, token, report)
+    await each(due, lambda instance: run.look(instance, of[instance.lease_id], known[instance.id]), report)
+    return report
+
+
+@dataclasses.dataclass
+class _Run:
+    """One activation: what its machines share."""
+
+    world: World
+    token: UUID
+    report: Report
+    ended: int = 0
+    turn: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
+    """Machines are judged one after the other, so that each sees how many were ended before it."""
+
+    async def look(self, instance: Instance, lease: Lease, known: Record) -> None:
+        if instance.address is None or instance.host_key is None:
+            raise ValueError(f"{instance.id} is verified without an address or a host key")
+        target = Target(instance.address, instance.ssh_port, instance.host_key)
+        try:
+            async with self.world.access.connect(target) as session:
+                shown = await self._ask(session, instance, lease, proof.next_occasion(known))
+        except AccessError as error:
+            await self._come_back(instance, UNREACHABLE_AGAIN)
+            self.report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+            return
+        except VerifierAway as error:
+            await self._come_back(instance, UNREACHABLE_AGAIN)
+            self.report.errors.append(f"{instance.launch_key}: our verifier is away: {error}")
+            return
+        if shown is None:
+            await self._come_back(instance, proof.BUSY_POSTPONED)
+            return
+        await self._record(shown)
+
+    async def _ask(
+        self, session: Session, instance: Instance, lease: Lease, occasion: Occasion
+    ) -> Challenged | None:
+        """What the machine shows; None while it is busy."""
+        if _busy(await session.read_health(self.world.agent)) is not None:
+            return None
+        shown = await proving.challenge(self.world, session, lease, occasion)
+        if shown.outcome is not port.Outcome.PASSED:
+            disturbed = _busy(await session.read_health(self.world.agent))
+            if disturbed is not None:
+                shown = _disturbed(shown, disturbed)
+        return proving.challenged(
+            instance, self.token, shown, proof_id=self.world.new_id(), now=self.world.now()
+        )
+
+    async def _come_back(self, instance: Instance, after: timedelta) -> None:
+        async with self.world.db.statement() as connection:
+            now = self.world.now()
+            await proofs.next_challenge(
+                connection, instance.id, token=self.token, due_at=now + after, suspect=None, now=now
+            )
+
+    async def _record(self, shown: Challenged) -> None:
+        async with self.turn, self.world.db.transaction() as connection:
+            decided = await challenges.while_in_use(
+                connection,
+                shown,
+                chance=self.world.chance(),
+                ended=self.ended,
+                dry_run=self.world.proof_dry_run,
+                actor=self.world.actor(NAME),
+                now=self.world.now(),
+            )
+            self.ended += isinstance(decided, Drop)
+        if decided is not None:
+            self.report.acted_on += 1
+        key = shown.instance.launch_key
+        match decided:
+            case Drop(why=why):
+                self.report.notes.append(f"{key}: ended, {why}")
+            case Held(why=why):
+                self.report.errors.append(f"{key}: failed its GPU proof and is not ended: {why}")
+            case _:
+                pass
+
+
+def _busy(health: HealthReport) -> str | None:
+    return proof.busy([Load(gpu.lost, gpu.processes, gpu.utilisation_percent) for gpu in health.gpus])
+
+
+def _disturbed(shown: ProofReport, why: str) -> ProofReport:
+    """A challenge that the customer's own work may have spoilt says nothing of the machine."""
+    finding = Finding("disturbed", None, f"the GPUs were in use when it ended: {why}")
+    return dataclasses.replace(shown, outcome=port.Outcome.UNANSWERED, findings=(finding, *shown.findings))
+
+
+LOOP = AccountLoop(NAME, timedelta(seconds=30), activate, wakes=("end_instances", "meter_usage"))

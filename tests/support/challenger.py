@@ -1,0 +1,118 @@
+"""A challenger that answers from a script: what a machine's next challenges come to, by its address.
+
+A machine without a script passes everything, by CUDA, with GPUs of its own. No prover runs.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from data_plane.access.port import Target
+from data_plane.proof.port import (
+    Expected,
+    Finding,
+    Frame,
+    Line,
+    LineBroken,
+    Occasion,
+    Outcome,
+    ProofReport,
+    Rate,
+    VerifierAway,
+)
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one challenge comes to."""
+
+    outcome: Outcome = Outcome.PASSED
+    source: str = "cuda"
+    code: str = "walk_too_slow"
+    """Of the finding, unless it passed."""
+    hinted: bool = False
+    attested: bool = False
+    gpu_uuids: tuple[str, ...] | None = None
+    """None: the machine's own."""
+    seconds: float = 0.0
+    """How long it takes on the stage's clock."""
+    away: bool = False
+    """Our verifier is away."""
+    hangs: bool = False
+    """It never ends."""
+
+
+PASSED = Answer()
+FAILED = Answer(Outcome.FAILED)
+UNANSWERED = Answer(Outcome.UNANSWERED, source="", code="line_broken")
+EMULATED = Answer(Outcome.EMULATED, source="emulated", code="emulated")
+AWAY = Answer(away=True)
+
+
+@dataclass(frozen=True)
+class PaperLine:
+    """Leads nowhere; says whose it is."""
+
+    target: Target
+
+    async def send(self, frame: bytes) -> float:
+        raise LineBroken("on paper")
+
+    async def receive(self, bytes_max: int, seconds: float) -> Frame:
+        raise LineBroken("on paper")
+
+
+@dataclass
+class ScriptedChallenger:
+    """`port.Challenger`, for lines of `PaperLine`."""
+
+    sleep: Callable[[float], None] = lambda _: None
+    scripts: dict[str, deque[Answer]] = field(default_factory=dict[str, deque[Answer]])
+    always: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    """What a machine answers when its script is at its end; None of a machine is a pass."""
+    otherwise: Answer = PASSED
+    asked: list[tuple[str, Occasion]] = field(default_factory=list[tuple[str, Occasion]])
+
+    def script(self, address: str, *answers: Answer) -> None:
+        self.scripts[address] = deque(answers)
+
+    def occasions(self, address: str) -> list[Occasion]:
+        return [occasion for asked, occasion in self.asked if asked == address]
+
+    async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
+        assert isinstance(line, PaperLine)
+        address = line.target.address
+        self.asked.append((address, occasion))
+        script = self.scripts.get(address)
+        answer = script.popleft() if script else self.always.get(address, self.otherwise)
+        if answer.away:
+            raise VerifierAway("no answer in 10 s")
+        if answer.hangs:
+            await asyncio.Event().wait()
+        self.sleep(answer.seconds)
+        return _report(answer, expected, occasion, address)
+
+
+def _report(answer: Answer, expected: Expected, occasion: Occasion, address: str) -> ProofReport:
+    gpus = range(expected.count)
+    report = ProofReport(
+        outcome=answer.outcome,
+        occasion=occasion,
+        source=answer.source,
+        driver="570.124.06",
+        reference="estimated 2026-11",
+        findings=(),
+        hints=(Finding("gaps", 0, "its clock jumped 40 times in a second"),) if answer.hinted else (),
+        gpu_uuids=answer.gpu_uuids or tuple(f"GPU-{address}-{gpu}" for gpu in gpus),
+        proven_bytes=tuple(72 * GIB for _ in gpus),
+        rates=tuple(Rate(gpu, "walk", 0.25, 2.0**39) for gpu in gpus),
+        seconds=21.5,
+        attested=answer.attested,
+        evidence={"orders": {"fill": "seeds", "walk": "nonces"}, "roots": ["00ff"]},
+    )
+    if answer.outcome is Outcome.PASSED:
+        return report
+    return replace(report, findings=(Finding(answer.code, 0, "1.9 s, and 1.2 s is the limit"),))

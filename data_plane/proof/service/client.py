@@ -140,6 +140,6 @@ def _requests(jobs: Sequence[Job]) -> Iterator[pb.CheckRequest]:
 
 def _failure(error: grpc.aio.AioRpcError) -> Exception:
     why = strict.printable(error.details() or "no details")
-    if (codec.REASON, codec.TOO_LARGE) in (error.trailing_metadata() or ()):
+    if error.trailing_metadata().get(codec.REASON) == codec.TOO_LARGE:
         return JobTooLarge(why)
     return VerifierAway(f"the verifier answered {error.code().name}: {why}")

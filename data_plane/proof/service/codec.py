@@ -44,16 +44,15 @@ TOO_LARGE = "job-too-large"
 PING_SECONDS = 30
 """Both sides ask at this pace whether the other is still there; a cut line stops its jobs."""
 
-JOBS_MAX = 4 * GPUS_MAX
-"""Of one request: launch chain, walk and both kinds of tiles of the largest machine."""
+JOBS_MAX = 8 * GPUS_MAX
+"""Of one request: launch chain, walk, and both kinds of tiles twice, of the largest machine; and some that were
+repeated."""
 SAMPLE_MAX = 1 << 16
 """Chains or tiles recomputed for one job."""
 HASHES_BYTES_MAX = GROUPS_MAX * GROUP_HASH_BYTES
 DIGESTS_BYTES_MAX = OPENED_MAX * GROUP_MAX * DIGEST_BYTES
-JOB_BYTES_MAX = HASHES_BYTES_MAX + DIGESTS_BYTES_MAX + 4 * SAMPLE_MAX + 4 * OPENED_MAX + 1024
-"""The largest job as a message; the last term is for everything of fixed size and the tags."""
-REQUEST_BYTES_MAX = 16 << 20
-"""Any one job fits; a machine of eight GPUs usually does. More is sent as several requests."""
+REQUEST_BYTES_MAX = 32 << 20
+"""Any one job fits, and so does a machine of eight H200 (22 MB). More is sent as several requests."""
 WHY_MAX = 300
 RESPONSE_BYTES_MAX = JOBS_MAX * (WHY_MAX + 64)
 
@@ -114,6 +113,10 @@ def _write_commitment(commitment: Commitment) -> pb.Commitment:
     )
 
 
+def write_request(jobs: Iterable[Job]) -> bytes:
+    return pb.CheckRequest(jobs=[write_job(job) for job in jobs]).SerializeToString()
+
+
 def read_request(content: bytes) -> list[Job]:
     """Raises strict.Malformed, and nothing else, whatever the bytes are."""
     request = _parsed(pb.CheckRequest(), content, "request")
@@ -126,11 +129,6 @@ def read_request(content: bytes) -> list[Job]:
         except strict.Malformed as error:
             raise strict.Malformed(f"jobs[{number}].{error}") from None
     return jobs
-
-
-def read_job(content: bytes) -> Job:
-    """Raises strict.Malformed, and nothing else, whatever the bytes are."""
-    return _job(_parsed(pb.Job(), content, "job"))
 
 
 def _job(message: pb.Job) -> Job:
@@ -223,7 +221,11 @@ def _sample(values: Sequence[int], commitment: Commitment) -> tuple[int, ...]:
 # ---- results ------------------------------------------------------------------------------------------------
 
 
-def write_checked(checked: Checked) -> pb.Checked:
+def write_response(results: Iterable[Checked]) -> bytes:
+    return pb.CheckResponse(results=[_write_checked(checked) for checked in results]).SerializeToString()
+
+
+def _write_checked(checked: Checked) -> pb.Checked:
     return pb.Checked(
         fault=cast("pb.Fault", _FAULT_NUMBERS[checked.fault]),
         why=strict.printable(checked.why, WHY_MAX),
@@ -238,11 +240,6 @@ def read_response(content: bytes, count: int) -> list[Checked]:
     if len(response.results) != count:
         raise strict.Malformed(f"results are not {count}")
     return [_checked(message) for message in response.results]
-
-
-def read_checked(content: bytes) -> Checked:
-    """Raises strict.Malformed, and nothing else, whatever the bytes are."""
-    return _checked(_parsed(pb.Checked(), content, "result"))
 
 
 def _checked(message: pb.Checked) -> Checked:

@@ -33,7 +33,7 @@ class Metrics:
         )
         self.queue_seconds = Histogram(
             "splitplane_verifier_queue_seconds",
-            "A job's wait for a worker.",
+            "A batch's wait for a worker.",
             buckets=_SECONDS,
             registry=self.registry,
         )
@@ -41,9 +41,6 @@ class Metrics:
             "splitplane_verifier_queued_jobs", "Jobs that wait for a worker.", registry=self.registry
         )
         self.running = Gauge("splitplane_verifier_running_jobs", "Jobs that run.", registry=self.registry)
-        self.rejected = Counter(
-            "splitplane_verifier_rejected", "Calls refused before any work.", ("why",), registry=self.registry
-        )
         self.restarts = Counter(
             "splitplane_verifier_worker_restarts", "Workers replaced.", ("why",), registry=self.registry
         )

@@ -1,6 +1,6 @@
-"""Worker processes, one per core, behind a bounded queue. Whatever a job does, the next one gets a sound worker.
+"""Worker processes behind a bounded queue. Whatever a batch of jobs does, the next one gets a sound worker.
 
-A job waits for an idle worker, first come, first served. If its caller goes or its time is over it is
+A batch waits for an idle worker, first come, first served. If its caller goes or its time is over it is
 stopped for good: a waiting one is never begun, a running one loses its process, and another takes that
 process's place. The same happens to a worker that dies by itself.
 """
@@ -12,12 +12,14 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import structlog
+from prometheus_client import Gauge
 
 from data_plane import strict
 from data_plane.proof.jobs import Checked, JobTooLarge
-from data_plane.proof.service.codec import RESPONSE_BYTES_MAX, read_checked
+from data_plane.proof.service.codec import RESPONSE_BYTES_MAX, read_response
 from data_plane.proof.service.metrics import Metrics
 from data_plane.proof.service.worker import LENGTH_BYTES, Ended
 
@@ -36,15 +38,24 @@ class QueueFull(Exception):  # noqa: N818 - reads as a sentence
 
 
 class WorkerDied(Exception):  # noqa: N818
-    """The process that checked a job ended in the middle of it. The check is pure: ask again."""
+    """The process that checked a batch ended in the middle of it. A check is pure: ask again."""
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """A job took longer than any job may, and was stopped."""
+    """A batch took longer than any may, and was stopped."""
 
 
 class CheckFailed(Exception):  # noqa: N818
     """The check itself raised: a bug of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one worker checks at a time."""
+
+    content: bytes
+    """A `CheckRequest` that was read before."""
+    jobs: int
 
 
 class Pool:
@@ -55,22 +66,21 @@ class Pool:
         *,
         workers: int,
         queue_max: int,
-        job_seconds_max: float,
+        batch_seconds_max: float,
         metrics: Metrics,
         command: Sequence[str] = WORKER,
     ) -> None:
         self._workers = workers
         self._queue_max = queue_max
-        self._job_seconds_max = job_seconds_max
+        self._batch_seconds_max = batch_seconds_max
         self._metrics = metrics
         self._command = command
         self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
         self._alive: set[_Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._admitted = 0
         self._bytes = 0
-        self._nobody_here = asyncio.Event()
-        self._nobody_here.set()
 
     async def start(self) -> None:
         """Answers when every worker is ready. Raises WorkerDied if one cannot be started."""
@@ -79,16 +89,13 @@ class Pool:
 
     async def close(self) -> None:
         """End every worker, whatever it does."""
+        self._closed = True
         for task in self._starting:
             task.cancel()
         await asyncio.gather(*self._starting, return_exceptions=True)
         for worker in tuple(self._alive):
             await worker.end()
             self._alive.discard(worker)
-
-    async def drained(self) -> None:
-        """Answers when no job waits or runs."""
-        await self._nobody_here.wait()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -109,35 +116,31 @@ class Pool:
     def _took(self, jobs: int, size: int) -> None:
         self._admitted += jobs
         self._bytes += size
-        if self._admitted:
-            self._nobody_here.clear()
-        else:
-            self._nobody_here.set()
 
-    async def check(self, job: bytes) -> Checked:
-        """Have one admitted job checked. `job` is a `Job` message that was read before.
+    async def check(self, batch: Batch) -> list[Checked]:
+        """Have one admitted batch checked.
 
         Raises WorkerDied, OutOfTime, CheckFailed, or JobTooLarge for one that no worker has the memory for.
         """
         asked = time.monotonic()
-        with self._metrics.queued.track_inprogress():
+        with _counted(self._metrics.queued, batch.jobs):
             worker = await self._sound()
         self._metrics.queue_seconds.observe(time.monotonic() - asked)
-        with self._metrics.running.track_inprogress():
-            return await self._checked(worker, job)
+        with _counted(self._metrics.running, batch.jobs):
+            return await self._checked(worker, batch)
 
     async def _sound(self) -> "_Worker":
         while (worker := await self._idle.get()).is_gone:
             self._replace(worker, "crashed")
         return worker
 
-    async def _checked(self, worker: "_Worker", job: bytes) -> Checked:
+    async def _checked(self, worker: "_Worker", batch: Batch) -> list[Checked]:
         try:
-            async with asyncio.timeout(self._job_seconds_max):
-                answer = await worker.ask(job)
+            async with asyncio.timeout(self._batch_seconds_max):
+                answer = await worker.ask(batch)
         except TimeoutError:
             self._replace(worker, "out_of_time")
-            raise OutOfTime(f"a job was stopped after {self._job_seconds_max:g} s") from None
+            raise OutOfTime(f"stopped after {self._batch_seconds_max:g} s") from None
         except asyncio.CancelledError:
             self._replace(worker, "caller_gone")
             raise
@@ -145,15 +148,17 @@ class Pool:
             self._replace(worker, "crashed")
             raise
         self._idle.put_nowait(worker)
-        if isinstance(answer, Checked):
-            return answer
-        raise answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def _replace(self, worker: "_Worker", why: str) -> None:
         """Kill `worker`, and start another beside whatever goes on."""
         worker.kill()
         self._metrics.restarts.labels(why).inc()
         log.warning("worker_replaced", why=why, pid=worker.pid)
+        if self._closed:
+            return
         task = asyncio.get_running_loop().create_task(self._take_over(worker))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -198,6 +203,15 @@ class Pool:
         return worker
 
 
+@contextlib.contextmanager
+def _counted(gauge: Gauge, jobs: int) -> Iterator[None]:
+    gauge.inc(jobs)
+    try:
+        yield
+    finally:
+        gauge.dec(jobs)
+
+
 class _Worker:
     """One process and its two pipes."""
 
@@ -213,19 +227,19 @@ class _Worker:
         """Raises WorkerDied."""
         await self._receive()
 
-    async def ask(self, job: bytes) -> Checked | JobTooLarge | CheckFailed:
+    async def ask(self, batch: Batch) -> list[Checked] | JobTooLarge | CheckFailed:
         """What the worker found, or why it found nothing.
 
         Raises WorkerDied. After any other exception, cancellation included, only `kill` is left to do.
         """
         _, into = self._pipes()
         try:
-            into.write(len(job).to_bytes(LENGTH_BYTES, "big"))
-            into.write(job)
+            into.write(len(batch.content).to_bytes(LENGTH_BYTES, "big"))
+            into.write(batch.content)
             await into.drain()
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerDied("a worker ended") from None
-        return _read(await self._receive())
+        return _read(await self._receive(), batch.jobs)
 
     async def _receive(self) -> bytes:
         out, _ = self._pipes()
@@ -254,11 +268,11 @@ class _Worker:
         await self._process.wait()
 
 
-def _read(answer: bytes) -> Checked | JobTooLarge | CheckFailed:
+def _read(answer: bytes, jobs: int) -> list[Checked] | JobTooLarge | CheckFailed:
     try:
         ended, content = Ended(answer[0]), answer[1:]
         if ended is Ended.CHECKED:
-            return read_checked(content)
+            return read_response(content, jobs)
     except (IndexError, ValueError, strict.Malformed):
         raise WorkerDied("a worker answered nonsense") from None
     return (JobTooLarge if ended is Ended.TOO_LARGE else CheckFailed)(content.decode(errors="replace"))

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -23,9 +23,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from data_plane import strict
 from data_plane.proof.jobs import COST_MAX, Checked, Job, JobTooLarge, LaunchJob, TilesJob, WalkJob
 from data_plane.proof.service import codec, tls
-from data_plane.proof.service import verifier_pb2 as pb
+from data_plane.proof.service.batches import batches
 from data_plane.proof.service.metrics import Metrics
-from data_plane.proof.service.pool import WORKER, CheckFailed, OutOfTime, Pool, QueueFull, WorkerDied
+from data_plane.proof.service.pool import WORKER, Batch, CheckFailed, OutOfTime, Pool, QueueFull, WorkerDied
 from data_plane.proof.service.settings import ServerSettings, SettingsError
 
 CONNECTION_SECONDS_MAX = 600
@@ -33,6 +33,7 @@ CONNECTION_SECONDS_MAX = 600
 FLUSH_SECONDS = 1.0
 """For the answers of calls that are done to leave, once no call is under way."""
 
+_T = TypeVar("_T")
 Context = grpc.aio.ServicerContext[bytes, bytes]
 log = structlog.get_logger("verifier")
 
@@ -58,7 +59,7 @@ class VerifierServer:
         self.pool = Pool(
             workers=settings.workers,
             queue_max=settings.queue_max,
-            job_seconds_max=settings.job_seconds_max,
+            batch_seconds_max=settings.batch_seconds_max,
             metrics=metrics,
             command=command,
         )
@@ -131,13 +132,17 @@ class VerifierServer:
 
     async def _answer(self, content: bytes) -> bytes:
         # In a thread: a request at its bounds takes a while to read, and health and deadlines go on.
-        jobs, messages = await asyncio.to_thread(_read, content)
+        jobs, cut = await asyncio.to_thread(_read, content)
         with self.pool.admitted(len(jobs), len(content)):
-            results = await _together([self.pool.check(message) for message in messages])
-        for job, checked in zip(jobs, results, strict=True):
-            self._count(job, checked)
-        response = pb.CheckResponse(results=[codec.write_checked(checked) for checked in results])
-        return response.SerializeToString()
+            answers = await _together([self.pool.check(batch) for _, batch in cut])
+        found = {
+            at: checked
+            for (places, _), results in zip(cut, answers, strict=True)
+            for at, checked in zip(places, results, strict=True)
+        }
+        for at, checked in found.items():
+            self._count(jobs[at], checked)
+        return codec.write_response(found[at] for at in range(len(jobs)))
 
     def _count(self, job: Job, checked: Checked) -> None:
         kind = _kind(job)
@@ -171,16 +176,19 @@ _STATUS: dict[type[Exception], grpc.StatusCode] = {
 }
 
 
-def _read(content: bytes) -> tuple[list[Job], list[bytes]]:
-    """The jobs, and each as a message for a worker. Raises strict.Malformed and JobTooLarge."""
+def _read(content: bytes) -> tuple[list[Job], list[tuple[list[int], Batch]]]:
+    """The jobs, and the batches with their places among them. Raises strict.Malformed and JobTooLarge."""
     jobs = codec.read_request(content)
     for number, job in enumerate(jobs):
         if job.cost > COST_MAX:
             raise JobTooLarge(f"jobs[{number}] costs {job.cost} us of CPU time, of at most {COST_MAX}")
-    return jobs, [codec.write_job(job).SerializeToString() for job in jobs]
+    return jobs, [
+        (places, Batch(codec.write_request(jobs[at] for at in places), len(places)))
+        for places in batches(jobs)
+    ]
 
 
-async def _together(checks: Sequence[Coroutine[Any, Any, Checked]]) -> list[Checked]:
+async def _together(checks: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
     """All results in order; with the first failure, or when we are cancelled, the rest is stopped."""
     tasks = [asyncio.ensure_future(check) for check in checks]
     try:

@@ -8,8 +8,9 @@ SPLITPLANE_VERIFIER_CERTIFICATE     PEM file: its certificate, with the chain
 SPLITPLANE_VERIFIER_KEY             PEM file: the key of that certificate
 SPLITPLANE_VERIFIER_CLIENT_CA       PEM file: the CA that callers' certificates are signed by
 SPLITPLANE_VERIFIER_WORKERS         processes that check jobs (one per core)
-SPLITPLANE_VERIFIER_QUEUE           jobs that may wait for one (256)
-SPLITPLANE_VERIFIER_JOB_SECONDS     a job that takes longer is stopped (120)
+SPLITPLANE_VERIFIER_QUEUE           jobs that may wait for one (512)
+SPLITPLANE_VERIFIER_BATCH_SECONDS   a batch (the walks of one machine, or one other job) that takes longer is
+                                    stopped (120)
 SPLITPLANE_VERIFIER_DRAIN_SECONDS   how long calls under way may take once it was told to stop (25)
 
 Whoever calls it (the reconciler):
@@ -49,7 +50,7 @@ class ServerSettings:
     """None: plaintext, for development."""
     workers: int
     queue_max: int
-    job_seconds_max: float
+    batch_seconds_max: float
     drain_seconds: float
 
 
@@ -88,8 +89,8 @@ def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
         ),
         workers=_whole(environ, "SPLITPLANE_VERIFIER_WORKERS", cores, 1, 1024),
         # A whole request must find room, or it would be refused for ever.
-        queue_max=_whole(environ, "SPLITPLANE_VERIFIER_QUEUE", 256, JOBS_MAX, 65_536),
-        job_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_JOB_SECONDS", 120, 1, 3600),
+        queue_max=_whole(environ, "SPLITPLANE_VERIFIER_QUEUE", 512, JOBS_MAX, 65_536),
+        batch_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_BATCH_SECONDS", 120, 1, 3600),
         drain_seconds=_whole(environ, "SPLITPLANE_VERIFIER_DRAIN_SECONDS", 25, 1, 3600),
     )
 

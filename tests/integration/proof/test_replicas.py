@@ -1,0 +1,103 @@
+"""Several replicas of the verifier behind one client: work goes around, and around the one that ends."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from os import kill
+
+import pytest
+
+from data_plane.proof.port import VerifierAway
+from data_plane.proof.service.client import RemoteVerifier, connect
+from data_plane.proof.service.settings import ClientSettings
+from tests.integration.proof import odd_worker as odd
+from tests.integration.proof.conftest import Service, job, until
+
+Serve = Callable[..., Awaitable[Service]]
+JOBS = [job(odd.RIGHT)]
+
+
+def client_of(*services: Service, seconds: float = 30) -> RemoteVerifier:
+    return connect(ClientSettings(tuple(one.address for one in services), None, None, seconds))
+
+
+def answered(service: Service) -> float:
+    return service.figure("calls_total", status="ok")
+
+
+async def test_calls_go_around_the_replicas(serve: Serve) -> None:
+    one, other = await serve(), await serve()
+    verifier = client_of(one, other)
+    await verifier.check(JOBS)  # The first may find only one of them connected.
+
+    async def both_answered() -> bool:
+        await verifier.check(JOBS)
+        return bool(answered(one) and answered(other))
+
+    async with asyncio.timeout(20):
+        while not await both_answered():
+            pass
+    before = answered(one), answered(other)
+    for _ in range(10):
+        await verifier.check(JOBS)
+    assert (answered(one) - before[0], answered(other) - before[1]) == (5, 5)
+    await verifier.close()
+
+
+async def test_a_replica_that_drains_loses_no_call_and_gets_no_new_one(serve: Serve) -> None:
+    one, other = await serve(), await serve()
+    verifier = client_of(one, other)
+    for _ in range(4):
+        await verifier.check(JOBS)
+    workers = one.server.pool.pids + other.server.pool.pids
+    busy = [asyncio.create_task(verifier.check([job(odd.UNTIL_TOLD)])) for _ in range(2)]
+    await one.running(1)
+    await other.running(1)
+    draining = asyncio.create_task(one.server.drain())
+    in_the_middle = [asyncio.create_task(verifier.check(JOBS)) for _ in range(10)]
+    for pid in workers:
+        kill(pid, signal.SIGUSR1)
+    assert [len(results) for results in await asyncio.gather(*busy, *in_the_middle)] == [1] * 12
+    await draining
+    before = answered(one)
+    for _ in range(5):
+        await verifier.check(JOBS)
+    assert answered(one) == before
+    await verifier.close()
+
+
+async def test_a_call_that_lost_its_worker_is_made_again_and_its_caller_does_not_notice(serve: Serve) -> None:
+    service = await serve()
+    (first,) = service.server.pool.pids
+    checking = asyncio.create_task(service.verifier.check([job(odd.UNTIL_TOLD)]))
+    await service.running(1)
+    kill(first, signal.SIGKILL)
+    await until(lambda: service.figure("calls_total", status="unavailable") == 1)
+    await service.running(1)
+    (second,) = service.server.pool.pids
+    kill(second, signal.SIGUSR1)
+    assert (await checking)[0].recomputed == odd.UNTIL_TOLD
+
+
+async def test_a_verifier_that_is_nowhere_is_away_within_the_deadline() -> None:
+    verifier = connect(ClientSettings(("127.0.0.1:1",), None, None, seconds=1))
+    async with asyncio.timeout(5):
+        with pytest.raises(VerifierAway):
+            await verifier.check(JOBS)
+    await verifier.close()
+
+
+async def test_a_verifier_that_comes_back_is_found_again(serve: Serve) -> None:
+    service = await serve()
+    await service.verifier.check(JOBS)
+    await service.server.drain()
+    with pytest.raises(VerifierAway):
+        await service.verifier.check(JOBS)
+    await serve(listen=service.address)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await service.verifier.check(JOBS)
+            except VerifierAway:
+                continue
+            break

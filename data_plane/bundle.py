@@ -24,7 +24,22 @@ _OURS = (
     "agent/__init__.py",
     "agent/__main__.py",
     "agent/emulated.py",
+    "agent/emulation.py",
+    "agent/events.py",
+    "agent/groups.py",
+    "agent/guard.py",
+    "agent/host.py",
+    "agent/identity.py",
+    "agent/inventory.py",
+    "agent/kernel_log.py",
+    "agent/kernel_log_source.py",
+    "agent/library.py",
+    "agent/mig.py",
     "agent/nvml.py",
+    "agent/schedule.py",
+    "agent/topology.py",
+    "agent/ward.py",
+    "agent/xids.py",
 )
 _START = """import sys
 

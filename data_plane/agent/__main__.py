@@ -1,35 +1,108 @@
-"""The agent's command line: `python3 agent.pyz inventory` prints one JSON document and ends.
+"""The agent's command line. Every command but `version` prints JSON documents, one a line.
 
-Exit status 0 with an inventory, 3 with a failure document, 2 for a wrong command line. It holds no
+    agent.pyz inventory                  what the GPUs are, and what is around them; once
+    agent.pyz health [--watch SECONDS]   how the GPUs are; once, or every so many seconds
+    agent.pyz version
+
+Exit status 0 with what was asked for, 3 with a failure document, 2 for a wrong command line. It holds no
 secret, opens no socket, writes no file and needs no root.
 """
 
+import os
+import re
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from data_plane.agent import emulated, nvml
+from data_plane.agent import emulated, inventory, kernel_log_source
+from data_plane.agent.guard import Hangs, guarded
+from data_plane.agent.library import opened
+from data_plane.agent.nvml import Library, Unanswered
+from data_plane.agent.schedule import Schedule
+from data_plane.agent.ward import Ward, watch
+from data_plane.health import Health
 from data_plane.inventory import Inventory
-from data_plane.protocol import VERSION, Failure, encode
+from data_plane.protocol import VERSION, Failure, Message, decode, encode
+from data_plane.strict import Malformed, printable
+
+USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | version\n"
+HANGS_SECONDS = 35
+"""Without a persistence daemon a driver wakes its cards at every start, seconds for each."""
+WATCH_SECONDS_MAX = 3600
+
+Work = Callable[[Library], "Iterator[Inventory | Health]"]
 
 
-def inventory(emulation: Path) -> "Inventory | Failure":
-    """What NVML says; without the library, what the emulation file says."""
+def inventories(library: Library) -> "Iterator[Inventory]":
+    yield inventory.read(library)
+
+
+def healths(library: Library, seconds: "int | None") -> "Iterator[Health]":
+    ward = Ward(
+        library,
+        Schedule(seconds or 0),
+        kernel_log_source.find(lambda: time.time() - time.monotonic()),
+        monotonic=time.monotonic,
+        unix=time.time,
+    )
+    if seconds is None:
+        yield ward.look()
+    else:
+        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=time.sleep)
+
+
+def documents(
+    work: Work, emulation: Path, *, every: float = 0, hangs: float = HANGS_SECONDS
+) -> "Iterator[Message]":
+    """What `work` reads; a Failure, and the end, when something is in its way. `every`: seconds that it pauses."""
+    at_work: list[Library] = []
+
+    def run() -> "Iterator[Inventory | Health]":
+        with opened(emulation) as library:
+            at_work.append(library)
+            yield from work(library)
+
     try:
-        return nvml.read()
-    except nvml.NoLibrary:
-        return emulated.read(emulation) or Failure("no_gpu_library", "libnvidia-ml.so.1 cannot be loaded")
+        for message in guarded(run, every + hangs):
+            decode(encode(message).encode())  # Said only if it will be understood.
+            yield message
+    except Unanswered as error:
+        yield Failure(error.code, error.detail)
+    except Malformed as error:
+        yield Failure("bad_reading", printable(str(error)))
+    except Hangs:
+        doing = f"{at_work[0].about}: {at_work[0].asking}" if at_work else "nvmlInit"
+        yield Failure("nvml_hangs", f"{doing} has not answered for {hangs:g} s")
 
 
 def main(arguments: "list[str]", emulation: Path = emulated.PATH) -> int:
-    if arguments == ["version"]:
-        sys.stdout.write(f"{VERSION}\n")
-        return 0
-    if arguments != ["inventory"]:
-        sys.stderr.write("usage: agent.pyz inventory | version\n")
-        return 2
-    message = inventory(emulation)
-    sys.stdout.write(encode(message) + "\n")
-    return 0 if isinstance(message, Inventory) else 3
+    match arguments:
+        case ["version"]:
+            sys.stdout.write(f"{VERSION}\n")
+            return 0
+        case ["inventory"]:
+            return _say(documents(inventories, emulation))
+        case ["health"]:
+            return _say(documents(lambda library: healths(library, None), emulation))
+        case ["health", "--watch", text] if re.fullmatch("[0-9]{1,4}", text):
+            seconds = int(text)
+            if 1 <= seconds <= WATCH_SECONDS_MAX:
+                return _say(documents(lambda library: healths(library, seconds), emulation, every=seconds))
+    sys.stderr.write(USAGE)
+    return 2
+
+
+def _say(messages: "Iterator[Message]") -> int:
+    status = 0
+    try:
+        for message in messages:
+            sys.stdout.write(encode(message) + "\n")
+            sys.stdout.flush()
+            status = 3 if isinstance(message, Failure) else 0
+    except BrokenPipeError:  # Nobody listens any more. Python would try once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 if __name__ == "__main__":

@@ -1,49 +1,38 @@
 """The honest emulation: a machine without NVIDIA's library answers from a file, and says so.
 
-The file describes the cards that a test or demo machine pretends to have:
+The file describes the cards that a test or demo machine pretends to have (`emulation.py` tells how much more
+may be said of them):
 
     {"driver_version": "570.0", "gpus": [
         {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-...", "memory_total_mib": 81559}]}
 
-`sharing`, `pci_device_id` and `compute_capability` may be added. There is no way to say `source`: this
-module writes `emulated` itself, so a file cannot pass itself off as NVML.
+There is no way to say `source`: whoever opens the emulation writes `emulated`, so a file cannot pass itself off
+as NVML.
 """
 
 import json
+import time
 from pathlib import Path
 
-from data_plane.inventory import Gpu, Inventory
-from data_plane.protocol import DOCUMENT_BYTES_MAX, Failure
-from data_plane.records import fitting
-from data_plane.strict import Malformed, printable
+from data_plane.agent.emulation import EmulatedNvml
+from data_plane.agent.nvml import Unanswered
 
 PATH = Path("/etc/emulated-nvml.json")
+FILE_BYTES_MAX = 1024 * 1024
 
-_OPTIONAL = {"sharing": "none", "pci_device_id": None, "compute_capability": None}
 
-
-def read(path: Path) -> "Inventory | Failure | None":
-    """What the file says, marked `emulated`; None if there is no file; Failure if it is not well-formed."""
+def load(path: Path) -> "EmulatedNvml | None":
+    """The cards of the file; None if there is no file. Raises nvml.Unanswered if it describes none."""
     try:
         with path.open("rb") as file:
-            content = file.read(DOCUMENT_BYTES_MAX + 1)
+            content = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Failure("bad_emulation", printable(f"{path}: {error.strerror}"))
+        raise Unanswered("bad_emulation", f"{path}: {error.strerror}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise Unanswered("bad_emulation", f"{path}: longer than {FILE_BYTES_MAX} bytes")
     try:
-        return _inventory(content)
-    except (Malformed, ValueError, KeyError, TypeError, RecursionError) as error:
-        return Failure("bad_emulation", printable(f"{path}: {type(error).__name__}: {error}"))
-
-
-def _inventory(content: bytes) -> Inventory:
-    written = json.loads(content)
-    gpus = tuple(fitting(Gpu, **{**_OPTIONAL, **gpu}) for gpu in written["gpus"])
-    return fitting(
-        Inventory,
-        source="emulated",
-        driver_version=written["driver_version"],
-        gpus=gpus,
-        ancestors=tuple((None,) * len(gpus) for _ in gpus),
-    )
+        return EmulatedNvml(json.loads(content), time.monotonic, time.sleep)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unanswered("bad_emulation", f"{path}: {type(error).__name__}: {error}") from None

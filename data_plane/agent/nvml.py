@@ -1,94 +1,137 @@
-"""The only owner of NVML. Importing this needs no GPU and no driver; reading does.
+"""The only owner of NVML. Importing this needs no GPU and no driver; opening does.
 
-The bindings load `libnvidia-ml.so.1` lazily, so the import is safe anywhere. Identity only: every call
-here answers in microseconds and none wakes or changes a card.
+The bindings load `libnvidia-ml.so.1` lazily, so the import is safe anywhere. What the agent asks goes through
+`Library`, which is a driver's or an emulation's (`emulation.py`): the code that reads is the same. No call used
+here changes a card or wakes one; `nvmlDeviceGetPcieThroughput` is never used, because it blocks for 20 ms.
 """
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pynvml
 
-from data_plane.inventory import Gpu, Inventory, Sharing
-from data_plane.protocol import Failure
+from data_plane.inventory import Source
 from data_plane.strict import printable
+
+BINDINGS: Any = pynvml
 
 
 class NoLibrary(Exception):  # noqa: N818 - reads as a sentence
     """There is no NVIDIA management library on this machine at all."""
 
 
-def read() -> "Inventory | Failure":
-    """Every GPU the driver shows. Raises NoLibrary only if the library cannot be loaded.
+class Lost(Exception):  # noqa: N818
+    """The card that was asked has fallen off the bus, or answers nothing until it is reset."""
 
-    A library without a working driver is a Failure, never NoLibrary: such a machine has, or claims to
-    have, real cards, and nothing emulated may stand in for them.
+
+class Unanswered(Exception):  # noqa: N818
+    """NVML would not say what every card has to say. Becomes a `protocol.Failure`."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = printable(detail)
+
+
+_GONE = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
+_SILENT = frozenset(
+    {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
+)
+"""Answers that say that there is nothing to say: by this card, by this driver, in this slot."""
+
+_MEMBERS = {
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
+
+
+class Library:
+    """NVML, asked politely: what it does not say is None, and every call is counted."""
+
+    def __init__(self, api: Any, source: Source) -> None:
+        self.api = api
+        self.source: Source = source
+        self.calls = 0
+        self.refused = 0
+        """Calls that ended in another error than those that say that there is nothing to say."""
+        self.about = "the machine"
+        """Which card is being read, for error texts."""
+        self.asking = "nothing"
+        """The call under way, for whoever waits for it in vain."""
+
+    def ask(self, call: str, *arguments: object, refused: Any = None) -> Any:
+        """The answer; None where there is none; `refused` after any other error. Raises Lost."""
+        try:
+            return self._call(call, *arguments)
+        except pynvml.NVMLError as error:
+            if error.value in _SILENT:
+                return None
+            self.refused += 1
+            return refused
+
+    def must(self, call: str, *arguments: object) -> Any:
+        """The answer. Raises Unanswered, or Lost."""
+        try:
+            return self._call(call, *arguments)
+        except pynvml.NVMLError as error:
+            raise Unanswered("nvml_error", f"{self.about}: {call}: {error}") from None
+
+    def fields(self, handle: object, ids: "Sequence[int | tuple[int, int]]") -> "list[int | None]":
+        """Field values in the order of their ids (or pairs of id and scope), all in one call. Raises Lost.
+
+        The driver serves fields that belong together by one question to the card, so this is the cheap way.
+        """
+        values = self.ask("nvmlDeviceGetFieldValues", handle, list(ids))
+        if values is None:
+            return [None] * len(ids)
+        return [self._field(value) for value in values]
+
+    def _field(self, field: Any) -> "int | None":
+        if field.nvmlReturn in _GONE:
+            raise Lost
+        member = _MEMBERS.get(field.valueType)
+        if field.nvmlReturn != pynvml.NVML_SUCCESS or member is None:
+            return None
+        return int(getattr(field.value, member))
+
+    def _call(self, call: str, *arguments: object) -> Any:
+        self.calls += 1
+        self.asking = call
+        try:
+            return getattr(self.api, call)(*arguments)
+        except pynvml.NVMLError as error:
+            if error.value in _GONE:
+                raise Lost from None
+            raise
+        finally:
+            self.asking = "nothing"
+
+
+@contextmanager
+def opened(api: Any = pynvml, source: Source = "nvml") -> "Iterator[Library]":
+    """NVML from init to shutdown. Raises NoLibrary only if the library cannot be loaded.
+
+    A library without a working driver is Unanswered, never NoLibrary: such a machine has, or claims to have,
+    real cards, and nothing emulated may stand in for them.
     """
     try:
-        pynvml.nvmlInit()
+        api.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
         raise NoLibrary from None
     except pynvml.NVMLError as error:
-        return _failure("nvmlInit", error)
+        raise Unanswered("nvml_error", f"nvmlInit: {error}") from None
     try:
-        gpus = tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
-        return Inventory(
-            source="nvml",
-            driver_version=str(pynvml.nvmlSystemGetDriverVersion()),
-            gpus=gpus,
-            ancestors=tuple((None,) * len(gpus) for _ in gpus),
-        )
-    except pynvml.NVMLError as error:
-        return _failure("reading GPUs", error)  # A card that fell off the bus: part of a list is no list.
+        yield Library(api, source)
     finally:
-        pynvml.nvmlShutdown()
+        api.nvmlShutdown()
 
 
-def _gpu(index: int) -> Gpu:
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-    return Gpu(
-        index=index,
-        name=str(pynvml.nvmlDeviceGetName(handle)),
-        uuid=str(pynvml.nvmlDeviceGetUUID(handle)),
-        memory_total_mib=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total) >> 20,
-        sharing=_sharing(handle),
-        pci_device_id=_pci_device_id(handle),
-        compute_capability=_compute_capability(handle),
-    )
-
-
-def _sharing(handle: object) -> Sharing:
-    """Whether the card looks whole. Passthrough counts as whole: that is how clouds hand over a card."""
-    try:
-        current, _pending = pynvml.nvmlDeviceGetMigMode(handle)
-    except pynvml.NVMLError_NotSupported:
-        current = pynvml.NVML_DEVICE_MIG_DISABLE  # Consumer cards and everything before Ampere.
-    except pynvml.NVMLError:
-        return "unknown"
-    if current == pynvml.NVML_DEVICE_MIG_ENABLE:
-        return "mig"
-    try:
-        mode = pynvml.nvmlDeviceGetVirtualizationMode(handle)
-    except pynvml.NVMLError_NotSupported:
-        return "none"
-    except pynvml.NVMLError:
-        return "unknown"
-    # Bindings differ over versions in the width they return; the high bits are not part of the mode.
-    return "vgpu" if mode & 0xFF == pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU else "none"
-
-
-def _pci_device_id(handle: object) -> "str | None":
-    try:
-        combined = int(pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId)
-    except pynvml.NVMLError:
-        return None
-    return f"{combined & 0xFFFF:04x}:{combined >> 16 & 0xFFFF:04x}"  # The vendor sits in the low half.
-
-
-def _compute_capability(handle: object) -> "str | None":
-    try:
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    except pynvml.NVMLError:
-        return None
-    return f"{major}.{minor}"
-
-
-def _failure(doing: str, error: pynvml.NVMLError) -> Failure:
-    return Failure("nvml_error", printable(f"{doing}: {error}"))
+def bus_id(library: Library, handle: object) -> "str | None":
+    """`0000:3b:00.0`, as sysfs writes it; None where the card does not say. Raises Lost."""
+    pci = library.ask("nvmlDeviceGetPciInfo", handle)
+    return None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"

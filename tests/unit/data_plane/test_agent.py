@@ -1,22 +1,31 @@
 import hashlib
+import io
 import json
 import subprocess
 import sys
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, NoReturn
 
 import pynvml
 import pytest
 
 from data_plane.agent import __main__ as agent
-from data_plane.agent import emulated, nvml
+from data_plane.agent import identity, nvml
+from data_plane.agent.guard import Hangs, guarded
+from data_plane.agent.schedule import PERIODS
 from data_plane.bundle import build_agent
-from data_plane.inventory import Gpu, Inventory
-from data_plane.protocol import Failure, decode
+from data_plane.health import Health
+from data_plane.inventory import Gpu, Inventory, Mig
+from data_plane.protocol import Failure, Message, decode
 
 CARD = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "memory_total_mib": 81559}
+OUTSIDE_THE_AGENT = {"__init__.py", "health.py", "inventory.py", "protocol.py", "records.py", "strict.py"}
 START = """
 import sys
 from pathlib import Path
@@ -56,20 +65,10 @@ def test_the_same_sources_give_the_same_bytes() -> None:
 def test_the_bundle_holds_the_agent_and_nothing_else_of_ours(pyz: Path) -> None:
     with zipfile.ZipFile(pyz) as archive:
         assert archive.testzip() is None
-        assert archive.namelist() == [
-            "__main__.py",
-            "data_plane/__init__.py",
-            "data_plane/agent/__init__.py",
-            "data_plane/agent/__main__.py",
-            "data_plane/agent/emulated.py",
-            "data_plane/agent/nvml.py",
-            "data_plane/health.py",
-            "data_plane/inventory.py",
-            "data_plane/protocol.py",
-            "data_plane/records.py",
-            "data_plane/strict.py",
-            "pynvml.py",
-        ]
+        ours = [name for name in archive.namelist() if name.startswith("data_plane/")]
+        assert archive.namelist() == ["__main__.py", *ours, "pynvml.py"]
+        agents = {name for name in ours if name.startswith("data_plane/agent/")}
+        assert {name.split("/")[1] for name in set(ours) - agents} <= OUTSIDE_THE_AGENT
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
@@ -89,15 +88,57 @@ def test_the_zipapp_itself_answers_its_version(pyz: Path) -> None:
     assert done.stdout == b"2\n"
 
 
+def test_the_zipapp_tells_health_once(pyz: Path, emulation: Path) -> None:
+    done = run(pyz, emulation, "health")
+    assert (done.returncode, done.stderr) == (0, b"")
+    message = decode(done.stdout)
+    assert isinstance(message, Health)
+    assert message.source == "emulated"
+    assert [
+        (gpu.uuid, gpu.usage.compute_processes, gpu.usage.utilisation_percent) for gpu in message.gpus
+    ] == [
+        ("GPU-1", 0, 0),
+        ("GPU-2", 0, 0),
+    ]
+    assert {reading.group for reading in message.readings} == set(PERIODS)
+
+
+def test_a_watch_that_nobody_listens_to_ends(pyz: Path, emulation: Path) -> None:
+    command = [sys.executable, "-I", "-S", "-c", START, str(pyz), str(emulation), "health", "--watch", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert isinstance(decode(watching.stdout.readline()), Health)
+        watching.stdout.close()
+        assert watching.wait(timeout=20) == 0
+        assert watching.stderr.read() == b""
+
+
 def test_without_library_and_file_it_says_what_is_missing(pyz: Path, tmp_path: Path) -> None:
     done = run(pyz, tmp_path / "absent", "inventory")
     assert done.returncode == 3
     assert decode(done.stdout) == Failure("no_gpu_library", "libnvidia-ml.so.1 cannot be loaded")
 
 
-def test_a_wrong_command_line_is_refused(pyz: Path, emulation: Path) -> None:
-    done = run(pyz, emulation, "shell")
-    assert (done.returncode, done.stdout) == (2, b"")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "shell",
+        "inventory now",
+        "health --watch",
+        "health --watch 0",
+        "health --watch 3601",
+        "health --watch ٣",
+        "health --watch -1",
+        "health --watch 1.5",
+        "health 10",
+    ],
+)
+def test_a_wrong_command_line_is_refused(line: str, emulation: Path) -> None:
+    with redirect_stdout(io.StringIO()) as said:
+        assert agent.main(line.split(), emulation) == 2
+    assert said.getvalue() == ""
 
 
 @pytest.mark.parametrize(
@@ -113,14 +154,37 @@ def test_a_wrong_command_line_is_refused(pyz: Path, emulation: Path) -> None:
         '{"driver_version": "1", "gpus": [{"index": 0}]}',
         '{"driver_version": "1", "gpus": [{"source": "nvml"}]}',
         '{"driver_version": 1, "gpus": []}',
+        json.dumps({"driver_version": "1", "gpus": [{**CARD, "index": 1}]}),
+        json.dumps({"driver_version": "1", "gpus": [{**CARD, "memory_total_mib": "8"}]}),
+        json.dumps({"driver_version": "1", "gpus": [CARD], "script": [{"at": "soon"}]}),
+        json.dumps(
+            {"driver_version": "1", "gpus": [{**CARD, "answers": {"nvmlDeviceGetPciInfo": {"bus": 1}}}]}
+        ),
+        json.dumps({"driver_version": "1", "gpus": [{**CARD, "answers": {"nvmlDeviceGetMigMode": 1}}]}),
+        json.dumps(
+            {"driver_version": "1", "gpus": [{**CARD, "answers": {"nvmlDeviceGetSerial": {"error": "X"}}}]}
+        ),
     ],
 )
 def test_a_broken_emulation_file_is_a_failure(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nvml.json"
     path.write_text(text)
-    message = emulated.read(path)
+    message = only(agent.documents(agent.inventories, path))
     assert isinstance(message, Failure)
     assert message.code == "bad_emulation"
+
+
+def only(messages: Iterator[Message]) -> Message:
+    (message,) = messages
+    return message
+
+
+def test_a_file_that_names_a_card_as_no_driver_would_is_not_passed_on(tmp_path: Path) -> None:
+    path = tmp_path / "nvml.json"
+    path.write_text(json.dumps({"driver_version": "1", "gpus": [{**CARD, "name": "\x1b[2J"}]}))
+    assert only(agent.documents(agent.inventories, path)) == Failure(
+        "bad_reading", "name is not acceptable text"
+    )
 
 
 def test_an_emulation_file_cannot_pass_itself_off_as_nvml(tmp_path: Path) -> None:
@@ -128,9 +192,10 @@ def test_an_emulation_file_cannot_pass_itself_off_as_nvml(tmp_path: Path) -> Non
     path.write_text(
         json.dumps({"source": "nvml", "kind": "inventory", "driver_version": "1", "gpus": [CARD]})
     )
-    message = emulated.read(path)
-    assert isinstance(message, Inventory)
-    assert message.source == "emulated"
+    for work in (agent.inventories, lambda library: agent.healths(library, None)):
+        message = only(agent.documents(work, path))
+        assert isinstance(message, Inventory | Health)
+        assert message.source == "emulated"
 
 
 def test_a_library_without_a_driver_is_a_failure_even_beside_an_emulation_file(
@@ -140,13 +205,12 @@ def test_a_library_without_a_driver_is_a_failure_even_beside_an_emulation_file(
         raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
     monkeypatch.setattr(pynvml, "nvmlInit", no_driver)
-    message = agent.inventory(emulation)
-    assert isinstance(message, Failure)
-    assert message.code == "nvml_error"
+    message = only(agent.documents(agent.inventories, emulation))
+    assert message == Failure("nvml_error", "nvmlInit: Driver Not Loaded")
 
 
-class Library:
-    """Two cards as the bindings show them."""
+class Bindings:
+    """Two cards as the bindings show them, and a driver too old for anything else."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.mig: Any = lambda handle: [0, 0]
@@ -160,61 +224,145 @@ class Library:
             "nvmlDeviceGetHandleByIndex": lambda index: index,
             "nvmlDeviceGetName": lambda handle: "NVIDIA H200",
             "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}",
-            "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=(143771 << 20) + 5),
+            "nvmlDeviceGetMemoryInfo": self.memory,
             "nvmlDeviceGetMigMode": lambda handle: self.mig(handle),  # noqa: PLW0108 - a test replaces it later
             "nvmlDeviceGetVirtualizationMode": lambda handle: self.virtualization(handle),  # noqa: PLW0108
-            "nvmlDeviceGetPciInfo": lambda handle: SimpleNamespace(pciDeviceId=0x233510DE),
+            "nvmlDeviceGetPciInfo": lambda handle: pynvml.nvmlPciInfo_t(
+                domain=0, bus=0x3B + handle, device=0, pciDeviceId=0x233510DE, pciSubSystemId=0x18BE10DE
+            ),
             "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
         }
-        for name, answer in answers.items():
-            monkeypatch.setattr(pynvml, name, answer)
+        for name in dir(pynvml):
+            if name.startswith("nvml") and isinstance(getattr(pynvml, name), FunctionType):
+                monkeypatch.setattr(
+                    pynvml, name, answers.get(name, raises(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND))
+                )
+
+    def memory(self, _handle: object, version: int | None = None) -> SimpleNamespace:
+        if version is not None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return SimpleNamespace(total=(143771 << 20) + 5)
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    return Library(monkeypatch)
+def bindings(monkeypatch: pytest.MonkeyPatch) -> Bindings:
+    return Bindings(monkeypatch)
 
 
-def test_a_real_library_wins_over_the_emulation_file(library: Library, emulation: Path) -> None:
-    message = agent.inventory(emulation)
-    assert message == Inventory(
-        "nvml",
-        "595.45.04",
-        tuple(Gpu(i, "NVIDIA H200", f"GPU-{i}", 143771, "none", "10de:2335", "9.0") for i in range(2)),
-        ancestors=((None, None), (None, None)),
-    )
-    assert library.open == 0
-
-
-def _raises(code: int) -> Any:
-    def call(handle: object) -> NoReturn:
+def raises(code: int) -> Any:
+    def call(*arguments: object) -> NoReturn:
         raise pynvml.NVMLError(code)
 
     return call
 
 
-def test_sharing_is_hinted(library: Library) -> None:
-    def seen() -> str:
-        message = nvml.read()
-        assert isinstance(message, Inventory)
-        return message.gpus[0].sharing
+def test_a_real_library_wins_over_the_emulation_file(bindings: Bindings, emulation: Path) -> None:
+    message = only(agent.documents(agent.inventories, emulation))
+    assert isinstance(message, Inventory)
+    assert (message.source, message.driver_version) == ("nvml", "595.45.04")
+    assert message.gpus[1] == replace(
+        Gpu(1, "NVIDIA H200", "GPU-1", 143771, "none", "10de:2335", "9.0"),
+        pci_subsystem_id="10de:18be",
+        bus_id="0000:3c:00.0",
+        virtualization="passthrough",
+        mig=Mig(enabled=False, pending=False),
+    )
+    assert message.ancestors == (("self", None), (None, "self"))
+    assert bindings.open == 0
 
-    library.mig = _raises(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+def test_sharing_is_hinted(bindings: Bindings) -> None:
+    def seen() -> object:
+        with nvml.opened() as library:
+            return identity.read(library, 0)["sharing"]
+
+    bindings.mig = raises(pynvml.NVML_ERROR_NOT_SUPPORTED)
     assert seen() == "none"
-    library.virtualization = lambda handle: pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+    bindings.virtualization = lambda handle: pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
     assert seen() == "vgpu"
-    library.virtualization = _raises(pynvml.NVML_ERROR_UNKNOWN)
+    bindings.virtualization = lambda handle: 0x0100 | pynvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU
+    assert seen() == "vgpu"
+    bindings.virtualization = raises(pynvml.NVML_ERROR_UNKNOWN)
     assert seen() == "unknown"
-    library.mig = lambda handle: [pynvml.NVML_DEVICE_MIG_ENABLE, 0]
+    bindings.mig = lambda handle: [pynvml.NVML_DEVICE_MIG_ENABLE, 0]
     assert seen() == "mig"
-    library.mig = _raises(pynvml.NVML_ERROR_NO_PERMISSION)
+    bindings.mig = raises(pynvml.NVML_ERROR_NO_PERMISSION)
     assert seen() == "unknown"
 
 
-def test_a_lost_card_makes_the_whole_answer_a_failure(
-    library: Library, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_card_makes_the_whole_inventory_a_failure_that_names_it(
+    bindings: Bindings, monkeypatch: pytest.MonkeyPatch, emulation: Path
 ) -> None:
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", _raises(pynvml.NVML_ERROR_GPU_IS_LOST))
-    message = nvml.read()
-    assert isinstance(message, Failure)
-    assert library.open == 0
+    def lost(handle: int) -> str:
+        if handle == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return "GPU-0"
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", lost)
+    assert only(agent.documents(agent.inventories, emulation)) == Failure("gpu_lost", "GPU 1 is lost")
+    assert bindings.open == 0
+
+
+def test_a_driver_that_never_answers_is_a_failure_that_names_the_call(
+    bindings: Bindings, monkeypatch: pytest.MonkeyPatch, emulation: Path
+) -> None:
+    for_good = threading.Event()
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetBrand", lambda handle: for_good.wait(20))
+    message = only(agent.documents(agent.inventories, emulation, hangs=0.2))
+    assert message == Failure("nvml_hangs", "GPU 0: nvmlDeviceGetBrand has not answered for 0.2 s")
+    for_good.set()
+
+
+def test_a_library_that_hangs_as_it_opens_is_named_too(
+    monkeypatch: pytest.MonkeyPatch, emulation: Path
+) -> None:
+    for_good = threading.Event()
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: for_good.wait(20))
+    message = only(agent.documents(agent.inventories, emulation, hangs=0.05))
+    assert message == Failure("nvml_hangs", "nvmlInit has not answered for 0.05 s")
+    for_good.set()
+
+
+def test_guarded_work_gives_what_it_yields_and_then_raises_what_it_raises() -> None:
+    def work() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("three")
+
+    messages = guarded(work, 5)
+    assert [next(messages), next(messages)] == [1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(messages)
+
+
+def test_work_that_nobody_waits_for_does_not_pile_up() -> None:
+    made = []
+
+    def work() -> Iterator[int]:
+        for n in range(1_000):
+            made.append(n)
+            yield n
+
+    messages = guarded(work, 5)
+    assert [next(messages), next(messages)] == [0, 1]
+    assert len(made) < 10
+    assert list(messages)[-1] == 999
+
+
+def test_hanging_work_is_told_from_work_that_ended() -> None:
+    for_good = threading.Event()
+
+    def work() -> Iterator[int]:
+        yield 1
+        for_good.wait(20)
+
+    messages = guarded(work, 0.05)
+    assert next(messages) == 1
+    with pytest.raises(Hangs):
+        next(messages)
+    for_good.set()
+
+
+def test_the_call_that_blocks_is_never_used() -> None:
+    for path in Path(nvml.__file__).parent.glob("*.py"):
+        assert '"nvmlDeviceGetPcieThroughput"' not in path.read_text(), path

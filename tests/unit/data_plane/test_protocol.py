@@ -1,7 +1,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from data_plane.inventory import (
     GPUS_MAX,
     Gpu,
     Inventory,
+    Level,
     Mig,
     MigInstance,
     MigPlacement,
@@ -95,7 +96,7 @@ def test_the_fullest_machine_on_sale_fits_the_bound() -> None:
     full = replace(
         INVENTORY,
         gpus=cards,
-        ancestors=(("system",) * GPUS_MAX,) * GPUS_MAX,
+        ancestors=cast("tuple[tuple[Level, ...], ...]", (("system",) * GPUS_MAX,) * GPUS_MAX),
         nvmes=INVENTORY.nvmes * 32,
         nics=INVENTORY.nics * 32,
     )

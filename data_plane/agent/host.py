@@ -1,0 +1,123 @@
+"""What is around the cards, as the kernel shows it in sysfs: NUMA nodes, NVMe devices, network devices.
+
+Every file may be missing, unreadable or odd: what does not fit becomes null, and nothing here raises.
+"""
+
+import re
+from pathlib import Path
+
+from data_plane.inventory import BUS_ID, DEVICES_MAX, Nic, NumaNode, Nvme
+from data_plane.records import fitting
+
+SYSFS = Path("/sys")
+
+_BUS_ID = re.compile(BUS_ID)
+_SECTOR_BYTES = 512  # sysfs counts in these, whatever the device's own blocks are.
+
+
+def locality(sysfs: Path, bus_id: "str | None") -> "tuple[int | None, str | None]":
+    """NUMA node and local CPUs of a PCI device. -1, the kernel's word for `none`, is None."""
+    if bus_id is None:
+        return None, None
+    device = sysfs / "bus/pci/devices" / bus_id
+    node = _number(device / "numa_node")
+    return (None if node == -1 else node), _line(device / "local_cpulist")
+
+
+def numa_nodes(sysfs: Path) -> "tuple[NumaNode, ...]":
+    found = []
+    for path in _named(sysfs / "devices/system/node", "node[0-9]{1,4}"):
+        total = re.search(r"MemTotal:\s+([0-9]+) kB", _text(path / "meminfo"))
+        found.append(
+            fitting(
+                NumaNode,
+                node=int(path.name[len("node") :]),
+                cpus=_line(path / "cpulist"),
+                memory_mib=None if total is None else int(total[1]) >> 10,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.node)[:DEVICES_MAX])
+
+
+def nvmes(sysfs: Path) -> "tuple[Nvme, ...]":
+    found = []
+    for path in _named(sysfs / "class/nvme", "nvme[0-9]{1,4}"):
+        sizes = [_number(disk / "size") for disk in _named(path, f"{path.name}(c[0-9]+)?n[0-9]+")]
+        bus_id = _bus_id(path / "device")
+        found.append(
+            fitting(
+                Nvme,
+                name=path.name,
+                model=_line(path / "model"),
+                size_bytes=sum(size for size in sizes if size) * _SECTOR_BYTES if sizes else None,
+                bus_id=bus_id,
+                numa_node=locality(sysfs, bus_id)[0],
+            )
+        )
+    return tuple(found[:DEVICES_MAX])
+
+
+def nics(sysfs: Path) -> "tuple[Nic, ...]":
+    """Network devices with hardware behind them; bridges, tunnels and the like have none."""
+    found = []
+    for path in _named(sysfs / "class/net", "[!-~]{1,15}"):
+        if not (path / "device").exists():
+            continue
+        speed = _number(path / "speed")
+        bus_id = _bus_id(path / "device")
+        rdma = [one.name for one in _named(path / "device/infiniband", "[A-Za-z0-9_.-]{1,64}")]
+        found.append(
+            fitting(
+                Nic,
+                name=path.name,
+                driver=_target(path / "device/driver"),
+                speed_mbps=None if speed == -1 else speed,
+                bus_id=bus_id,
+                numa_node=locality(sysfs, bus_id)[0],
+                rdma=tuple(rdma[:8]),
+            )
+        )
+    return tuple(found[:DEVICES_MAX])
+
+
+def _named(folder: Path, pattern: str) -> "list[Path]":
+    """What is in a folder and named so, in the order of the numbers in the names."""
+    try:
+        found = [path for path in folder.iterdir() if re.fullmatch(pattern, path.name)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: ([int(n) for n in re.findall("[0-9]+", path.name)], path.name))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("ascii", "replace")  # No file that is read here fills a page.
+    except OSError:
+        return ""
+
+
+def _line(path: Path) -> "str | None":
+    return _text(path).strip() or None
+
+
+def _number(path: Path) -> "int | None":
+    text = _text(path).strip()
+    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else None
+
+
+def _target(path: Path) -> "str | None":
+    """The name of what a link points at."""
+    try:
+        return path.resolve(strict=True).name
+    except (OSError, RuntimeError):  # RuntimeError: links in a circle, on Python 3.10.
+        return None
+
+
+def _bus_id(device: Path) -> "str | None":
+    """The PCI address of a device: its own, or of the first PCI device above it (virtio has one in between)."""
+    try:
+        real = device.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    return next((part for part in reversed(real.parts) if _BUS_ID.fullmatch(part)), None)

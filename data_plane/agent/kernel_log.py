@@ -1,0 +1,75 @@
+"""Errors that the NVIDIA driver wrote to the kernel log: parsing only.
+
+    NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+    nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)
+
+Lines hold text that tenants choose (a process may be named like a line), so only a line's beginning counts, and
+anybody with root can write to the log: only records of the kernel's own facility are read. That does not make
+them true; it makes them no easier to forge than everything else on the machine.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+LINE_BYTES_MAX = 8192
+"""The kernel's own bound for a record (CONSOLE_EXT_LOG_MAX)."""
+
+_PCI = r"\(PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?\)"
+_LINES: "tuple[tuple[Literal['xid', 'sxid'], re.Pattern[str]], ...]" = (
+    ("xid", re.compile(rf"NVRM: Xid {_PCI}: ([0-9]{{1,6}})(?![0-9])")),
+    ("sxid", re.compile(rf"nvidia-nvswitch[0-9]{{1,3}}: SXid {_PCI}: ([0-9]{{1,6}})(?![0-9])")),
+)
+_KERNEL = 0
+"""The facility of the kernel's own records; what is written to /dev/kmsg from outside gets another."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    kind: Literal["xid", "sxid"]
+    number: int
+    bus_id: str
+    """`0000:3b:00.0`."""
+    microseconds: int
+    """Of the record: since boot for /dev/kmsg, since 1970 for the journal."""
+
+
+def kmsg(record: bytes) -> "Sighting | None":
+    """One record of /dev/kmsg: `priority,sequence,microseconds,flags;text`. None if it is anything else."""
+    prefix, separator, text = record[:LINE_BYTES_MAX].partition(b";")
+    numbers = prefix.split(b",")
+    if not separator or len(numbers) < 4 or not all(re.fullmatch(rb"[0-9]{1,19}", n) for n in numbers[:3]):
+        return None
+    if int(numbers[0]) >> 3 != _KERNEL:
+        return None
+    return message(text.decode("ascii", "replace").partition("\n")[0], int(numbers[2]))
+
+
+def journal(line: bytes) -> "Sighting | None":
+    """One line of `journalctl --dmesg --output=json`. None if it is anything else."""
+    try:
+        entry = json.loads(line[: 2 * LINE_BYTES_MAX])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict):
+        return None
+    said = cast("dict[str, Any]", entry)
+    text, at = said.get("MESSAGE"), said.get("__REALTIME_TIMESTAMP")
+    if said.get("SYSLOG_FACILITY") != str(_KERNEL) or not isinstance(text, str):
+        return None
+    if not isinstance(at, str) or not re.fullmatch("[0-9]{1,19}", at):
+        return None
+    return message(text, int(at))
+
+
+def message(text: str, microseconds: int) -> "Sighting | None":
+    """The text of one record, without any prefix."""
+    for kind, pattern in _LINES:
+        found = pattern.match(text)
+        if found:
+            domain, bus, device, function, number = found.groups()
+            # The driver leaves the function out: a GPU is function 0 of its device.
+            bus_id = f"{int(domain, 16):04x}:{bus}:{device}.{function or 0}".lower()
+            return Sighting(kind, int(number), bus_id, microseconds)
+    return None

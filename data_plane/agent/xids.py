@@ -1,0 +1,43 @@
+"""The errors heard so far, each once: the same one comes as an NVML event and as a line of the kernel log."""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from data_plane.health import XIDS_MAX, Xid
+
+SAME_SECONDS = 5
+"""One error is often told several times within moments, and its event and its line are stamped by two clocks."""
+
+
+@dataclass
+class Xids:
+    _heard: "deque[Xid]" = field(default_factory=deque)
+    dropped: int = 0
+
+    def hear(
+        self,
+        kind: Literal["xid", "sxid"],
+        number: int,
+        bus_id: "str | None",
+        at: int,
+        how: Literal["event", "log"],
+    ) -> bool:
+        """Note one sighting, at unix second `at`; False if it was known."""
+        for place, known in enumerate(self._heard):
+            if (known.kind, known.number, known.bus_id) == (kind, number, bus_id) and _near(known.at, at):
+                if known.heard != how:
+                    self._heard[place] = replace(known, heard="both")
+                return False
+        self._heard.append(Xid(kind, number, bus_id, at, how))
+        if len(self._heard) > XIDS_MAX:
+            self._heard.popleft()
+            self.dropped += 1
+        return True
+
+    def latest(self) -> "tuple[Xid, ...]":
+        return tuple(sorted(self._heard, key=lambda xid: xid.at))
+
+
+def _near(one: int, other: int) -> bool:
+    return abs(one - other) <= SAME_SECONDS

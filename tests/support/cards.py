@@ -1,0 +1,67 @@
+"""Emulated cards for tests: a description from tests/support/nvml, a script of faults, and time that a test moves."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_plane.agent.emulation import EmulatedNvml
+from data_plane.agent.kernel_log import Sighting
+from data_plane.agent.kernel_log_source import KernelLog, Unreadable
+from data_plane.agent.nvml import Library
+from data_plane.agent.schedule import Schedule
+from data_plane.agent.ward import Ward
+
+FOLDER = Path(__file__).parent / "nvml"
+MODELS = sorted(path.stem for path in FOLDER.glob("*.json"))
+BOOT = 1_760_000_000
+"""The unix second at which a clock says 0."""
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def unix(self) -> float:
+        return BOOT + self.now
+
+
+def described(model: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{model}.json").read_text())
+    return found
+
+
+def library(model: str, *script: dict[str, Any], clock: Clock | None = None) -> Library:
+    """The cards of a model, to which the script's steps happen."""
+    clock = clock or Clock()
+    api = EmulatedNvml({**described(model), "script": list(script)}, clock, clock.sleep)
+    return Library(api, "emulated")
+
+
+@dataclass
+class Log:
+    """A kernel log to which a test writes: (xid, bus id, unix second)."""
+
+    lines: list[tuple[int, str, int]]
+    name = "kmsg"
+
+    def new(self) -> list[tuple[Sighting, int]]:
+        told, self.lines = self.lines, []
+        return [(Sighting("xid", number, bus_id, 0), at) for number, bus_id, at in told]
+
+
+def ward(
+    model: str,
+    *script: dict[str, Any],
+    clock: Clock,
+    interval: float = 10,
+    log: KernelLog | None = None,
+) -> Ward:
+    cards = library(model, *script, clock=clock)
+    return Ward(cards, Schedule(interval), log or Unreadable(), monotonic=clock, unix=clock.unix)

@@ -62,6 +62,8 @@ from data_plane.proof.reference import References, TimedPhase, Times
 TRIES_MAX = 3
 HELLO_SECONDS = 30.0
 """Contexts, kernels and warm-up on as many as 16 GPUs."""
+FILL_SECONDS = 30.0
+"""Several times what the slowest card needs. The fill is not timed: it buys nothing before the nonce is known."""
 SLACK_SECONDS = 2.0
 """An answer that is late by less is heard, so that the phase can be repeated."""
 EMULATION_SECONDS = 20.0
@@ -190,8 +192,7 @@ class _Phases:
         self._fills = tuple(
             Fill(self._random_bytes(SEED_BYTES), one.iterations, one.blocks) for one in self._plan.gpus
         )
-        honest = max(self._plan.units_computed(gpu) for gpu in self._gpus) / self._times.fill.rate
-        seconds = EMULATION_SECONDS if self._emulated else 3 * honest + 5
+        seconds = EMULATION_SECONDS if self._emulated else FILL_SECONDS
         sent = await self._conversation.order(FillOrder(self._fills), seconds)
         heard = await self._each(Filled, sent, seconds)
         for gpu in self._gpus:

@@ -19,17 +19,18 @@ Which silence is evidence, and which is the network:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from data_plane import strict
-from data_plane.proof.messages import HEADER_BYTES_MAX, GapsAnswer, Identity, Message, Order, Refused
-from data_plane.proof.port import Finding, Frame, Line, LineBroken, LineSilent
+from data_plane.proof.messages import HEADER_BYTES_MAX, Answer, GapsAnswer, Identity, Order, Refused
+from data_plane.proof.port import Finding, Line, LineBroken, LineSilent
 from data_plane.proof.wire import decode, encode
 
 CONVERSATION_SECONDS_MAX = 60.0
 """Nothing is asked that could not be answered before."""
 TRANSFER_SECONDS = 10.0
 """For what was committed to and only has to be sent: some megabytes from a large machine."""
+ANSWERS: tuple[type[Any], ...] = get_args(Answer)
 SMALL_HEADER_BYTES_MAX = 1024
 """Of every answer but Identity and GapsAnswer, whose headers hold lists."""
 
@@ -154,7 +155,7 @@ class Conversation:
         end = min(until, (self._began or 0.0) + CONVERSATION_SECONDS_MAX)
         try:
             frame = await self._line.receive(max(turn.bytes_max for turn in turns), max(0.0, end - self._now))
-            message, blob = self._read(frame, turns, sent)
+            message, blob = decode(frame.body, ANSWERS)
         except LineSilent:
             self._now = max(self._now, end)
             if end < until:
@@ -166,18 +167,15 @@ class Conversation:
             raise Ended(Finding(stage.broken, None, why)) from None
         except strict.Malformed as error:
             raise Ended(Finding("malformed", None, _why("Not a message", error))) from None
-        if isinstance(message, Refused):
-            raise Ended(Finding(stage.refused, message.gpu, f"{message.code}: {message.detail}"))
-        return Heard(message, blob, frame.began)
-
-    def _read(self, frame: Frame, turns: Sequence[Turn], sent: float) -> tuple[Message, bytes]:
         self._now = max(self._now, frame.began)
         if frame.began < sent:
-            raise Ended(
-                Finding("protocol", None, f"{turns[0].message.__name__} came before it was asked for.")
-            )
-        wanted = tuple({turn.message for turn in turns} | {Refused})
-        return decode(frame.body, wanted)
+            raise Ended(Finding("protocol", gpu, f"{type(message).__name__} came before it was asked for."))
+        if isinstance(message, Refused):
+            raise Ended(Finding(stage.refused, message.gpu, f"{message.code}: {message.detail}"))
+        if not isinstance(message, tuple(turn.message for turn in turns)):
+            why = f"{type(message).__name__} came instead of {turns[0].message.__name__}."
+            raise Ended(Finding("protocol", gpu, why))
+        return Heard(message, blob, frame.began)
 
 
 def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:

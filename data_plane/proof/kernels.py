@@ -286,7 +286,7 @@ def _walk() -> Lines:
         lines += [
             _over_the_warp("%high", x[chain][1]),
             _over_the_warp("%low", x[chain][0]),
-            # (high * 2^32 + low) * blocks / 2^64, as in walk.py: blocks fits 31 bits.
+            # (high * 2^32 + low) * blocks / 2^64, as in walk.py: blocks is at most 2^31.
             "mul.hi.u32 %low, %low, %blocks;",
             "cvt.u64.u32 %sum, %low;",
             "mad.wide.u32 %sum, %high, %blocks, %sum;",

@@ -41,24 +41,18 @@ def _walked(nonce: bytes, chains: NDArray[np.uint32], steps: int, blocks: int, r
 def beginning(nonce: bytes, chains: NDArray[np.uint32]) -> State:
     """The state before the first step: four (n, LANES) arrays."""
     n = np.frombuffer(nonce, "<u4").astype(np.uint32)
-    c = chains.astype(np.uint32)[:, None]
-    lanes = np.arange(LANES, dtype=np.uint32)[None, :]
-    return mix(
-        (
-            n[0] + c + np.zeros_like(lanes),
-            n[1] ^ (lanes * np.uint32(GOLDEN)) ^ np.zeros_like(c),
-            np.full((len(c), LANES), n[2] + np.uint32(WALK)),
-            n[3] ^ c ^ np.zeros_like(lanes),
-        ),
-        BEGINNING_ROUNDS,
-    )
+    shape = (len(chains), LANES)
+    chain = np.broadcast_to(chains.astype(np.uint32)[:, None], shape)
+    lane = np.broadcast_to(np.arange(LANES, dtype=np.uint32), shape)
+    third = np.full(shape, n[2]) + np.uint32(WALK)
+    return mix((n[0] + chain, n[1] ^ (lane * np.uint32(GOLDEN)), third, n[3] ^ chain), BEGINNING_ROUNDS)
 
 
 def addresses(x: State, blocks: int) -> NDArray[np.uint64]:
     """The block that each chain meets next: the high 64 bits of h * blocks, h being the warp's 64-bit word.
 
-    `blocks` fits 32 bits, so with h = high * 2^32 + low the product splits into two that fit 64 bits:
-    high * blocks is below 2^63, and the carry (low * blocks) / 2^32 adds less than 2^31 to it.
+    `blocks` is at most 2^31, so with h = high * 2^32 + low the product splits into two that fit 64 bits:
+    high * blocks is below 2^63, and the carry (low * blocks) / 2^32 adds less than 2^31.
     """
     count = np.uint64(blocks)
     high, low = _over_the_warp(x[1]).astype(np.uint64), _over_the_warp(x[0]).astype(np.uint64)

@@ -111,7 +111,7 @@ def launch(
     blocks: int,
     arguments: Sequence[int],
     memory: Memory,
-    clock: Iterator[int] = iter(()),
+    clock: Iterator[int],
 ) -> None:
     """Run a grid of `blocks` blocks. `clock` gives what each reading of %globaltimer reads."""
     if len(arguments) != len(entry.parameters):
@@ -154,6 +154,7 @@ class _Warp:
             at = self._step(self._entry.instructions[at], at)
 
     def _step(self, one: Instruction, at: int) -> int:
+        """Do one instruction. Answers where the next one is."""
         does = self._active.copy()
         if one.guard is not None:
             does &= self._read(one.guard, "pred")
@@ -163,26 +164,40 @@ class _Warp:
             return self._entry.labels[one.operands[0]] if does.any() else at + 1
         if one.opcode == "ret":
             self._active &= ~does
-        elif one.opcode in _ACCESSES:
-            self._access(one, does)
-        elif one.opcode.startswith("ld.param."):
-            self._parameter(one, does)
-        elif one.opcode in _MULTIPLICATIONS:
-            self._multiply(one, does)
-        elif one.opcode == "redux.sync.xor.b32":
-            self._reduce(one, does)
-        elif one.opcode == "mov.b64" and one.operands[0].startswith("{"):
-            both = self._read(one.operands[1], "b64")
-            low, high = _vector(one.operands[0], 2)
-            self._write(low, "b32", both.astype(np.uint32), does)
-            self._write(high, "b32", (both >> np.uint64(32)).astype(np.uint32), does)
-        elif one.opcode in _OPERATIONS:
-            known = _OPERATIONS[one.opcode]
-            values = [self._read(name, kind) for name, kind in zip(one.operands[1:], known.of, strict=True)]
-            self._write(one.operands[0], known.to, known.compute(*values), does)
         else:
-            raise PtxError(f"unknown instruction {one.opcode}")
+            self._how(one)(one, does)
         return at + 1
+
+    def _how(self, one: Instruction) -> Callable[[Instruction, Lanes], None]:
+        if one.opcode in _OPERATIONS:
+            return self._compute
+        if one.opcode in _ACCESSES:
+            return self._access
+        if one.opcode in _MULTIPLICATIONS:
+            return self._multiply
+        others = {
+            "ld.param.u32": self._parameter,
+            "ld.param.u64": self._parameter,
+            "redux.sync.xor.b32": self._reduce,
+            "mov.b64": self._halve,
+        }
+        if one.opcode not in others:
+            raise PtxError(f"unknown instruction {one.opcode}")
+        return others[one.opcode]
+
+    def _compute(self, one: Instruction, does: Lanes) -> None:
+        known = _OPERATIONS[one.opcode]
+        if len(one.operands) != 1 + len(known.of):
+            raise PtxError(f"operands of {one}")
+        values = [self._read(name, kind) for name, kind in zip(one.operands[1:], known.of, strict=True)]
+        self._write(one.operands[0], known.to, known.compute(*values), does)
+
+    def _halve(self, one: Instruction, does: Lanes) -> None:
+        """`mov.b64 {low, high}, both`."""
+        both = self._read(one.operands[1], "b64")
+        low, high = _vector(one.operands[0], 2)
+        self._write(low, "b32", both.astype(np.uint32), does)
+        self._write(high, "b32", (both >> np.uint64(32)).astype(np.uint32), does)
 
     def _read(self, name: str, kind: str) -> Lanes:
         if name == "%globaltimer" and kind == "b64":
@@ -198,7 +213,7 @@ class _Warp:
         if kind == "f32":
             if not (name.startswith("0f") and len(name) == 10):
                 raise PtxError(f"not a float: {name}")
-            return np.full(32, int(name[2:], 16), np.uint32).view(np.float32)
+            return np.full(32, int("0x" + name[2:], 0), np.uint32).view(np.float32)
         return np.full(32, int(name, 0), _DTYPES[kind])
 
     def _write(self, name: str, kind: str, value: Lanes, does: Lanes) -> None:

@@ -5,6 +5,7 @@ a steady fleet. Memory is the peak of what Python allocates during one round, tr
 of the process would miss what the loops reuse of memory that building the fleet gave back.
 """
 
+import random
 import time
 import tracemalloc
 
@@ -18,6 +19,9 @@ from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
 from data_plane.access.port import AgentBundle, HostKey
 from data_plane.mesh.fake import FakeHub
+from data_plane.proof.challenger import ProofChallenger
+from data_plane.proof.reference import References
+from data_plane.proof.verifier import LocalVerifier
 from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
 from reconciler import paper, registry
@@ -91,6 +95,8 @@ async def world_of(db: Database, cloud: FakeProvider) -> World:
         agent=AgentBundle(b"", "0" * 64),
         login_key_public="ssh-ed25519 AAAA",
         new_host_key=lambda: HostKey("private", "public"),
+        challenger=ProofChallenger(LocalVerifier(), References()),
+        chance=random.random,
         accept_emulated=True,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from control_plane.db import embedded
@@ -11,6 +12,7 @@ from control_plane.db.migrate import migrate
 from control_plane.domain.admission import Price
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.proof import Tier
 from control_plane.domain.wish import Wish
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
@@ -54,7 +56,9 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
 
 
 def _book() -> list[Price]:
-    return catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
+    """What we ship, for machines on paper, which prove nothing."""
+    shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
+    return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]
 
 
 async def order(world: World, organization_id: OrganizationId, count: int) -> None:

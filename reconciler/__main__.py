@@ -7,6 +7,7 @@ python -m reconciler providers    which provider accounts are on, and why others
 import argparse
 import asyncio
 import os
+import random
 import signal
 import sys
 from collections.abc import Mapping
@@ -23,6 +24,13 @@ from data_plane.bundle import build_agent
 from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import Hub
+from data_plane.proof.challenger import ProofChallenger
+from data_plane.proof.jobs import Verifier
+from data_plane.proof.reference import References
+from data_plane.proof.service.client import RemoteVerifier, connect
+from data_plane.proof.service.settings import ClientSettings
+from data_plane.proof.service.tls import CertificatesError
+from data_plane.proof.verifier import LocalVerifier
 from providers.guard import Guard
 from providers.registry import Account, configured
 from reconciler import paper, registry, settings
@@ -58,7 +66,11 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
         for account in accounts:
             print(f"{account.name:30} {'on' if account.on else 'off: ' + (account.off_because or '')}")
         return 0
-    asyncio.run(_run(chosen, accounts))
+    try:
+        asyncio.run(_run(chosen, accounts))
+    except CertificatesError as error:
+        print(f"reconciler: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -68,7 +80,8 @@ async def _run(chosen: settings.Settings, accounts: tuple[Account, ...]) -> None
             log.error("account_off", account=account.name, why=account.off_because)
     start_http_server(chosen.metrics_listen[1], chosen.metrics_listen[0])
     db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=16)
-    world = await _world(chosen, tuple(account for account in accounts if account.on), db)
+    verifier = _verifier(chosen.verifier)
+    world = await _world(chosen, tuple(account for account in accounts if account.on), db, verifier)
     runner = Runner(world, registry.discovered().values())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, runner.stop)
@@ -78,10 +91,22 @@ async def _run(chosen: settings.Settings, accounts: tuple[Account, ...]) -> None
     finally:
         for provider in world.accounts.values():
             await provider.close()
+        if isinstance(verifier, RemoteVerifier):
+            await verifier.close()
         await db.close()
 
 
-async def _world(chosen: settings.Settings, accounts: tuple[Account, ...], db: Database) -> World:
+def _verifier(chosen: ClientSettings | None) -> Verifier:
+    """Who recomputes samples of GPU proofs. Raises CertificatesError."""
+    if chosen is None:
+        log.warning("verifier_in_process", why="SPLITPLANE_VERIFIER_ADDRESS is not set")
+        return LocalVerifier()
+    return connect(chosen)
+
+
+async def _world(
+    chosen: settings.Settings, accounts: tuple[Account, ...], db: Database, verifier: Verifier
+) -> World:
     now = utc_now()
     async with db.transaction() as connection:
         installation = await account_rows.installation(connection)
@@ -105,8 +130,11 @@ async def _world(chosen: settings.Settings, accounts: tuple[Account, ...], db: D
         agent=build_agent(),
         login_key_public=login_key,
         new_host_key=new_host_key,
+        challenger=ProofChallenger(verifier, References()),
+        chance=random.SystemRandom().random,
         accept_emulated=chosen.accept_emulated_gpus,
         orphans_dry_run=chosen.orphans_dry_run,
+        proof_dry_run=chosen.proof_dry_run,
         replica=chosen.replica,
     )
 

@@ -1,6 +1,6 @@
 """Machines on paper: each shows exactly what was sold. For development without root.
 
-Nothing here reaches out; a reading is marked `emulated` and proves nothing.
+Nothing here reaches out; a reading is marked `emulated` and proves nothing, and so is every answer of the prover.
 """
 
 from control_plane.db import instances
@@ -10,6 +10,9 @@ from control_plane.domain.sku import Shape
 from data_plane.access.fake import FakeAccess
 from data_plane.access.port import GpuReading, GpuReport, Target
 from data_plane.mesh.fake import FakeHub
+from data_plane.proof.emulation.machine import Claim
+from data_plane.proof.emulation.paper import paper
+from data_plane.proof.port import Line
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -25,7 +28,10 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
     def look(target: Target) -> GpuReport:
         return report(shapes[target.host_key], target.address)
 
-    return FakeAccess(hardware=look, hub=hub, before=look_up)
+    def line(target: Target) -> Line:
+        return prover(shapes[target.host_key], target.address)
+
+    return FakeAccess(hardware=look, hub=hub, before=look_up, proving=line)
 
 
 def report(shape: Shape, serial: str) -> GpuReport:
@@ -37,3 +43,9 @@ def report(shape: Shape, serial: str) -> GpuReport:
         for index in range(shape.gpu_count)
     )
     return GpuReport(source="emulated", driver_version="570.124.06", gpus=gpus, agent_sha256="")
+
+
+def prover(shape: Shape, serial: str) -> Line:
+    """A line to an emulation of these cards. It says of itself that it is one."""
+    claims = [Claim(gpu.name, gpu.uuid, gpu.memory_mib) for gpu in report(shape, serial).gpus]
+    return paper(claims, source="emulated")

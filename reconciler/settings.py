@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from control_plane.domain.ids import AccountName
+from data_plane.proof.service.settings import ClientSettings, read_client
 
 
 class SettingsError(ValueError):
@@ -33,6 +34,9 @@ class Settings:
     hub: HubSettings | None
     accept_emulated_gpus: bool
     orphans_dry_run: bool
+    proof_dry_run: bool
+    verifier: ClientSettings | None
+    """Where samples of GPU proofs are recomputed; None: in this process, for development."""
     replica: str
 
 
@@ -52,6 +56,8 @@ def read(environ: Mapping[str, str]) -> Settings:
         hub=None if on_paper else _hub(environ),
         accept_emulated_gpus=_flag(environ, "SPLITPLANE_ACCEPT_EMULATED_GPUS"),
         orphans_dry_run=_flag(environ, "SPLITPLANE_ORPHANS_DRY_RUN"),
+        proof_dry_run=_flag(environ, "SPLITPLANE_PROOF_DRY_RUN"),
+        verifier=read_client(environ),
         replica=environ.get("SPLITPLANE_REPLICA") or socket.gethostname(),
     )
 

@@ -455,33 +455,32 @@ def _echo() -> Lines:
 
 def _gaps() -> Lines:
     return [
-        ".reg .b32 %sm, %block, %gaps, %few, %micro;",
-        ".reg .b64 %start, %last, %now, %jump, %longest, %samples, %passed, %to;",
+        ".reg .b32 %sm, %block, %samples, %gaps, %micro;",
+        ".reg .b64 %start, %last, %now, %jump, %longest, %passed, %to;",
         ".reg .pred %wide, %again;",
         "mov.u64 %start, %globaltimer;",
         "mov.u64 %last, %start;",
         "mov.u64 %longest, 0;",
-        "mov.u64 %samples, 0;",
+        "mov.u32 %samples, 0;",
         "mov.u32 %gaps, 0;",
         "LOOK:",
         "mov.u64 %now, %globaltimer;",
         "sub.u64 %jump, %now, %last;",
         "mov.u64 %last, %now;",
-        "add.u64 %samples, %samples, 1;",
+        "add.u32 %samples, %samples, 1;",
         "max.u64 %longest, %longest, %jump;",
         "setp.gt.u64 %wide, %jump, %threshold;",
         "@%wide add.u32 %gaps, %gaps, 1;",
         "sub.u64 %passed, %now, %start;",
         "setp.lt.u64 %again, %passed, %duration;",
         "@%again bra LOOK;",
-        "min.u64 %samples, %samples, 0xFFFFFFFF;",
-        "cvt.u32.u64 %few, %samples;",
-        # Saturated too, at 4.29 seconds: a division of 64 bits would be a call.
+        # Saturated at 4.29 seconds: a division of 64 bits would be a call. In a launch that is allowed to last
+        # there are far fewer than 2^32 samples.
         "min.u64 %longest, %longest, 0xFFFFFFFF;",
         "cvt.u32.u64 %micro, %longest;",
         "div.u32 %micro, %micro, 1000;",
         "mov.u32 %sm, %smid;",
         "mov.u32 %block, %ctaid.x;",
         "mad.wide.u32 %to, %block, 16, %found;",
-        "st.global.v4.u32 [%to], {%sm, %few, %gaps, %micro};",
+        "st.global.v4.u32 [%to], {%sm, %samples, %gaps, %micro};",
     ]

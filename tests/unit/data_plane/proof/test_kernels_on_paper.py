@@ -90,12 +90,13 @@ def test_the_echo_kernel_does_the_gpu_s_half_of_a_round() -> None:
 
 
 def test_the_gaps_kernel_counts_jumps_over_the_threshold_and_tells_the_longest() -> None:
-    readings = [1000, 2000, 2500, 9_002_500, 9_003_000, 9_503_000, 12_000_000]
-    memory, found = ptx.Memory(), empty(4)
-    clock = iter(readings)
-    launched(kernels.GAPS_KERNEL, 1, [9_500_000, 200_000, memory.place(found)], memory, clock)
-    assert list(found) == [100, 5, 2, 9000]
-    assert list(clock) == [12_000_000], "it looked again after its time was up"
+    readings = [1000, 2000, 2500, 9_002_500, 9_003_000, 9_503_000]
+    undisturbed = list(range(20_000_000, 29_600_000, 100_000))
+    memory, found = ptx.Memory(), empty(8)
+    clock = iter([*readings, *undisturbed, 40_000_000])
+    launched(kernels.GAPS_KERNEL, 2, [9_500_000, 200_000, memory.place(found)], memory, clock)
+    assert list(found) == [100, 5, 2, 9000, 101, 95, 0, 100]
+    assert list(clock) == [40_000_000], "it looked again after its time was up"
 
 
 def test_a_gap_beyond_32_bits_of_nanoseconds_is_saturated() -> None:
@@ -126,7 +127,7 @@ def test_the_walk_kernel_reaches_every_block_of_the_largest_memory() -> None:
 
     def read(numbers: NDArray[np.uint64]) -> Words:
         met.extend(numbers.tolist())
-        return words_at(numbers[:, None] * np.uint64(128) + np.arange(128, dtype=np.uint64))
+        return words_at(numbers[:, None] << np.uint64(7) | np.arange(128, dtype=np.uint64))
 
     memory, digests = Endless(), empty(2 * count)
     arguments = [Endless.BASE, blocks, *words(NONCE), 0, count, 5, memory.place(digests)]

@@ -1,5 +1,8 @@
 """What the verifier service counts, in a registry of its own."""
 
+import contextlib
+from collections.abc import Iterator
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -44,3 +47,13 @@ class Metrics:
         self.restarts = Counter(
             "splitplane_verifier_worker_restarts", "Workers replaced.", ("why",), registry=self.registry
         )
+
+
+@contextlib.contextmanager
+def counted(gauge: Gauge, jobs: int) -> Iterator[None]:
+    """So many jobs, while it lasts."""
+    gauge.inc(jobs)
+    try:
+        yield
+    finally:
+        gauge.dec(jobs)

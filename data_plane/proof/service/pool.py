@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
-from prometheus_client import Gauge
 
 from data_plane import strict
 from data_plane.proof.jobs import Checked, JobTooLarge
 from data_plane.proof.service.codec import RESPONSE_BYTES_MAX, read_response
-from data_plane.proof.service.metrics import Metrics
+from data_plane.proof.service.metrics import Metrics, counted
 from data_plane.proof.service.worker import LENGTH_BYTES, Ended
 
 WORKER = (sys.executable, "-m", "data_plane.proof.service.worker")
@@ -123,10 +122,10 @@ class Pool:
         Raises WorkerDied, OutOfTime, CheckFailed, or JobTooLarge for one that no worker has the memory for.
         """
         asked = time.monotonic()
-        with _counted(self._metrics.queued, batch.jobs):
+        with counted(self._metrics.queued, batch.jobs):
             worker = await self._sound()
         self._metrics.queue_seconds.observe(time.monotonic() - asked)
-        with _counted(self._metrics.running, batch.jobs):
+        with counted(self._metrics.running, batch.jobs):
             return await self._checked(worker, batch)
 
     async def _sound(self) -> "_Worker":
@@ -201,15 +200,6 @@ class Pool:
                 raise WorkerDied(f"no worker was ready after {START_SECONDS_MAX:g} s") from None
             raise
         return worker
-
-
-@contextlib.contextmanager
-def _counted(gauge: Gauge, jobs: int) -> Iterator[None]:
-    gauge.inc(jobs)
-    try:
-        yield
-    finally:
-        gauge.dec(jobs)
 
 
 class _Worker:

@@ -35,6 +35,7 @@ from data_plane.proof.service.codec import JOBS_MAX
 from data_plane.proof.service.tls import TlsFiles
 
 UNIX = "unix:"
+_ONE_FAMILY = ({ipaddress.IPv4Address}, {ipaddress.IPv6Address})
 
 
 class SettingsError(ValueError):
@@ -102,9 +103,9 @@ def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
         return None
     variable = "SPLITPLANE_VERIFIER_ADDRESS"
     addresses = tuple(_address(variable, one.strip()) for one in text.split(","))
-    if len(addresses) > 1 and not all(_ip(_split(one)[0]) for one in addresses):
+    if len(addresses) > 1 and {type(_ip(_split(one)[0])) for one in addresses} not in _ONE_FAMILY:
         raise SettingsError(
-            f"{variable} has several addresses, so each must be an IP address and a port;"
+            f"{variable} has several addresses, so each must be an IP address and a port, of one family;"
             " or give one name that stands for all replicas"
         )
     tls = _tls(

@@ -4,50 +4,53 @@
 # source: data_plane/proof/service/verifier.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "data_plane/proof/service/verifier.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'data_plane/proof/service/verifier.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\'data_plane/proof/service/verifier.proto\x12\x13splitplane.proof.v1"6\n\x0c\x43heckRequest\x12&\n\x04jobs\x18\x01 \x03(\x0b\x32\x18.splitplane.proof.v1.Job">\n\rCheckResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.splitplane.proof.v1.Checked"\x9d\x01\n\x03Job\x12\x30\n\x06launch\x18\x01 \x01(\x0b\x32\x1e.splitplane.proof.v1.LaunchJobH\x00\x12,\n\x04walk\x18\x02 \x01(\x0b\x32\x1c.splitplane.proof.v1.WalkJobH\x00\x12.\n\x05tiles\x18\x03 \x01(\x0b\x32\x1d.splitplane.proof.v1.TilesJobH\x00\x42\x06\n\x04kind"9\n\tLaunchJob\x12\r\n\x05start\x18\x01 \x01(\x0c\x12\x0e\n\x06rounds\x18\x02 \x01(\r\x12\r\n\x05\x66inal\x18\x03 \x01(\x0c"\x8f\x01\n\x07WalkJob\x12\x33\n\ncommitment\x18\x01 \x01(\x0b\x32\x1f.splitplane.proof.v1.Commitment\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\x12\x12\n\niterations\x18\x03 \x01(\r\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r\x12\r\n\x05steps\x18\x05 \x01(\r\x12\x0e\n\x06sample\x18\x06 \x03(\x07"o\n\x08TilesJob\x12\x33\n\ncommitment\x18\x01 \x01(\x0b\x32\x1f.splitplane.proof.v1.Commitment\x12\r\n\x05inner\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0e\n\x06sample\x18\x04 \x03(\x07"\xa1\x01\n\nCommitment\x12)\n\x05phase\x18\x01 \x01(\x0e\x32\x1a.splitplane.proof.v1.Phase\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\r\n\x05group\x18\x04 \x01(\r\x12\x0c\n\x04root\x18\x05 \x01(\x0c\x12\x0e\n\x06hashes\x18\x06 \x01(\x0c\x12\x0e\n\x06opened\x18\x07 \x03(\x07\x12\x0f\n\x07\x64igests\x18\x08 \x01(\x0c"j\n\x07\x43hecked\x12)\n\x05\x66\x61ult\x18\x01 \x01(\x0e\x32\x1a.splitplane.proof.v1.Fault\x12\x0b\n\x03why\x18\x02 \x01(\t\x12\x12\n\nrecomputed\x18\x03 \x01(\r\x12\x13\n\x0b\x63pu_seconds\x18\x04 \x01(\x01*N\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n\nPHASE_WALK\x10\x01\x12\x0e\n\nPHASE_INT8\x10\x02\x12\x0e\n\nPHASE_BF16\x10\x03*r\n\x05\x46\x61ult\x12\x15\n\x11\x46\x41ULT_UNSPECIFIED\x10\x00\x12\x0e\n\nFAULT_NONE\x10\x01\x12\x0f\n\x0b\x46\x41ULT_SIZES\x10\x02\x12\x0e\n\nFAULT_ROOT\x10\x03\x12\x0f\n\x0b\x46\x41ULT_GROUP\x10\x04\x12\x10\n\x0c\x46\x41ULT_DIGEST\x10\x05\x32Z\n\x08Verifier\x12N\n\x05\x43heck\x12!.splitplane.proof.v1.CheckRequest\x1a".splitplane.proof.v1.CheckResponseb\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'data_plane/proof/service/verifier.proto\x12\x13splitplane.proof.v1\"6\n\x0c\x43heckRequest\x12&\n\x04jobs\x18\x01 \x03(\x0b\x32\x18.splitplane.proof.v1.Job\">\n\rCheckResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.splitplane.proof.v1.Checked\"\x9d\x01\n\x03Job\x12\x30\n\x06launch\x18\x01 \x01(\x0b\x32\x1e.splitplane.proof.v1.LaunchJobH\x00\x12,\n\x04walk\x18\x02 \x01(\x0b\x32\x1c.splitplane.proof.v1.WalkJobH\x00\x12.\n\x05tiles\x18\x03 \x01(\x0b\x32\x1d.splitplane.proof.v1.TilesJobH\x00\x42\x06\n\x04kind\"9\n\tLaunchJob\x12\r\n\x05start\x18\x01 \x01(\x0c\x12\x0e\n\x06rounds\x18\x02 \x01(\r\x12\r\n\x05\x66inal\x18\x03 \x01(\x0c\"\x8f\x01\n\x07WalkJob\x12\x33\n\ncommitment\x18\x01 \x01(\x0b\x32\x1f.splitplane.proof.v1.Commitment\x12\x0c\n\x04seed\x18\x02 \x01(\x0c\x12\x12\n\niterations\x18\x03 \x01(\r\x12\x0e\n\x06\x62locks\x18\x04 \x01(\r\x12\r\n\x05steps\x18\x05 \x01(\r\x12\x0e\n\x06sample\x18\x06 \x03(\x07\"o\n\x08TilesJob\x12\x33\n\ncommitment\x18\x01 \x01(\x0b\x32\x1f.splitplane.proof.v1.Commitment\x12\r\n\x05inner\x18\x02 \x01(\r\x12\x0f\n\x07\x63olumns\x18\x03 \x01(\r\x12\x0e\n\x06sample\x18\x04 \x03(\x07\"\xa1\x01\n\nCommitment\x12)\n\x05phase\x18\x01 \x01(\x0e\x32\x1a.splitplane.proof.v1.Phase\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\r\n\x05group\x18\x04 \x01(\r\x12\x0c\n\x04root\x18\x05 \x01(\x0c\x12\x0e\n\x06hashes\x18\x06 \x01(\x0c\x12\x0e\n\x06opened\x18\x07 \x03(\x07\x12\x0f\n\x07\x64igests\x18\x08 \x01(\x0c\"j\n\x07\x43hecked\x12)\n\x05\x66\x61ult\x18\x01 \x01(\x0e\x32\x1a.splitplane.proof.v1.Fault\x12\x0b\n\x03why\x18\x02 \x01(\t\x12\x12\n\nrecomputed\x18\x03 \x01(\r\x12\x13\n\x0b\x63pu_seconds\x18\x04 \x01(\x01*N\n\x05Phase\x12\x15\n\x11PHASE_UNSPECIFIED\x10\x00\x12\x0e\n\nPHASE_WALK\x10\x01\x12\x0e\n\nPHASE_INT8\x10\x02\x12\x0e\n\nPHASE_BF16\x10\x03*r\n\x05\x46\x61ult\x12\x15\n\x11\x46\x41ULT_UNSPECIFIED\x10\x00\x12\x0e\n\nFAULT_NONE\x10\x01\x12\x0f\n\x0b\x46\x41ULT_SIZES\x10\x02\x12\x0e\n\nFAULT_ROOT\x10\x03\x12\x0f\n\x0b\x46\x41ULT_GROUP\x10\x04\x12\x10\n\x0c\x46\x41ULT_DIGEST\x10\x05\x32Z\n\x08Verifier\x12N\n\x05\x43heck\x12!.splitplane.proof.v1.CheckRequest\x1a\".splitplane.proof.v1.CheckResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "data_plane.proof.service.verifier_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'data_plane.proof.service.verifier_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_PHASE"]._serialized_start = 934
-    _globals["_PHASE"]._serialized_end = 1012
-    _globals["_FAULT"]._serialized_start = 1014
-    _globals["_FAULT"]._serialized_end = 1128
-    _globals["_CHECKREQUEST"]._serialized_start = 64
-    _globals["_CHECKREQUEST"]._serialized_end = 118
-    _globals["_CHECKRESPONSE"]._serialized_start = 120
-    _globals["_CHECKRESPONSE"]._serialized_end = 182
-    _globals["_JOB"]._serialized_start = 185
-    _globals["_JOB"]._serialized_end = 342
-    _globals["_LAUNCHJOB"]._serialized_start = 344
-    _globals["_LAUNCHJOB"]._serialized_end = 401
-    _globals["_WALKJOB"]._serialized_start = 404
-    _globals["_WALKJOB"]._serialized_end = 547
-    _globals["_TILESJOB"]._serialized_start = 549
-    _globals["_TILESJOB"]._serialized_end = 660
-    _globals["_COMMITMENT"]._serialized_start = 663
-    _globals["_COMMITMENT"]._serialized_end = 824
-    _globals["_CHECKED"]._serialized_start = 826
-    _globals["_CHECKED"]._serialized_end = 932
-    _globals["_VERIFIER"]._serialized_start = 1130
-    _globals["_VERIFIER"]._serialized_end = 1220
+  DESCRIPTOR._loaded_options = None
+  _globals['_PHASE']._serialized_start=934
+  _globals['_PHASE']._serialized_end=1012
+  _globals['_FAULT']._serialized_start=1014
+  _globals['_FAULT']._serialized_end=1128
+  _globals['_CHECKREQUEST']._serialized_start=64
+  _globals['_CHECKREQUEST']._serialized_end=118
+  _globals['_CHECKRESPONSE']._serialized_start=120
+  _globals['_CHECKRESPONSE']._serialized_end=182
+  _globals['_JOB']._serialized_start=185
+  _globals['_JOB']._serialized_end=342
+  _globals['_LAUNCHJOB']._serialized_start=344
+  _globals['_LAUNCHJOB']._serialized_end=401
+  _globals['_WALKJOB']._serialized_start=404
+  _globals['_WALKJOB']._serialized_end=547
+  _globals['_TILESJOB']._serialized_start=549
+  _globals['_TILESJOB']._serialized_end=660
+  _globals['_COMMITMENT']._serialized_start=663
+  _globals['_COMMITMENT']._serialized_end=824
+  _globals['_CHECKED']._serialized_start=826
+  _globals['_CHECKED']._serialized_end=932
+  _globals['_VERIFIER']._serialized_start=1130
+  _globals['_VERIFIER']._serialized_end=1220
 # @@protoc_insertion_point(module_scope)

@@ -22,7 +22,6 @@ class Fault(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FAULT_ROOT: _ClassVar[Fault]
     FAULT_GROUP: _ClassVar[Fault]
     FAULT_DIGEST: _ClassVar[Fault]
-
 PHASE_UNSPECIFIED: Phase
 PHASE_WALK: Phase
 PHASE_INT8: Phase
@@ -54,12 +53,7 @@ class Job(_message.Message):
     launch: LaunchJob
     walk: WalkJob
     tiles: TilesJob
-    def __init__(
-        self,
-        launch: _Optional[_Union[LaunchJob, _Mapping]] = ...,
-        walk: _Optional[_Union[WalkJob, _Mapping]] = ...,
-        tiles: _Optional[_Union[TilesJob, _Mapping]] = ...,
-    ) -> None: ...
+    def __init__(self, launch: _Optional[_Union[LaunchJob, _Mapping]] = ..., walk: _Optional[_Union[WalkJob, _Mapping]] = ..., tiles: _Optional[_Union[TilesJob, _Mapping]] = ...) -> None: ...
 
 class LaunchJob(_message.Message):
     __slots__ = ("start", "rounds", "final")
@@ -69,9 +63,7 @@ class LaunchJob(_message.Message):
     start: bytes
     rounds: int
     final: bytes
-    def __init__(
-        self, start: _Optional[bytes] = ..., rounds: _Optional[int] = ..., final: _Optional[bytes] = ...
-    ) -> None: ...
+    def __init__(self, start: _Optional[bytes] = ..., rounds: _Optional[int] = ..., final: _Optional[bytes] = ...) -> None: ...
 
 class WalkJob(_message.Message):
     __slots__ = ("commitment", "seed", "iterations", "blocks", "steps", "sample")
@@ -87,15 +79,7 @@ class WalkJob(_message.Message):
     blocks: int
     steps: int
     sample: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(
-        self,
-        commitment: _Optional[_Union[Commitment, _Mapping]] = ...,
-        seed: _Optional[bytes] = ...,
-        iterations: _Optional[int] = ...,
-        blocks: _Optional[int] = ...,
-        steps: _Optional[int] = ...,
-        sample: _Optional[_Iterable[int]] = ...,
-    ) -> None: ...
+    def __init__(self, commitment: _Optional[_Union[Commitment, _Mapping]] = ..., seed: _Optional[bytes] = ..., iterations: _Optional[int] = ..., blocks: _Optional[int] = ..., steps: _Optional[int] = ..., sample: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TilesJob(_message.Message):
     __slots__ = ("commitment", "inner", "columns", "sample")
@@ -107,13 +91,7 @@ class TilesJob(_message.Message):
     inner: int
     columns: int
     sample: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(
-        self,
-        commitment: _Optional[_Union[Commitment, _Mapping]] = ...,
-        inner: _Optional[int] = ...,
-        columns: _Optional[int] = ...,
-        sample: _Optional[_Iterable[int]] = ...,
-    ) -> None: ...
+    def __init__(self, commitment: _Optional[_Union[Commitment, _Mapping]] = ..., inner: _Optional[int] = ..., columns: _Optional[int] = ..., sample: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commitment(_message.Message):
     __slots__ = ("phase", "key", "count", "group", "root", "hashes", "opened", "digests")
@@ -133,17 +111,7 @@ class Commitment(_message.Message):
     hashes: bytes
     opened: _containers.RepeatedScalarFieldContainer[int]
     digests: bytes
-    def __init__(
-        self,
-        phase: _Optional[_Union[Phase, str]] = ...,
-        key: _Optional[bytes] = ...,
-        count: _Optional[int] = ...,
-        group: _Optional[int] = ...,
-        root: _Optional[bytes] = ...,
-        hashes: _Optional[bytes] = ...,
-        opened: _Optional[_Iterable[int]] = ...,
-        digests: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, phase: _Optional[_Union[Phase, str]] = ..., key: _Optional[bytes] = ..., count: _Optional[int] = ..., group: _Optional[int] = ..., root: _Optional[bytes] = ..., hashes: _Optional[bytes] = ..., opened: _Optional[_Iterable[int]] = ..., digests: _Optional[bytes] = ...) -> None: ...
 
 class Checked(_message.Message):
     __slots__ = ("fault", "why", "recomputed", "cpu_seconds")
@@ -155,10 +123,4 @@ class Checked(_message.Message):
     why: str
     recomputed: int
     cpu_seconds: float
-    def __init__(
-        self,
-        fault: _Optional[_Union[Fault, str]] = ...,
-        why: _Optional[str] = ...,
-        recomputed: _Optional[int] = ...,
-        cpu_seconds: _Optional[float] = ...,
-    ) -> None: ...
+    def __init__(self, fault: _Optional[_Union[Fault, str]] = ..., why: _Optional[str] = ..., recomputed: _Optional[int] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...

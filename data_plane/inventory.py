@@ -37,7 +37,8 @@ Phrase = Annotated[str, Text(r"[\x20-\x7e]{1,96}")]
 """NVML's longest is a name: NVML_DEVICE_NAME_V2_BUFFER_SIZE is 96 bytes."""
 BusId = Annotated[str, Text(BUS_ID)]
 PciId = Annotated[str, Text("[0-9a-f]{4}:[0-9a-f]{4}")]
-CpuList = Annotated[str, Text("[0-9,-]{1,1024}")]
+_CPUS = "[0-9]{1,5}(?:-[0-9]{1,5})?"
+CpuList = Annotated[str, Text(f"{_CPUS}(?:,{_CPUS}){{0,255}}")]
 """As the kernel writes it: `0-31,64-95`."""
 NumaNodeNumber = Annotated[int, Whole(0, 4095)]
 Mhz = Annotated[int, Whole(0, 1_000_000)]

@@ -23,7 +23,11 @@ def read(library: Library, handle: object) -> "Mig | None":
         enabled=mode[0] == BINDINGS.NVML_DEVICE_MIG_ENABLE,
         pending=mode[1] == BINDINGS.NVML_DEVICE_MIG_ENABLE,
         instances_max=library.ask("nvmlDeviceGetMaxMigDeviceCount", handle),
-        instances=tuple(_instance(library, handle, one) for one in devices(library, handle)),
+        instances=tuple(
+            _instance(library, handle, device, uuid)
+            for device in devices(library, handle)
+            if (uuid := library.ask("nvmlDeviceGetUUID", device)) is not None  # Not destroyed meanwhile.
+        ),
     )
 
 
@@ -34,14 +38,14 @@ def devices(library: Library, handle: object) -> "list[Any]":
     return [one for one in asked if one is not None]
 
 
-def _instance(library: Library, handle: object, device: object) -> MigInstance:
+def _instance(library: Library, handle: object, device: object, uuid: str) -> MigInstance:
     number = library.ask("nvmlDeviceGetGpuInstanceId", device)
     attributes = library.ask("nvmlDeviceGetAttributes_v2", device)
     info = None if number is None else _info(library, handle, number)
     named = _PROFILE.search(library.ask("nvmlDeviceGetName", device) or "")
     return fitting(
         MigInstance,
-        uuid=str(library.must("nvmlDeviceGetUUID", device)),
+        uuid=uuid,
         profile=None if named is None else named[1],
         gpu_instance_id=number,
         compute_instance_id=library.ask("nvmlDeviceGetComputeInstanceId", device),

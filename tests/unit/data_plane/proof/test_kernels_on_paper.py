@@ -36,7 +36,7 @@ def launched(
     ptx.launch(ENTRIES[kernel.name], kernel.blocks(work), arguments, memory, clock or iter(()))
 
 
-@pytest.mark.parametrize(("first", "count", "iterations"), [(0, 33, 1), (2**32 - 3, 5, 3)])
+@pytest.mark.parametrize(("first", "count", "iterations"), [(0, 300, 1), (2**32 - 3, 5, 3)])
 def test_the_fill_kernel_writes_what_numpy_computes_and_nothing_beyond(
     first: int, count: int, iterations: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 Each stands between an emulation and the line, sees every order, and sends what it likes:
 
-    attacker = Altered(Committed, delayed(1.0))
+    attacker = Altered((Committed, Groups), delayed(1.0))
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -66,15 +66,15 @@ def _body(message: Any, blob: bytes = b"") -> bytes:
 
 @dataclass
 class Altered:
-    """Does something to the answers of one kind, and leaves the others as they are."""
+    """Does something to the answers of some kinds, and leaves the others as they are."""
 
-    kind: type[Any]
+    kinds: tuple[type[Any], ...]
     alter: Alter
 
     def answers(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:  # noqa: ARG002
         for sent in honest:
             message, blob = decode(cast("bytes", sent.body), _ANSWERS)
-            if isinstance(message, self.kind):
+            if isinstance(message, self.kinds):
                 yield from self.alter(Answer(sent, message, blob, at))
             else:
                 yield sent

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from data_plane.proof.arithmetic import fill, tiles, walk
+from data_plane.proof.arithmetic import fill, walk
 from data_plane.proof.arithmetic.constants import UNITS_PER_BLOCK
 from data_plane.proof.arithmetic.mixing import Words
-from data_plane.proof.emulation.device import TILE_ENTRIES, EmulatedDevice, Numbers, Work
+from data_plane.proof.emulation.device import EmulatedDevice, Numbers, Work
 from data_plane.proof.emulation.timing import CardTimer
 from data_plane.proof.messages import DIGEST_BYTES, GpuIdentity, TileKind
 
@@ -114,7 +114,10 @@ class LazyFill(MissingMemory):
 
 
 class Skipping(EmulatedDevice):
-    """Leaves out a share of chains, of tiles, or of both, and commits to random digests in their place."""
+    """Leaves out a share of chains, of tiles, or of both, and commits to random digests in their place.
+
+    It is as much slower a card as it leaves out: it answers when an honest one would.
+    """
 
     def __init__(
         self,
@@ -131,26 +134,18 @@ class Skipping(EmulatedDevice):
         self._tiles = tiles
 
     def _walked(self, nonce: bytes, chains: Numbers, steps: int) -> bytes:
-        digests, left_out = self._made_up(
-            walk.digests(nonce, chains, steps, len(self._memory), self._memory.__getitem__), self._chains
-        )
-        self._timer.charge(Work(reads=(len(chains) - left_out) * steps))
-        return digests
+        return self._some_made_up(super()._walked(nonce, chains, steps), self._chains)
 
     def _multiplied(self, kind: TileKind, seed: bytes, inner: int, columns: int, numbers: Numbers) -> bytes:
-        digests, left_out = self._made_up(tiles.digests(kind, seed, inner, columns, numbers), self._tiles)
-        self._charge_tiles(kind, (len(numbers) - left_out) * inner * TILE_ENTRIES)
-        return digests
+        return self._some_made_up(super()._multiplied(kind, seed, inner, columns, numbers), self._tiles)
 
-    def _made_up(self, digests: bytes, share: float) -> "tuple[bytes, int]":
-        """Each digest is left out with probability `share`; and how many were."""
+    def _some_made_up(self, digests: bytes, share: float) -> bytes:
+        """Each digest with probability `share`."""
         made = bytearray(digests)
-        count = 0
         for at in range(0, len(made), DIGEST_BYTES):
             if self._chance.random() < share:
                 made[at : at + DIGEST_BYTES] = self._chance.randbytes(DIGEST_BYTES)
-                count += 1
-        return bytes(made), count
+        return bytes(made)
 
 
 class Foresighted(EmulatedDevice):

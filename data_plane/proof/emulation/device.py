@@ -121,11 +121,9 @@ class EmulatedDevice:
         return walk.digests(nonce, chains, steps, len(self._memory), self._memory.__getitem__)
 
     def _multiplied(self, kind: TileKind, seed: bytes, inner: int, columns: int, numbers: Numbers) -> bytes:
-        self._charge_tiles(kind, len(numbers) * inner * TILE_ENTRIES)
-        return tiles.digests(kind, seed, inner, columns, numbers)
-
-    def _charge_tiles(self, kind: TileKind, multiply_adds: int) -> None:
+        multiply_adds = len(numbers) * inner * TILE_ENTRIES
         self._timer.charge(Work(int8=multiply_adds) if kind == "int8" else Work(bf16=multiply_adds))
+        return tiles.digests(kind, seed, inner, columns, numbers)
 
     def busy_us(self) -> int:
         return _microseconds(self._busy)

@@ -28,6 +28,7 @@ from data_plane.proof.messages import (
     LatencyAnswer,
     Opened,
 )
+from data_plane.proof.port import Expected
 
 Make = Callable[[GpuIdentity, CardTimer, random.Random], EmulatedDevice]
 """One GPU: what it says it is, its time, and chance for what it makes up."""
@@ -54,8 +55,8 @@ def _as_told(identity: GpuIdentity) -> GpuIdentity:
 
 @dataclass(frozen=True)
 class Lie:
-    caught_by: frozenset[str]
-    """The codes of which one must be among the findings."""
+    caught_by: frozenset[str] = frozenset()
+    """The codes of which one must be among the findings; none for an honest machine."""
     sold: str = "h100-sxm-80gb"
     """What it is sold as and says that it is."""
     really: Card | None = None
@@ -66,6 +67,11 @@ class Lie:
     """All GPUs are one, in turns."""
     attacker: Attacker = FAITHFUL
     says: Callable[[GpuIdentity], GpuIdentity] = _as_told
+
+    def expected(self) -> Expected:
+        """What was sold, as the challenger is told."""
+        card = CARDS[self.sold]
+        return Expected(self.sold, self.gpus, frozenset({card.name}), (card.memory_mib,), 2)
 
     def line(self, miniature: Miniature, seed: int, spread: float = 0.01) -> VirtualLine:
         """A line to such a machine, with jitter: `spread` on the GPUs, 3 ms on top of 20 in the network."""
@@ -93,7 +99,7 @@ def _late(**how: object) -> Lie:
 
 
 def _tampered(code: str, attacker: Attacker, gpus: int = 1) -> Lie:
-    return Lie(frozenset({code}), attacker=attacker, gpus=gpus)
+    return Lie(frozenset(code.split()), attacker=attacker, gpus=gpus)
 
 
 _A100_40, _H100 = CARDS["a100-sxm-40gb"], CARDS["h100-sxm-80gb"]
@@ -123,8 +129,8 @@ LIES: dict[str, Lie] = {
     "half of the memory reads as zeros": Lie(
         frozenset({"wrong_digest"}), make=lambda i, t, _: cheats.ForgottenMemory(i, t, missing=0.5)
     ),
-    "a hundredth of the memory reads as zeros": Lie(
-        frozenset({"wrong_digest"}), make=lambda i, t, _: cheats.ForgottenMemory(i, t, missing=0.01)
+    "a twentieth of the memory reads as zeros": Lie(
+        frozenset({"wrong_digest"}), make=lambda i, t, _: cheats.ForgottenMemory(i, t, missing=0.05)
     ),
     # A lesser card, or less than a card.
     "half the bandwidth": _late(really=_with(_H100, random_read=0.5)),
@@ -136,7 +142,9 @@ LIES: dict[str, Lie] = {
     "an H100 PCIe by the name of an H100 SXM": _late(really=CARDS["h100-pcie-80gb"]),
     "an H20 by the name of an H100": _late(really=H20),
     "a 4090 with 48 GB by the name of an L40S": _late(sold="l40s-48gb", really=RTX_4090_48GB),
-    "a CPU that computes the right answers": _late(really=CPU),
+    "a CPU that says at once that it has filled": _late(
+        really=CPU, make=lambda i, t, _: cheats.LazyFill(i, t)
+    ),
     "calls that travel to a GPU elsewhere": _late(really=_with(_H100, launch=200e-6)),
     "a card twice as fast as it may be": Lie(frozenset({"too_fast"}), really=_with(_H100, everything=2.0)),
     # Names that do not fit together.
@@ -160,46 +168,56 @@ LIES: dict[str, Lie] = {
     "nonces and seeds that were guessed": Lie(
         frozenset({"wrong_digest"}), make=lambda i, t, _: cheats.Foresighted(i, t)
     ),
-    "half of the chains left out": Lie(frozenset({"wrong_digest", "too_fast"}), make=skipping(chains=0.5)),
-    "half of the tiles left out": Lie(frozenset({"wrong_digest", "too_fast"}), make=skipping(tiles=0.5)),
+    "half of the chains left out": Lie(frozenset({"wrong_digest"}), make=skipping(chains=0.5)),
+    "half of the tiles left out": Lie(frozenset({"wrong_digest"}), make=skipping(tiles=0.5)),
     # Messages.
-    "bytes that are no message": _tampered("malformed", Altered(Committed, attackers.garbled)),
-    "an endless identity": _tampered("malformed", Altered(Identity, attackers.oversized)),
-    "endless group hashes": _tampered("malformed", Altered(Groups, attackers.oversized)),
-    "a group hash too few": _tampered("malformed", Altered(Groups, attackers.short)),
-    "a digest too few": _tampered("malformed", Altered(Opened, attackers.short)),
+    "bytes that are no message": _tampered("malformed", Altered((Committed,), attackers.garbled)),
+    "an endless identity": _tampered("malformed", Altered((Identity,), attackers.oversized)),
+    "endless group hashes": _tampered("malformed", Altered((Groups,), attackers.oversized)),
+    "a group hash too few": _tampered("malformed", Altered((Groups,), attackers.short)),
+    "a digest too few": _tampered("malformed", Altered((Opened,), attackers.short)),
     "digests other than those committed to": _tampered(
-        "wrong_group", Altered(Opened, attackers.with_another_digest)
+        "wrong_group", Altered((Opened,), attackers.with_another_digest)
     ),
     "group hashes other than those committed to": _tampered(
-        "wrong_root", Altered(Groups, attackers.with_another_digest)
+        "wrong_root", Altered((Groups,), attackers.with_another_digest)
     ),
-    "every root twice": _tampered("protocol", Altered(Committed, attackers.twice), gpus=2),
-    "a root of nothing in good time": _tampered("wrong_root", Altered(Committed, attackers.hasty(1.0))),
-    "a root of nothing at once": _tampered("too_fast", Altered(Committed, attackers.hasty(0.0))),
+    "every root twice": _tampered("protocol malformed", Altered((Committed,), attackers.twice), gpus=2),
+    "a root of nothing in good time": _tampered("wrong_root", Altered((Committed,), attackers.hasty(1.0))),
+    "a root of nothing at once": _tampered("too_fast", Altered((Committed,), attackers.hasty(0.0))),
     "two roots to choose from": _tampered(
-        "protocol", Altered(Committed, attackers.hasty(1.0, and_the_real_one=True)), gpus=2
+        "protocol malformed", Altered((Committed,), attackers.hasty(1.0, and_the_real_one=True)), gpus=2
     ),
-    "answers of the neighbour": _tampered("wrong_group", Altered(Opened, attackers.swapped), gpus=2),
-    "roots of the neighbour": _tampered("wrong_root", Altered(Committed, attackers.swapped), gpus=2),
-    "every answer from one GPU": _tampered("protocol", Altered(Committed, attackers.of_the_first), gpus=2),
-    "answers about a GPU that is not there": _tampered("protocol", Altered(Filled, attackers.of_nobody)),
-    "an answer before the question": _tampered("protocol", Premonition(Hello, LatencyAnswer(0, bytes(16)))),
-    "roots that come a second too late": _tampered("too_slow", Altered(Committed, attackers.delayed(1.0))),
-    "silence after the nonce": _tampered("too_slow", Altered(Committed, attackers.mute)),
-    "silence when digests are to be shown": _tampered("unopened", Altered(Opened, attackers.mute)),
+    "answers of the neighbour": _tampered(
+        "wrong_group malformed", Altered((Opened,), attackers.swapped), gpus=2
+    ),
+    "roots of the neighbour": _tampered(
+        "wrong_root protocol", Altered((Committed,), attackers.swapped), gpus=2
+    ),
+    "every answer from one GPU": _tampered("protocol", Altered((Committed,), attackers.of_the_first), gpus=2),
+    "answers about a GPU that is not there": _tampered("protocol", Altered((Filled,), attackers.of_nobody)),
+    "an answer before the question": _tampered(
+        "protocol malformed", Premonition(Hello, LatencyAnswer(0, bytes(16)))
+    ),
+    "roots that come a second too late": _tampered(
+        "too_slow", Altered((Committed, Groups), attackers.delayed(1.0))
+    ),
+    "silence after the nonce": _tampered("too_slow", Altered((Committed, Groups), attackers.mute)),
+    "silence when digests are to be shown": _tampered("unopened", Altered((Opened,), attackers.mute)),
     "a line that breaks when digests are to be shown": _tampered(
-        "unopened", Altered(Opened, attackers.breaking)
+        "unopened", Altered((Opened,), attackers.breaking)
     ),
     "no more than a refusal when digests are to be shown": _tampered(
-        "unopened", Altered(Opened, attackers.refusing)
+        "unopened", Altered((Opened,), attackers.refusing)
     ),
 }
 """By a phrase that completes "a machine with ..."."""
 
 UNANSWERED: dict[str, Lie] = {
-    "silence instead of the fill": _tampered("silent", Altered(Filled, attackers.mute)),
-    "a line that breaks after the nonce": _tampered("line_broken", Altered(Committed, attackers.breaking)),
-    "a refusal after the nonce": _tampered("refused", Altered(Committed, attackers.refusing)),
+    "a CPU that computes the right answers": Lie(frozenset({"silent"}), really=CPU),
+    "silence instead of the fill": _tampered("silent", Altered((Filled,), attackers.mute)),
+    "a line that breaks after the nonce": _tampered("line_broken", Altered((Committed,), attackers.breaking)),
+    "a refusal after the nonce": _tampered("refused", Altered((Committed,), attackers.refusing)),
 }
-"""What tells nothing for or against a machine."""
+"""What tells nothing for or against a machine; it has proven nothing either. The CPU does not get its memory
+filled while anybody waits for it."""

@@ -74,6 +74,8 @@ class ScriptedChallenger:
     always: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """What a machine answers when its script is at its end; None of a machine is a pass."""
     otherwise: Answer = PASSED
+    hanging: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a challenge hangs."""
     asked: list[tuple[str, Occasion]] = field(default_factory=list[tuple[str, Occasion]])
 
     def script(self, address: str, *answers: Answer) -> None:
@@ -91,6 +93,7 @@ class ScriptedChallenger:
         if answer.away:
             raise VerifierAway("no answer in 10 s")
         if answer.hangs:
+            self.hanging.set()
             await asyncio.Event().wait()
         self.sleep(answer.seconds)
         return _report(answer, expected, occasion, address)

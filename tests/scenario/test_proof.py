@@ -1,0 +1,660 @@
+"""GPU proof from the order to the end: who becomes ready, who is asked again, who goes, and who pays."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import proofs
+from control_plane.db.engine import rows
+from control_plane.domain import proof
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.instance import FailReason, Instance, InstanceState, Step
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
+from control_plane.domain.proof import FAILING_MACHINES_MAX, Tier
+from control_plane.domain.wish import Wish
+from control_plane.services import leases as lease_service
+from data_plane.access.fake import FakeMachine, idle
+from data_plane.access.port import Target
+from data_plane.proof.port import Occasion, Outcome
+from reconciler import proving
+from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+PROVEN = Wish("h100x1-proven")
+DUE = proof.idle_wait(0.5).total_seconds() + 60
+"""The stage's chance is 0.5: by then an idle machine was challenged."""
+
+_PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
+_DUE = text("SELECT proof_due_at, suspect_since, erasing_until FROM instances WHERE id = :id")
+
+
+async def stored(stage: Stage) -> list[tuple[str, str]]:
+    async with stage.db.reading() as connection:
+        return [(row.occasion, row.outcome) for row in await rows(connection, _PROOFS)]
+
+
+async def machine(stage: Stage, lease: Lease) -> Instance:
+    """The lease's latest attempt."""
+    return (await stage.attempts(lease))[-1]
+
+
+async def address(stage: Stage, lease: Lease) -> str:
+    found = (await machine(stage, lease)).address
+    assert found is not None
+    return found
+
+
+async def noted(stage: Stage, lease: Lease, event: str) -> list[str]:
+    return [line.why for line in (await stage.why(lease)).journal if line.event == event]
+
+
+async def booting(stage: Stage, wish: Wish = PROVEN, organization: OrganizationId | None = None) -> Lease:
+    """A lease whose machine runs and was not reached yet."""
+    lease = await stage.lease(organization or await stage.organization(), wish)
+    while (await stage.attempts(lease))[-1:] == [] or (
+        await machine(stage, lease)
+    ).state is not InstanceState.BOOTSTRAPPING:
+        await stage.round(without={"bootstrap_machines"})
+        stage.clock.advance(2)
+    return lease
+
+
+async def ready(stage: Stage, wish: Wish = PROVEN, organization: OrganizationId | None = None) -> Lease:
+    lease = await stage.lease(organization or await stage.organization(), wish)
+    await stage.play_until(lease, "ready")
+    return lease
+
+
+async def idle_challenge(stage: Stage, lease: Lease, *answers: Answer) -> str:
+    """Let the time of the next challenge come, with these answers to it and to those that follow."""
+    where = await address(stage, lease)
+    stage.challenger.script(where, *answers)
+    await stage.play(DUE, step=300)
+    return where
+
+
+def busy_health(stage: Stage, where: str, *, processes: int | None, percent: int | None) -> None:
+    """From now on the machine at this address says so of its GPUs."""
+    known = stage.access.machine(where)
+    health = known.health or idle(stage.access.hardware(Target(where, 22, "")))
+    gpus = tuple(
+        dataclasses.replace(gpu, processes=processes, utilisation_percent=percent) for gpu in health.gpus
+    )
+    known.health = dataclasses.replace(health, gpus=gpus)
+
+
+# Before a lease is ready.
+
+
+async def test_a_sku_that_demands_proof_is_ready_only_after_a_pass_and_says_so(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    await stage.run("bootstrap_machines")
+    assert await stage.state(lease) == "ready"
+    assert stage.challenger.occasions(where) == [Occasion.START]
+    assert (await machine(stage, lease)).step is Step.GPUS_PROVEN
+    shown = await stage.shown(lease)
+    assert (shown.tier, shown.status.steps_done, shown.status.steps_total) == (Tier.PROVEN, 8, 8)
+    assert shown.overview.proof is not None
+    assert await stored(stage) == [("start", "passed")]
+    await stage.finish()
+
+
+async def test_a_sku_that_demands_none_is_not_challenged_at_all(stage: Stage) -> None:
+    lease = await ready(stage, Wish("h100x1"))
+    await stage.play(2 * 86_400, step=7_200)
+    assert stage.challenger.asked == []
+    assert (await stage.shown(lease)).tier is Tier.LISTED
+    await stage.finish()
+    assert stage.challenger.asked == [], "nothing to erase on a machine that was never proven"
+
+
+async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) -> None:
+    lease = await booting(stage)
+    told: list[tuple[int, str]] = []
+
+    class Watching:
+        async def challenge(self, *args: object) -> object:
+            status = (await stage.shown(lease)).status
+            told.append((status.steps_done, status.message))
+            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+
+    world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
+    await stage.run("bootstrap_machines", world=world)
+    assert told == [(7, "The GPUs read as sold; proving the GPUs.")]
+    await stage.finish()
+
+
+@pytest.mark.parametrize("answer", [EMULATED, dataclasses.replace(PASSED, source="emulated")])
+async def test_an_emulation_is_never_proof_and_costs_its_offer_nothing(stage: Stage, answer: Answer) -> None:
+    stage.challenger.otherwise = answer
+    lease = await booting(stage)
+    await stage.run("bootstrap_machines")
+    attempt = await machine(stage, lease)
+    assert (attempt.state, attempt.fail_reason) == (InstanceState.ENDING, FailReason.PROOF_EMULATED)
+    assert await stored(stage) == [("start", "emulated")]
+    async with stage.db.reading() as connection:
+        assert await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}
+    await stage.finish()
+
+
+async def test_one_failure_is_looked_at_again_and_a_pass_then_makes_it_ready(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.challenger.script(where, FAILED)
+    await stage.run("bootstrap_machines")
+    assert await stage.state(lease) == "starting"
+    [why] = await noted(stage, lease, "proof_failed")
+    assert "walk_too_slow" in why
+    await stage.run("bootstrap_machines")
+    assert stage.challenger.occasions(where) == [Occasion.START], "at once is not in the same second"
+    stage.clock.advance(proof.AGAIN_WHILE_STARTING.total_seconds())
+    await stage.run("bootstrap_machines")
+    assert await stage.state(lease) == "ready"
+    assert stage.challenger.occasions(where) == [Occasion.START, Occasion.RECHECK]
+    assert (await stage.shown(lease)).tier is Tier.PROVEN
+    await stage.finish()
+
+
+async def test_a_first_failure_late_in_the_setting_up_still_gets_its_second_look(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.challenger.script(where, FAILED)
+    stage.clock.advance(9 * 60 + 50)
+    await stage.run("bootstrap_machines")
+    await stage.play_until(lease, "ready", seconds_max=60)
+    assert len(await stage.attempts(lease)) == 1
+    await stage.finish()
+
+
+async def test_two_failures_send_the_lease_to_the_next_candidate(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = FAILED
+    await stage.play_until(lease, "ready", seconds_max=300)
+    first, second = await stage.attempts(lease)
+    assert (first.fail_reason, second.state) == (FailReason.PROOF_FAILED, InstanceState.VERIFIED)
+    assert (first.region, first.native_type) != (second.region, second.native_type)
+    assert "failed again, walk_too_slow" in str(first.fail_why)
+    assert first.step is Step.GPUS_VERIFIED
+    await stage.finish()
+
+
+async def test_silence_while_starting_is_asked_again_until_the_deadline_and_is_no_failure(
+    stage: Stage,
+) -> None:
+    lease = await booting(stage)
+    stage.challenger.always[await address(stage, lease)] = UNANSWERED
+    await stage.play_until(lease, "ready", seconds_max=1_200, step=20)
+    first = (await stage.attempts(lease))[0]
+    assert first.fail_reason is FailReason.UNREACHABLE
+    assert {outcome for _, outcome in (await stored(stage))[:-1]} == {"unanswered"}
+    await stage.finish()
+
+
+async def test_our_own_verifier_being_away_is_no_strike_and_costs_the_machine_no_time(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = AWAY
+    await stage.play(30 * 60, step=40)
+    assert await stage.state(lease) == "starting"
+    assert len(await stage.attempts(lease)) == 1
+    assert await stored(stage) == []
+    del stage.challenger.always[where]
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.finish()
+
+
+async def test_a_verifier_that_stays_away_does_not_keep_a_machine_for_ever(stage: Stage) -> None:
+    lease = await booting(stage)
+    stage.challenger.otherwise = AWAY
+    await stage.play(75 * 60, step=60)
+    assert len(await stage.attempts(lease)) > 1
+    stage.challenger.otherwise = PASSED
+    await stage.finish()
+
+
+async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage) -> None:
+    lease = await booting(stage, Wish("h100x1-attested"))
+    first = await address(stage, lease)
+    stage.challenger.always[first] = PASSED
+    stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
+    await stage.play_until(lease, "ready", seconds_max=300)
+    refused = (await stage.attempts(lease))[0]
+    assert refused.fail_reason is FailReason.PROOF_FAILED
+    assert "attested was sold" in str(refused.fail_why)
+    assert (await stage.shown(lease)).tier is Tier.ATTESTED
+    await stage.finish()
+
+
+async def test_a_hung_challenge_is_cut_off_and_unanswered(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proving, "CHALLENGE_SECONDS_MAX", 0.05)
+    lease = await booting(stage)
+    stage.challenger.script(await address(stage, lease), Answer(hangs=True))
+    await stage.run("bootstrap_machines")
+    assert await stored(stage) == [("start", "unanswered")]
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.finish()
+
+
+async def test_a_worker_that_lost_its_machine_during_the_proof_changes_nothing(stage: Stage) -> None:
+    """A challenge that takes longer than the claim: two workers, and the slow one's pass is dropped."""
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    slow = proving.CLAIM.total_seconds() + 1
+
+    class TakenOver:
+        async def challenge(self, *args: object) -> object:
+            stage.clock.advance(slow)
+            await stage.run("bootstrap_machines", world=stage.replica("quick"))
+            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+
+    stage.challenger.script(where, FAILED, PASSED)
+    world = dataclasses.replace(stage.replica("slow"), challenger=TakenOver())  # type: ignore[arg-type]
+    await stage.run("bootstrap_machines", world=world)
+    assert await stored(stage) == [("start", "failed")], "the slow worker's proof counts although it had lost"
+    assert await stage.state(lease) == "starting"
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.finish()
+
+
+async def test_a_gpu_that_two_live_machines_show_is_sold_once(stage: Stage) -> None:
+    first = await ready(stage)
+    theirs = f"GPU-{await address(stage, first)}-0"
+    second = await booting(stage)
+    stage.challenger.always[await address(stage, second)] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
+    await stage.play_until(second, "ready", seconds_max=300)
+    refused = (await stage.attempts(second))[0]
+    assert refused.fail_reason is FailReason.PROOF_FAILED
+    assert "gpu_sold_twice" in str(refused.fail_why)
+    [told, _] = await noted(stage, first, "gpu_sold_twice")
+    assert "a new machine" in told
+    assert str(second.organization_id.hex) not in told
+    # The one that was there first is asked whether it has the GPU.
+    await stage.play(60)
+    assert stage.challenger.occasions(await address(stage, first))[1:] != []
+    await stage.finish()
+
+
+async def test_a_gpu_may_be_sold_again_once_its_machine_is_gone(stage: Stage) -> None:
+    first = await ready(stage)
+    theirs = f"GPU-{await address(stage, first)}-0"
+    await stage.finish()
+    second = await booting(stage)
+    stage.challenger.always[await address(stage, second)] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
+    await stage.run("bootstrap_machines")
+    assert await stage.state(second) == "ready"
+    await stage.finish()
+
+
+# While a customer has it.
+
+
+async def test_an_idle_machine_is_asked_again_at_its_random_time_and_not_before(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    await stage.play(DUE - 180, step=60)
+    assert stage.challenger.occasions(where) == [Occasion.START]
+    await stage.play(240, step=60)
+    assert stage.challenger.occasions(where) == [Occasion.START, Occasion.IDLE]
+    await stage.play(DUE, step=300)
+    assert stage.challenger.occasions(where)[2:] == [Occasion.IDLE]
+    await stage.finish()
+
+
+async def test_a_machine_that_passes_for_a_week_is_watched(stage: Stage) -> None:
+    lease = await ready(stage)
+    await stage.play(7.2 * 86_400, step=7_200)
+    assert (await stage.shown(lease)).tier is Tier.WATCHED
+    await stage.finish()
+
+
+@pytest.mark.parametrize(("processes", "percent"), [(1, 0), (0, 90), (None, 90)])
+async def test_a_customer_who_computes_is_not_disturbed(
+    stage: Stage, processes: int | None, percent: int
+) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    busy_health(stage, where, processes=processes, percent=percent)
+    await stage.play(2 * DUE, step=300)
+    assert stage.challenger.occasions(where) == [Occasion.START]
+    busy_health(stage, where, processes=0, percent=0)
+    await stage.play(proof.BUSY_POSTPONED.total_seconds() + 60, step=60)
+    assert stage.challenger.occasions(where) == [Occasion.START, Occasion.IDLE]
+    await stage.finish()
+
+
+async def test_a_challenge_that_the_customers_work_spoilt_is_no_strike(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+
+    def begins_to_compute(_: float) -> None:
+        busy_health(stage, where, processes=1, percent=90)
+
+    stage.challenger.sleep = begins_to_compute
+    await idle_challenge(stage, lease, FAILED)
+    assert await stored(stage) == [("start", "passed"), ("idle", "unanswered")]
+    [why] = await noted(stage, lease, "proof_unanswered")
+    assert "disturbed" in why
+    assert (await stage.shown(lease)).tier is Tier.PROVEN
+    await stage.finish()
+
+
+async def test_a_hint_brings_the_next_challenge_forward(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await idle_challenge(stage, lease, dataclasses.replace(PASSED, hinted=True))
+    asked = len(stage.challenger.occasions(where))
+    await stage.play(proof.HINTED_WITHIN.total_seconds() + 60, step=60)
+    assert len(stage.challenger.occasions(where)) == asked + 1
+    await stage.finish()
+
+
+async def test_a_machine_that_cannot_be_reached_is_not_judged(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.access.script(where, unreachable=10**6)
+    await stage.play(86_400, step=1_800)
+    assert await stage.state(lease) == "ready"
+    assert await stored(stage) == [("start", "passed")]
+    await stage.finish()
+
+
+async def test_failed_once_then_passed_clears_the_machine_and_bills_every_second(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await idle_challenge(stage, lease, FAILED, PASSED)
+    await stage.play(600, step=60)
+    assert stage.challenger.occasions(where)[1:3] == [Occasion.IDLE, Occasion.RECHECK]
+    assert await stage.state(lease) == "ready"
+    assert (await stage.shown(lease)).tier is Tier.PROVEN
+    await stage.play(3_600, step=300)
+    await stage.finish()  # The laws: every second from ready to the release is billed.
+
+
+async def test_failed_twice_ends_the_lease_and_the_bill_stopped_at_the_first_failure(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await idle_challenge(stage, lease, FAILED, FAILED)
+    await stage.play(900, step=60)
+    ended = await stage.lease_row(lease)
+    assert ended.end_reason is EndReason.PROOF_FAILED
+    async with stage.db.reading() as connection:
+        judged = [row for row in await rows(connection, _PROOFS) if row.outcome == "failed"]
+    assert [row.occasion for row in judged] == ["idle", "recheck"]
+    assert ended.billed_until == judged[0].at < judged[1].at
+    assert (await machine(stage, lease)).fail_reason is FailReason.PROOF_FAILED
+    assert stage.challenger.occasions(where)[-1] is not Occasion.END, "a liar's memory is not worth a wait"
+    await stage.finish()
+
+
+async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> None:
+    """A full hour between the first failure and the second: metered, it would have to be taken back."""
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    await stage.play(DUE - 180, step=60)
+    stage.challenger.script(where, FAILED, FAILED)
+    while ("idle", "failed") not in await stored(stage):
+        await stage.round()
+        stage.clock.advance(10)
+    busy_health(stage, where, processes=1, percent=99)
+    await stage.play(3 * 3_600, step=120)
+    assert await stage.state(lease) == "ready"
+    busy_health(stage, where, processes=0, percent=0)
+    await stage.play(1_800, step=60)
+    row = await stage.lease_row(lease)
+    assert row.end_reason is EndReason.PROOF_FAILED
+    assert row.billed_until is not None
+    await stage.finish()
+
+
+async def test_lasting_silence_of_a_machine_that_can_be_reached_ends_it(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = UNANSWERED
+    await stage.play(DUE, step=300)
+    assert await stage.state(lease) == "ready"
+    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=60)
+    assert (await stage.lease_row(lease)).end_reason is EndReason.PROOF_FAILED
+    await stage.finish()
+
+
+async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> None:
+    stage.world = dataclasses.replace(stage.world, proof_dry_run=True)
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = FAILED
+    await stage.play(2 * DUE, step=300)
+    assert await stage.state(lease) == "ready"
+    assert "dry run" in (await noted(stage, lease, "proof_ending_held"))[0]
+    del stage.challenger.always[where]
+    await stage.play(DUE, step=300)
+    assert (await stage.shown(lease)).tier is Tier.PROVEN, "a machine that passes in the end is cleared"
+    await stage.finish()
+
+
+async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_operator(stage: Stage) -> None:
+    organization = await stage.organization(gpu_quota=64)
+    leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
+    stage.challenger.otherwise = FAILED
+    ended = 0
+    for _ in range(int(DUE // 60) + 90):
+        for report in await stage.run("challenge_machines"):
+            ended += sum("ended" in note for note in report.notes)
+        await stage.round(without={"challenge_machines"})
+        stage.clock.advance(60)
+    assert ended <= FAILING_MACHINES_MAX
+    still = [await stage.state(lease) for lease in leases]
+    assert still.count("ready") >= len(leases) - FAILING_MACHINES_MAX
+    held = [why for lease in leases for why in await noted(stage, lease, "proof_ending_held")]
+    assert any("mistake of ours" in why for why in held)
+    stage.challenger.otherwise = PASSED
+    await stage.play(3_600, step=60)
+    assert [await stage.state(lease) for lease in leases] == still, "what passes now is left alone"
+    await stage.finish()
+
+
+async def test_our_verifier_being_away_postpones_and_judges_nobody(stage: Stage) -> None:
+    lease = await ready(stage)
+    await idle_challenge(stage, lease, *[AWAY] * 40)
+    await stage.play(3_600, step=60)
+    assert await stored(stage) == [("start", "passed")]
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+# An offer's record.
+
+
+async def test_an_offer_whose_machines_failed_is_passed_over_for_everybody_for_a_day(stage: Stage) -> None:
+    cheapest = (await _candidates(stage))[0]
+
+    def lies(where: str) -> Answer:
+        machines = {one.address: one for one in stage.cloud.machines.values()}
+        one = machines[where].order
+        return FAILED if _key_of(one.native_type, one.native_region) == cheapest else PASSED
+
+    class Liars:
+        async def challenge(self, line: object, *args: object) -> object:
+            where = line.target.address  # type: ignore[attr-defined]
+            stage.challenger.script(where, lies(where))
+            return await stage.challenger.challenge(line, *args)  # type: ignore[arg-type]
+
+    stage.world = dataclasses.replace(stage.world, challenger=Liars())  # type: ignore[arg-type]
+    for _ in range(2):
+        lease = await ready(stage)
+        assert [one.fail_reason for one in await stage.attempts(lease)] == [FailReason.PROOF_FAILED, None]
+    assert cheapest not in await _candidates(stage)
+    third = await ready(stage)
+    assert len(await stage.attempts(third)) == 1
+    ranking = (await stage.why(third)).placements[0]["ranking"]
+    [lost] = [one for one in ranking["rejected"] if one["code"] == RejectCode.PROOF_RECORD]
+    assert len(lost["proofs"]) == 2
+    stage.clock.advance(PROOF_RECORD_WINDOW.total_seconds())
+    await stage.run("refresh_offers")
+    assert cheapest in await _candidates(stage)
+    await stage.finish()
+
+
+def _key_of(native_type: str, native_region: str) -> str:
+    return f"{native_type} in {native_region}"
+
+
+async def _candidates(stage: Stage) -> list[str]:
+    """Offer keys as a quote ranks them, by type and region."""
+    organization = await stage.organization()
+    await stage.run("refresh_offers")
+    quote = await lease_service.quote(stage.api, organization, PROVEN)
+    return [_key_of(one.native_type, one.native_region) for one in quote.ranking.candidates]
+
+
+# When a lease ends.
+
+
+async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    await stage.release(lease)
+    released = stage.clock.now()
+    assert (await stage.lease_row(lease)).billed_until == released
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 0, "the end waits for the proof"
+    await stage.run("erase_machines")
+    assert stage.access.machine(where).calls[-2:] == ["end customer", "prove"]
+    assert stage.challenger.occasions(where)[-1] is Occasion.END
+    assert stage.access.machine(where).authorized_keys == ()
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 1, "and not a moment longer"
+    assert await stored(stage) == [("start", "passed"), ("end", "passed")]
+    assert await noted(stage, lease, "memory_overwritten")
+    await stage.finish()
+
+
+async def test_an_unfunded_lease_leaves_no_memory_behind_either(stage: Stage) -> None:
+    lease = await ready(stage, organization=await stage.organization(usd=4))
+    await stage.play(2 * 3_600, step=60)
+    assert (await stage.lease_row(lease)).end_reason is EndReason.UNFUNDED
+    assert (await stored(stage))[-1] == ("end", "passed")
+    await stage.finish()
+
+
+@pytest.mark.parametrize("answer", [FAILED, UNANSWERED, EMULATED])
+async def test_a_machine_that_does_not_show_it_is_ended_all_the_same(stage: Stage, answer: Answer) -> None:
+    lease = await ready(stage)
+    stage.challenger.script(await address(stage, lease), answer)
+    await stage.release(lease)
+    await stage.run("erase_machines")
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 1
+    assert await noted(stage, lease, "memory_not_shown_overwritten")
+    await stage.finish()
+
+
+def _unreachable(known: FakeMachine) -> None:
+    known.unreachable = 10**6
+
+
+def _resists(known: FakeMachine) -> None:
+    known.step_fails = {"end customer": 10**6}
+
+
+@pytest.mark.parametrize("trouble", [_unreachable, _resists])
+async def test_nothing_on_the_machine_delays_its_end_beyond_the_bound(
+    stage: Stage, trouble: Callable[[FakeMachine], None]
+) -> None:
+    lease = await ready(stage)
+    trouble(stage.access.machine(await address(stage, lease)))
+    await stage.release(lease)
+    await _terminated_within(stage, stage.clock.now())
+    await stage.finish()
+
+
+async def test_a_verifier_that_is_away_delays_no_end_beyond_the_bound(stage: Stage) -> None:
+    lease = await ready(stage)
+    stage.challenger.otherwise = AWAY
+    await stage.release(lease)
+    await _terminated_within(stage, stage.clock.now())
+    await stage.finish()
+
+
+async def _terminated_within(stage: Stage, released: datetime) -> None:
+    while stage.cloud.calls_of("terminate") == 0:
+        await stage.round()
+        stage.clock.advance(2)
+        assert stage.clock.now() - released <= proof.ERASED_WITHIN + timedelta(seconds=6)
+    assert stage.clock.now() - released > proof.ERASED_WITHIN
+
+
+async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) -> None:
+    lease = await ready(stage)
+    stage.challenger.script(await address(stage, lease), Answer(hangs=True))
+    await stage.release(lease)
+    hung = asyncio.create_task(stage.run("erase_machines", world=stage.replica("hung")))
+    await stage.challenger.hanging.wait()
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 0
+    stage.clock.advance(proof.ERASED_WITHIN.total_seconds())
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 1, "the claim of the hung worker ended with the wait"
+    hung.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hung
+    await stage.finish()
+
+
+async def test_a_machine_that_was_never_ready_is_ended_at_once(stage: Stage) -> None:
+    lease = await booting(stage)
+    await stage.release(lease)
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 1
+    await stage.finish()
+    assert stage.challenger.asked == []
+
+
+# What is stored.
+
+
+async def test_a_provers_words_are_stored_printable_and_bounded(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+
+    class Rude:
+        async def challenge(self, *args: object) -> object:
+            report = await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+            return dataclasses.replace(
+                report,
+                driver="570\x00\x1b[31m" + "x" * 10_000,
+                gpu_uuids=("GPU-\udc80",),
+                evidence={"a\x00": ["\ud800", {"b": "\u202e"}], "big": "x" * 300_000},
+            )
+
+    world = dataclasses.replace(stage.world, challenger=Rude())  # type: ignore[arg-type]
+    await stage.run("bootstrap_machines", world=world)
+    assert await stage.state(lease) == "ready", where
+    async with stage.db.reading() as connection:
+        [row] = await rows(connection, _PROOFS)
+    assert row.driver.startswith("570\ufffd\ufffd[31m")
+    assert len(row.driver) == proving.TEXT_MAX
+    assert row.evidence.keys() == {"too_large_bytes"}
+    await stage.finish()
+
+
+async def test_the_outcome_of_a_proof_is_where_everybody_looks(stage: Stage) -> None:
+    """The lease, the explanation, the journal and the provider's record name the same proof."""
+    lease = await ready(stage)
+    explained = await stage.why(lease)
+    latest = explained.shown.overview.proof
+    assert latest is not None
+    assert latest.outcome.value == Outcome.PASSED.value
+    assert [row.id for row in explained.proofs] == [latest.id]
+    assert latest.id.hex in (await noted(stage, lease, "proof_passed"))[0]
+    async with stage.db.reading() as connection:
+        [line] = await proofs.record_page(connection, account=None, outcome=None, before=None, limit=9)
+    assert (line.proof_id, line.ended) == (latest.id, False)
+    await stage.finish()

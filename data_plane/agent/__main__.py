@@ -11,6 +11,7 @@ secret, opens no socket, writes no file and needs no root.
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +50,11 @@ def healths(library: Library, seconds: "int | None") -> "Iterator[Health]":
     if seconds is None:
         yield ward.look()
     else:
-        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=time.sleep)
+        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=time.sleep, beside=_beside)
+
+
+def _beside(work: "Callable[[], object]") -> None:
+    threading.Thread(target=work, daemon=True).start()
 
 
 def documents(

@@ -1,9 +1,9 @@
 """What NVML tells of by itself: errors and changes, waited for in a thread. Costs nothing while nothing happens."""
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import NoReturn
 
 from data_plane.agent.nvml import BINDINGS, Library, Lost
 from data_plane.agent.nvml import bus_id as read_bus_id
@@ -45,11 +45,6 @@ class Events:
         self._set = self._library.ask("nvmlEventSetCreate")
         self.registered = self._set is not None and sum(map(self._register, handles)) > 0
 
-    def start(self) -> None:
-        """Listen until the process ends."""
-        if self.registered:
-            threading.Thread(target=self._listen, name="events", daemon=True).start()
-
     def new(self) -> "list[Event]":
         """What happened since the last time."""
         found: list[Event] = []
@@ -72,6 +67,12 @@ class Events:
         self._heard.put(Event(int(data.eventType), int(data.eventData), bus_id))
         return True
 
+    def listen(self, sleep: "Callable[[float], object]") -> NoReturn:
+        """Wait for ever, in a thread of its own."""
+        while True:
+            if not self.wait():
+                sleep(PAUSE_SECONDS)
+
     def _register(self, handle: object) -> bool:
         try:
             supported = self._library.ask("nvmlDeviceGetSupportedEventTypes", handle) or 0
@@ -82,9 +83,3 @@ class Events:
         except (Lost, BINDINGS.NVMLError):
             return False
         return True
-
-    def _listen(self) -> None:
-        pause = threading.Event()
-        while True:
-            if not self.wait():
-                pause.wait(PAUSE_SECONDS)

@@ -48,10 +48,10 @@ class Ward:
         self._cards: list[_Card] = []
         self._readings: dict[Group, Reading] = {}
 
-    def listen(self) -> None:
+    def listen(self) -> Events:
         """From now on, hear of events as they happen. The cards must have been looked at once."""
         self._events = Events(self._library, [card.handle for card in self._cards if card.handle is not None])
-        self._events.start()
+        return self._events
 
     def look(self) -> Health:
         """Hear what happened, read what is due of every card, and say how it all is now."""
@@ -138,13 +138,26 @@ class Ward:
 
 
 def watch(
-    ward: Ward, seconds: float, *, monotonic: "Callable[[], float]", sleep: "Callable[[float], object]"
+    ward: Ward,
+    seconds: float,
+    *,
+    monotonic: "Callable[[], float]",
+    sleep: "Callable[[float], object]",
+    beside: "Callable[[Callable[[], object]], object]",
 ) -> "Iterator[Health]":
-    """A look now, and one every so many seconds, for ever. A look that took longer than that delays the next."""
+    """A look now, and one every so many seconds, for ever.
+
+    After a look that took longer than that, a driver in trouble is left alone for as long again. `beside` runs
+    the listener in a thread of its own.
+    """
     yield ward.look()
-    ward.listen()
+    events = ward.listen()
+    if events.registered:
+        beside(lambda: events.listen(sleep))
     due = monotonic()
     while True:
-        due = max(due + seconds, monotonic())
-        sleep(max(0.0, due - monotonic()))
+        due += seconds
+        if due < monotonic():
+            due = monotonic() + seconds
+        sleep(due - monotonic())
         yield ward.look()

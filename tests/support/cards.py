@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from data_plane.agent.emulation import EmulatedNvml
 from data_plane.agent.kernel_log import Sighting
@@ -49,7 +49,7 @@ class Log:
     """A kernel log to which a test writes: (xid, bus id, unix second)."""
 
     lines: list[tuple[int, str, int]]
-    name = "kmsg"
+    name: Literal["kmsg", "journal", "unreadable"] = "kmsg"
 
     def new(self) -> list[tuple[Sighting, int]]:
         told, self.lines = self.lines, []

@@ -54,15 +54,33 @@ async def _serve(chosen: settings.ServerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told.set)
     metrics = Metrics()
+    metrics_port = _show(metrics, chosen.metrics_listen)
     server = VerifierServer(chosen, metrics)
     await server.start()
-    host, port = chosen.metrics_listen
-    start_http_server(port, host, registry=metrics.registry)
-    log.info("verifier_started", listen=chosen.listen, workers=chosen.workers, plaintext=chosen.tls is None)
+    log.info(
+        "verifier_started",
+        listen=chosen.listen,
+        port=server.port,
+        metrics_port=metrics_port,
+        workers=chosen.workers,
+        plaintext=chosen.tls is None,
+    )
     await told.wait()
     log.info("verifier_drains", seconds=chosen.drain_seconds)
     await server.drain()
     log.info("verifier_ended")
+
+
+def _show(metrics: Metrics, listen: tuple[str, int]) -> int:
+    """`/metrics` on a listener and a thread of its own, to the end of the process. Answers its port."""
+    host, port = listen
+    try:
+        server, _ = start_http_server(port, host, registry=metrics.registry)
+    except OSError as error:
+        raise settings.SettingsError(
+            f"SPLITPLANE_VERIFIER_METRICS_LISTEN is '{host}:{port}', where we cannot listen: {error.strerror}"
+        ) from None
+    return server.server_port
 
 
 if __name__ == "__main__":

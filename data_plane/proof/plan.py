@@ -39,8 +39,9 @@ class Sizes:
     """Of what is free once the agent has its context."""
     memory_share_of_total: float = 0.93
     """Of NVML's total, where the reserve allows it: large cards can spare more than `memory_share` leaves."""
-    memory_reserve: int = 1280 << 20
-    """Bytes left alone for kernels and digests (0.5 to 1.2 GiB are expected; a device has to settle it)."""
+    memory_reserve: int = 768 << 20
+    """Bytes left alone for digests and for what a driver takes while it works; context and kernels are loaded before
+    free memory is read. An estimate that a device has to settle."""
     memory_min: int = 4 << 30
     """Bytes. A walk over less would run in part from the second-level cache, and show little."""
     walk_seconds: float = 1.2

@@ -1,0 +1,453 @@
+"""The challenger against a prover of another make: whose turn, what silence means, what a report says."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from data_plane.proof.challenger import TRIES_MAX, ProofChallenger, chosen
+from data_plane.proof.jobs import Checked, Commitment, Job
+from data_plane.proof.judgement import CODES, UNTIMED
+from data_plane.proof.messages import (
+    SMS_MAX,
+    Committed,
+    Filled,
+    FillOrder,
+    GapsAnswer,
+    Goodbye,
+    Groups,
+    Identity,
+    LatencyAnswer,
+    Opened,
+    OpenOrder,
+    Refused,
+    SmGaps,
+    TilesOrder,
+    WalkOrder,
+)
+from data_plane.proof.plan import Plan, Sizes, plan
+from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Occasion, Outcome, ProofReport, VerifierAway
+from data_plane.proof.record import Record, commitment_evidence
+from data_plane.proof.reference import TABLE, References
+from data_plane.proof.verifier import LocalVerifier, check
+from tests.support.prover import (
+    CHAINS,
+    MIB,
+    MODEL,
+    SIZES,
+    TOOK,
+    Answered,
+    HonestProver,
+    ScriptedLine,
+    breaking,
+    changing,
+    dropping,
+    expected,
+    faithful,
+    gpu,
+    identity,
+    references,
+)
+
+
+class CountingVerifier:
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    async def check(self, jobs: Any) -> list[Checked]:
+        self.jobs += jobs
+        return check(jobs)
+
+
+def a_challenger(**changes: Any) -> ProofChallenger:
+    return ProofChallenger(changes.pop("verifier", LocalVerifier()), references(), sizes=SIZES, **changes)
+
+
+async def challenge(line: ScriptedLine, occasion: Occasion = Occasion.START) -> ProofReport:
+    return await a_challenger().challenge(line, expected(len(line.prover.identity.gpus)), occasion)
+
+
+def machine(*changes: dict[str, Any], **of_machine: Any) -> HonestProver:
+    gpus = [gpu(index, **change) for index, change in enumerate(changes or ({},))]
+    return HonestProver(identity(*gpus, **of_machine))
+
+
+def codes(report: ProofReport) -> set[str]:
+    return {finding.code for finding in report.findings}
+
+
+def with_wrong_digests(phase: str) -> Any:
+    """Commits to digests that are none, consistently: root, groups and opened digests fit together."""
+
+    class Wrong(HonestProver):
+        def _committed(self, of: Any, keys: list[bytes], group: int) -> list[Answered]:
+            if of == phase:
+                self._digests = [bytes(len(one)) for one in self._digests]
+            return super()._committed(of, keys, group)
+
+    return Wrong
+
+
+# Passing.
+
+
+async def test_an_honest_machine_passes_and_the_report_says_what_was_shown() -> None:
+    line = ScriptedLine(machine({}, {}))
+    report = await challenge(line)
+    assert (report.outcome, report.findings, report.hints) == (Outcome.PASSED, (), ())
+    assert report.gpu_uuids == ("GPU-0", "GPU-1")
+    assert report.proven_bytes == (64 * 512, 64 * 512)
+    assert (report.source, report.driver, report.reference) == ("cuda", "570.124.06", "measured (test)")
+    walked = [rate for rate in report.rates if rate.phase == "walk"]
+    assert [rate.gpu for rate in walked] == [0, 1]
+    assert [rate.seconds for rate in walked] == pytest.approx([1.2, 1.2])
+    assert walked[0].work == CHAINS * SIZES.steps * 512
+    assert {rate.phase for rate in report.rates} == {"fill", "walk", "int8", "bf16"}
+    assert report.seconds == pytest.approx(3 + 0.03 + 1.5 + 1.2 + 4 * 0.5 + 5 * 0.02 + 0.02)
+
+
+async def test_every_conversation_ends_with_a_goodbye() -> None:
+    for bend in (faithful, dropping(Committed), changing(Groups, lambda one: replace(one, raw=b"?"))):
+        line = ScriptedLine(bend=bend)
+        await challenge(line)
+        assert isinstance(line.orders[-1], Goodbye)
+        assert sum(isinstance(order, Goodbye) for order in line.orders) == 1
+
+
+async def test_nonces_are_revealed_when_every_gpu_has_filled_its_memory() -> None:
+    line = ScriptedLine(machine({}, {}), bend=dropping(Filled))
+    await challenge(line)
+    assert any(isinstance(order, FillOrder) for order in line.orders)
+    assert not any(isinstance(order, WalkOrder) for order in line.orders)
+
+
+async def test_the_sample_is_drawn_when_all_roots_and_all_group_hashes_are_here() -> None:
+    line = ScriptedLine(machine({}, {}))
+    here: list[int] = []
+
+    def choose(count: int, k: int) -> Any:
+        here.append(sum(isinstance(one, Groups) for one in line.heard))
+        return chosen(count, k)
+
+    await a_challenger(choose=choose).challenge(line, expected(2), Occasion.START)
+    assert here[:4] == [2, 2, 4, 4]
+
+
+async def test_every_try_of_every_gpu_has_a_seed_of_its_own() -> None:
+    line = ScriptedLine(machine({}, {}), took={**TOOK, "walk": [1.6, 1.2]})
+    await challenge(line)
+    drawn = [one.nonce for order in line.orders if isinstance(order, WalkOrder) for one in order.gpus]
+    drawn += [one.seed for order in line.orders if isinstance(order, TilesOrder) for one in order.gpus]
+    assert len(drawn) == len(set(drawn)) == 2 * 2 + 2 * 4
+
+
+async def test_one_frame_asks_all_gpus_at_once_for_what_was_planned() -> None:
+    line = ScriptedLine(machine({}, {}, {}))
+    await challenge(line)
+    (walk,) = [order for order in line.orders if isinstance(order, WalkOrder)]
+    assert [one.chains for one in walk.gpus] == [CHAINS] * 3
+
+
+def test_a_sample_has_no_number_twice() -> None:
+    for _ in range(20):
+        sample = chosen(10, 8)
+        assert len(set(sample)) == 8
+        assert all(0 <= number < 10 for number in sample)
+
+
+# Emulations.
+
+
+async def test_an_emulation_is_challenged_with_little_and_never_proven() -> None:
+    line = ScriptedLine(machine(source="emulated"), took={**TOOK, "walk": 9.0, LatencyAnswer: 5.0})
+    report = await challenge(line)
+    assert report.outcome is Outcome.EMULATED, report.findings
+    assert (report.proven_bytes, report.rates, report.reference) == ((), (), "")
+    (fill,) = [order for order in line.orders if isinstance(order, FillOrder)]
+    assert fill.gpus[0].blocks * 512 <= 2 * MIB
+
+
+async def test_an_emulation_that_answers_wrong_fails() -> None:
+    line = ScriptedLine(with_wrong_digests("int8")(identity(source="emulated")))
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"wrong_digest"})
+
+
+# Wrong answers.
+
+
+@pytest.mark.parametrize("phase", ["walk", "int8", "bf16"])
+async def test_digests_that_nobody_computed_are_found_out(phase: str) -> None:
+    report = await challenge(ScriptedLine(with_wrong_digests(phase)(identity())))
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"wrong_digest"})
+    assert all(finding.why.startswith(phase) for finding in report.findings)
+
+
+async def test_a_launch_chain_that_was_cut_short_is_found_out() -> None:
+    def change(one: Answered) -> Answered:
+        return replace(one, message=replace(one.message, final=bytes(16)))
+
+    report = await challenge(ScriptedLine(bend=changing(LatencyAnswer, change)))
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"wrong_digest"})
+
+
+async def test_who_sees_the_sample_and_breaks_the_line_later_is_checked_all_the_same() -> None:
+    """Else a cheat would look whether it was caught, and make it count as nothing."""
+    line = ScriptedLine(with_wrong_digests("walk")(identity()), bend=breaking(Committed, "int8"))
+    report = await challenge(line)
+    assert report.outcome is Outcome.FAILED
+    assert codes(report) == {"line_broken", "wrong_digest"}
+
+
+async def test_a_late_try_is_opened_and_checked_as_well() -> None:
+    verifier = CountingVerifier()
+    line = ScriptedLine(took={**TOOK, "walk": [1.6, 1.2]})
+    report = await a_challenger(verifier=verifier).challenge(line, expected(), Occasion.START)
+    assert report.outcome is Outcome.PASSED
+    assert len(verifier.jobs) == 1 + 2 + 2 + 2  # Launch chain, two walks, two repeats of each kind.
+
+
+async def test_nothing_is_computed_for_a_machine_that_has_failed_already() -> None:
+    verifier = CountingVerifier()
+    line = ScriptedLine(took={**TOOK, "walk": 1.7})
+    report = await a_challenger(verifier=verifier).challenge(line, expected(), Occasion.START)
+    assert report.outcome is Outcome.FAILED
+    assert verifier.jobs == []
+
+
+# Time.
+
+
+async def test_a_walk_that_is_late_three_times_ends_the_challenge() -> None:
+    line = ScriptedLine(took={**TOOK, "walk": 1.6})
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"too_slow"})
+    assert sum(isinstance(order, WalkOrder) for order in line.orders) == TRIES_MAX
+    assert not any(isinstance(order, TilesOrder) for order in line.orders)
+
+
+async def test_the_best_of_three_tries_counts_and_is_mentioned() -> None:
+    report = await challenge(ScriptedLine(took={**TOOK, "walk": [1.6, 1.7, 1.21]}))
+    assert report.outcome is Outcome.PASSED
+    assert "retried" in {hint.code for hint in report.hints}
+    assert [rate.seconds for rate in report.rates if rate.phase == "walk"] == [pytest.approx(1.21)]
+
+
+async def test_a_walk_that_is_too_early_is_no_walk() -> None:
+    report = await challenge(ScriptedLine(took={**TOOK, "walk": 0.5}))
+    assert codes(report) == {"too_fast"}
+
+
+async def test_a_remote_driver_is_seen_by_its_launches() -> None:
+    report = await challenge(ScriptedLine(took={**TOOK, LatencyAnswer: 0.4}))
+    assert codes(report) == {"too_slow"}
+
+
+async def test_repeats_that_differ_are_a_hint() -> None:
+    report = await challenge(ScriptedLine(took={**TOOK, "int8": [0.5, 0.56]}))
+    assert report.outcome is Outcome.PASSED
+    assert {hint.code for hint in report.hints} == {"uneven"}
+
+
+async def test_who_dawdles_over_untimed_questions_runs_out_of_conversation() -> None:
+    report = await challenge(ScriptedLine(took={**TOOK, Identity: 29.0, Filled: 29.0, "walk": [1.6, 1.2]}))
+    assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"too_long"})
+    assert report.seconds <= 60
+
+
+# Silence.
+
+
+@pytest.mark.parametrize(
+    ("kind", "silence", "broken"),
+    [
+        (Identity, "silent", "line_broken"),
+        (LatencyAnswer, "too_slow", "line_broken"),
+        (Filled, "silent", "line_broken"),
+        (Committed, "too_slow", "line_broken"),
+        (Groups, "unopened", "line_broken"),
+        (Opened, "unopened", "unopened"),
+    ],
+)
+async def test_what_silence_means_depends_on_what_was_asked(
+    kind: type[Any], silence: str, broken: str
+) -> None:
+    silent: Any = (
+        (lambda one: [] if isinstance(one.message, Committed | Groups) else [one])
+        if (kind is Committed)
+        else dropping(kind)
+    )
+    assert codes(await challenge(ScriptedLine(bend=silent))) == {silence}
+    assert codes(await challenge(ScriptedLine(bend=breaking(kind)))) == {broken}
+
+
+async def test_a_refusal_tells_nothing_until_it_withholds_what_was_committed_to() -> None:
+    refused = Refused(0, "cuda_error", "an illegal instruction")
+    for kind, code in ((Filled, "refused"), (Committed, "refused"), (Opened, "unopened")):
+        bend = changing(kind, lambda one: replace(one, message=refused, blob=b""))
+        report = await challenge(ScriptedLine(bend=bend))
+        assert codes(report) == {code}
+        assert "cuda_error" in report.findings[0].why
+
+
+async def test_a_silent_prover_costs_bounded_time() -> None:
+    for kind in (Identity, LatencyAnswer, Filled, Committed, Groups, Opened, GapsAnswer):
+        line = ScriptedLine(bend=dropping(kind))
+        await challenge(line)
+        assert line.now - 100.0 <= 60.0
+
+
+async def test_gaps_that_are_not_told_cost_nothing_but_a_hint() -> None:
+    for bend in (dropping(GapsAnswer), breaking(GapsAnswer)):
+        report = await challenge(ScriptedLine(bend=bend))
+        assert report.outcome is Outcome.PASSED
+        assert {hint.code for hint in report.hints} == {"gaps_unanswered"}
+
+
+async def test_gaps_on_every_multiprocessor_are_a_hint() -> None:
+    sliced = GapsAnswer(0, tuple(SmGaps(sm, 1000, 5, 2000) for sm in range(132)))
+    report = await challenge(ScriptedLine(bend=changing(GapsAnswer, lambda _: Answered(sliced))))
+    assert report.outcome is Outcome.PASSED
+    assert {hint.code for hint in report.hints} == {"time_sliced"}
+
+
+# Messages.
+
+
+async def test_bytes_that_are_no_message_fail_wherever_they_come() -> None:
+    for kind in (Identity, LatencyAnswer, Filled, Committed, Groups, Opened, GapsAnswer):
+        report = await challenge(ScriptedLine(bend=changing(kind, lambda one: replace(one, raw=b"\0\2{}"))))
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"malformed"}), kind
+
+
+async def test_an_answer_that_comes_twice_or_out_of_turn_fails() -> None:
+    twice: Any = lambda one: [one, one] if isinstance(one.message, Filled) else [one]  # noqa: E731
+    early = changing(Filled, lambda _: Answered(Committed(0, "walk", bytes(32), 1, 0)))
+    other = changing(Committed, lambda one: Answered(replace(one.message, phase="int8")), "walk")
+    nobody = changing(Filled, lambda one: Answered(replace(one.message, gpu=9)))
+    for bend in (twice, early, other, nobody):
+        report = await challenge(ScriptedLine(bend=bend))
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"protocol"})
+
+
+async def test_an_answer_from_before_the_question_fails() -> None:
+    """A frame that waited in the buffer would stop the clock before it runs."""
+
+    class Early(ScriptedLine):
+        async def receive(self, bytes_max: int, seconds: float) -> Any:
+            frame = await super().receive(bytes_max, seconds)
+            return replace(frame, began=frame.began - 2) if isinstance(self.heard[-1], Committed) else frame
+
+    assert codes(await challenge(Early())) == {"protocol"}
+
+
+async def test_what_is_shown_has_exactly_the_size_that_was_asked_for() -> None:
+    for kind in (Groups, Opened):
+        for size in (-8, 8):
+
+            def change(one: Answered, size: int = size) -> Answered:
+                return replace(one, blob=one.blob[:size] if size < 0 else one.blob + bytes(size))
+
+            report = await challenge(ScriptedLine(bend=changing(kind, change)))
+            assert codes(report) == {"malformed"}
+
+
+async def test_an_answer_may_be_no_larger_than_what_was_ordered() -> None:
+    line = ScriptedLine()
+    await challenge(line)
+    largest = {type(one): size for one, size in zip(line.heard, line.allowed, strict=True)}
+    assert largest[LatencyAnswer] < 2000
+    assert largest[Filled] < 2000
+    assert largest[Groups] < 2000 + 16 * 5
+
+
+async def test_another_version_tells_nothing() -> None:
+    report = await challenge(ScriptedLine(machine(version=2)))
+    assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"version"})
+
+
+async def test_claims_that_contradict_each_other_end_the_challenge_at_once() -> None:
+    line = ScriptedLine(machine({"nvml_uuid": "GPU-other"}))
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"uuid_differs"})
+    assert len(line.orders) == 2
+
+
+# Occasions, our own faults, evidence.
+
+
+async def test_a_machine_in_use_is_not_made_to_fill_what_it_does_not_have() -> None:
+    line = ScriptedLine(machine({"cuda_free": 2 << 30}))
+    report = await challenge(line, Occasion.IDLE)
+    assert report.outcome is Outcome.PASSED
+    assert report.proven_bytes == ()
+    assert {hint.code for hint in report.hints} == {"memory_in_use"}
+    assert not any(isinstance(order, FillOrder | WalkOrder) for order in line.orders)
+
+
+async def test_our_own_verifier_that_is_away_is_no_strike() -> None:
+    class Away:
+        async def check(self, jobs: Any) -> list[Checked]:
+            raise VerifierAway
+
+    line = ScriptedLine()
+    with pytest.raises(VerifierAway):
+        await a_challenger(verifier=Away()).challenge(line, expected(), Occasion.START)
+    assert isinstance(line.orders[-1], Goodbye)
+
+
+async def test_the_evidence_is_enough_to_check_the_sample_again() -> None:
+    line = ScriptedLine()
+    evidence = json.loads(json.dumps((await challenge(line)).evidence))
+    walk = next(one for one in evidence["tries"] if one["phase"] == "walk")["gpus"][0]
+    (order,) = [order for order in line.orders if isinstance(order, WalkOrder)]
+    (fill,) = [order for order in line.orders if isinstance(order, FillOrder)]
+    (shown,) = [order for order in line.orders if isinstance(order, OpenOrder) and order.phase == "walk"]
+    assert bytes.fromhex(walk["key"]) == order.gpus[0].nonce
+    assert bytes.fromhex(evidence["fill"][0]["seed"]) == fill.gpus[0].seed
+    assert evidence["plan"]["gpus"][0]["blocks"] == fill.gpus[0].blocks
+    assert evidence["plan"]["sizes"]["steps"] == order.steps
+    assert sorted({number // SIZES.group for number in walk["sample"]}) == list(shown.gpus[0])
+    assert evidence["bounds"]["walk"] == [[pytest.approx(0.84), pytest.approx(1.54), pytest.approx(1.2)]]
+    assert 0 < evidence["hidden_memory_max"] <= 1
+    assert {"root", "hashes_sha256", "digests_sha256", "seconds", "throttle"} <= walk.keys()
+
+
+def test_evidence_of_the_largest_machine_fits_with_every_phase_tried_three_times() -> None:
+    reference = TABLE["b200-sxm-180gb"]
+    wide = {
+        "cuda_name": "N" * 96,
+        "nvml_name": "N" * 96,
+        "proc_model": "N" * 96,
+        "cuda_uuid": "GPU-" + "f" * 76,
+    }
+    claimed = identity(*(gpu(index, **wide) for index in range(16)))
+    times = References().times(reference.model, "570")
+    planned: Plan = plan(claimed, reference, times, Occasion.START, Sizes())
+    record = Record(
+        Expected(reference.model, 16, frozenset(), (183359,), 2), Occasion.START, reference,
+        identity=replace(claimed, libraries=claimed.libraries * 16), times=times, plan=planned,
+    )  # fmt: skip
+    sample = range(99_999_900, 99_999_948)
+    for phase in ("walk", "int8", "bf16") * 3:
+        commitment = Commitment("walk", bytes(16), 1, 1, bytes(32), b"", (), b"")
+        committed = [Committed(index, "walk", bytes(32), 1 << 39, 1 << 61) for index in range(16)]
+        entries = [commitment_evidence(commitment, sample, one, 99.999999) for one in committed]
+        record.add("tries", {"phase": phase, "gpus": entries})
+        record.bound(phase, [UNTIMED] * 16)
+    for index in range(16):
+        record.gaps(GapsAnswer(index, (SmGaps(0, 1, 2**32 - 1, 2**32 - 1),) * SMS_MAX))
+        starts = {"starts": ["0" * 32] * 16, "finals": ["0" * 32] * 16, "seconds": [99.999999] * 16}
+        record.add("launch", starts)
+    assert len(json.dumps(record.report(60.0).evidence)) < EVIDENCE_BYTES_MAX
+
+
+async def test_every_code_of_a_finding_or_hint_is_explained() -> None:
+    bends = (dropping(Filled), breaking(Opened), changing(Committed, lambda one: replace(one, raw=b"")))
+    reports = [await challenge(ScriptedLine(bend=bend)) for bend in bends]
+    reports.append(await challenge(ScriptedLine(machine({"cuda_mps": True, "nvml_throttle": 0x8}))))
+    said = {finding.code for report in reports for finding in (*report.findings, *report.hints)}
+    assert said == {"silent", "unopened", "malformed", "mps", "throttled"}
+    assert said <= CODES.keys()
+    assert MODEL in TABLE

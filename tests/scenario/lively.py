@@ -8,8 +8,11 @@ from sqlalchemy import text
 from control_plane.db import idempotency
 from control_plane.db.engine import Database, rows
 from control_plane.db.idempotency import StoredAnswer
+from control_plane.domain.lease import Lease
+from control_plane.domain.wish import Wish
 from providers.fake import Event
 from providers.fake import Settings as FakeSettings
+from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.stage import Stage, set_stage
 
@@ -25,16 +28,21 @@ READY = frozenset(
         "answer lost without effect",
         "intended",
         "placing",
+        "proven",
+        "suspect",
+        "proving",
     }
 )
 """What becomes ready, or stays it."""
-ENDED = frozenset({"closing", "released", "broke"})
+ENDED = frozenset({"closing", "released", "broke", "overwritten"})
 """What ends by itself."""
 LATE = frozenset(
     {
         "bootstrap_machines",
+        "challenge_machines",
         "close_leases",
         "collect_orphans",
+        "erase_machines",
         "expire_stuck",
         "fund_leases",
         "rate_usage",
@@ -46,6 +54,8 @@ LATE = frozenset(
 TWO_MACHINES_MAX = timedelta(seconds=260)
 """How long a lease may pay for two: a lost answer is looked for, or a claim of a dead worker runs out."""
 
+PROVEN = Wish("h100x1-proven")
+_CHALLENGE_AT = text("UPDATE instances SET proof_due_at = :due_at WHERE lease_id = ANY(:ids)")
 _OWNERS = text("SELECT i.launch_key, l.name FROM instances i JOIN leases l ON l.id = i.lease_id")
 
 
@@ -57,7 +67,11 @@ async def build(db: Database, clock: Clock) -> Stage:
     released = await stage.lease(rich, name="released")
     closing = await stage.lease(rich, name="closing")
     await stage.lease(broke, name="broke")
+    proven = await stage.lease(rich, PROVEN, name="proven")
+    suspect = await stage.lease(rich, PROVEN, name="suspect")
+    overwritten = await stage.lease(rich, PROVEN, name="overwritten")
     await stage.play(60, step=5)
+    await _challenge_soon(stage, proven, suspect)
     await stage.play(30 * 60, step=60)
     await stage.lease(await stage.organization(usd=4), name="worried")
     await stage.play(60, step=5)
@@ -71,11 +85,13 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)
     await stage.lease(rich, name="bootstrapping")
+    await stage.lease(rich, PROVEN, name="proving")
     await stage.play(32, step=4, without=LATE)
     await stage.lease(await stage.organization(), name="another tenant's")
     await stage.lease(rich, name="booting")
     await stage.play(2, without=LATE)
     await stage.release(released)
+    await stage.release(overwritten)
     stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT, Event.LOST_WITHOUT_EFFECT)
     for name in ("answer lost with effect", "answer lost without effect"):
         await stage.lease(rich, name=name)
@@ -90,6 +106,17 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage.clock.advance(3)
     await stage.check()
     return stage
+
+
+async def _challenge_soon(stage: Stage, *leases: Lease) -> None:
+    """Their next challenge is due once the loops of LATE stand still; the first ends badly for the second one."""
+    async with stage.db.transaction() as connection:
+        due_at = stage.clock.now() + timedelta(minutes=60)
+        ids = [lease.id for lease in leases]
+        await connection.execute(_CHALLENGE_AT, {"due_at": due_at, "ids": ids})
+    where = (await stage.attempts(leases[-1]))[-1].address
+    assert where is not None
+    stage.challenger.script(where, FAILED)
 
 
 class Patience:
@@ -114,8 +141,11 @@ class Patience:
 _ROWS = {
     "leases": """SELECT name, state, generation, attempts, due_at, claimed_until, metered_until, intervals, meter_closed,
                  funding_warned_at FROM leases ORDER BY name""",
-    "instances": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step
+    "instances": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step,
+                           i.proof_due_at, i.suspect_since, i.erasing_until
                     FROM instances i JOIN leases l ON l.id = i.lease_id ORDER BY l.name, i.created_at""",
+    "proofs": """SELECT l.name, p.occasion, p.outcome, p.at FROM proofs p JOIN leases l ON l.id = p.lease_id
+                 ORDER BY l.name, p.at""",
     "holds": "SELECT l.name, h.amount_nano FROM holds h JOIN leases l ON l.id = h.lease_id ORDER BY l.name",
     "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",

@@ -9,6 +9,7 @@ emulation is tiny, whatever it claims to be; so is one in a test, by its own `Si
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from data_plane.proof.arithmetic.constants import SIDE, UNITS_PER_BLOCK
 from data_plane.proof.messages import (
@@ -139,7 +140,7 @@ def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) 
     tile_work = SIDE * SIDE * sizes.inner
     digests_max = GROUPS_MAX * sizes.group
     return GpuPlan(
-        blocks=_between(1, _bytes_to_fill(gpu, sizes) // BLOCK_BYTES, min(sizes.blocks_max, BLOCKS_MAX)),
+        blocks=_between(1, -(-_bytes_to_fill(gpu, sizes) // BLOCK_BYTES), min(sizes.blocks_max, BLOCKS_MAX)),
         iterations=min(reference.iterations, sizes.iterations_max),
         chains=_between(
             1,
@@ -160,7 +161,7 @@ def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) 
 def _bytes_to_fill(gpu: GpuIdentity, sizes: Sizes) -> int:
     total = gpu.cuda_memory if gpu.nvml_memory is None else gpu.nvml_memory
     spare = max(0, gpu.cuda_free - sizes.memory_reserve)
-    return max(int(sizes.memory_share * gpu.cuda_free), min(int(sizes.memory_share_of_total * total), spare))
+    return max(int(sizes.memory_share * gpu.cuda_free), min(ceil(sizes.memory_share_of_total * total), spare))
 
 
 def _between(least: int, value: int, most: int) -> int:

@@ -1,7 +1,7 @@
 """Builds the agent as one file that needs nothing but Python on the other side.
 
 The same sources give the same bytes, and so the same digest, on every replica: fixed order, fixed
-timestamps, and members stored uncompressed (deflate's output differs between zlib builds). 340 kB
+timestamps, and members stored uncompressed (deflate's output differs between zlib builds). 570 kB
 travel once per machine.
 """
 
@@ -23,6 +23,14 @@ _OURS = (
     "strict.py",
     "agent/__init__.py",
     "agent/__main__.py",
+    "agent/attestation.py",
+    "agent/claims.py",
+    "agent/cuda.py",
+    "agent/cuda_context.py",
+    "agent/cuda_device.py",
+    "agent/cuda_errors.py",
+    "agent/cuda_machine.py",
+    "agent/device.py",
     "agent/emulated.py",
     "agent/emulation.py",
     "agent/events.py",
@@ -33,14 +41,36 @@ _OURS = (
     "agent/inventory.py",
     "agent/kernel_log.py",
     "agent/kernel_log_source.py",
+    "agent/libraries.py",
     "agent/library.py",
     "agent/mig.py",
     "agent/nvml.py",
+    "agent/prove.py",
+    "agent/prover.py",
     "agent/schedule.py",
     "agent/topology.py",
     "agent/ward.py",
     "agent/xids.py",
+    "proof/__init__.py",
+    "proof/commitments.py",
+    "proof/kernels.py",
+    "proof/messages.py",
+    "proof/wire.py",
+    "proof/arithmetic/__init__.py",
+    "proof/arithmetic/constants.py",
+    "proof/arithmetic/launches.py",
 )
+_EMULATION = (
+    "proof/arithmetic/fill.py",
+    "proof/arithmetic/mixing.py",
+    "proof/arithmetic/tiles.py",
+    "proof/arithmetic/walk.py",
+    "proof/emulation/__init__.py",
+    "proof/emulation/cards.py",
+    "proof/emulation/device.py",
+    "proof/emulation/machine.py",
+)
+"""What only a machine with emulated GPUs runs, and the only files that need more than Python itself: numpy."""
 _START = """import sys
 
 from data_plane.agent.__main__ import main
@@ -55,7 +85,7 @@ def build_agent() -> AgentBundle:
 
     Raises FileNotFoundError or PackageNotFoundError if the installation is not whole.
     """
-    members = {f"data_plane/{name}": (_HERE / name).read_bytes() for name in _OURS}
+    members = {f"data_plane/{name}": (_HERE / name).read_bytes() for name in _OURS + _EMULATION}
     members["__main__.py"] = _START.encode()
     members["pynvml.py"] = _nvml_bindings()
     content = _zip(members)

@@ -1,22 +1,25 @@
-"""The agent's command line. Every command but `version` prints JSON documents, one a line.
+"""The agent's command line. `inventory` and `health` print JSON documents, one a line; `prove` speaks in frames.
 
     agent.pyz inventory                  what the GPUs are, and what is around them; once
     agent.pyz health [--watch SECONDS]   how the GPUs are; once, or every so many seconds
+    agent.pyz prove                      takes orders from standard input, and answers (data_plane/proof)
     agent.pyz version
 
 Exit status 0 with what was asked for, 3 with a failure document, 2 for a wrong command line. It holds no
-secret, opens no socket, writes no file and needs no root.
+secret, opens no socket, needs no root, and writes no file but what the driver compiles while it proves.
 """
 
 import os
 import re
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from data_plane.agent import emulated, inventory, kernel_log_source
+from data_plane.agent import emulated, inventory, kernel_log_source, prove
 from data_plane.agent.guard import Hangs, guarded
 from data_plane.agent.library import opened
 from data_plane.agent.nvml import Library, Unanswered
@@ -27,7 +30,7 @@ from data_plane.inventory import Inventory
 from data_plane.protocol import VERSION, Failure, Message, decode, encode
 from data_plane.strict import Malformed, printable
 
-USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | version\n"
+USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | prove | version\n"
 HANGS_SECONDS = 35
 """Without a persistence daemon a driver wakes its cards at every start, seconds for each."""
 WATCH_SECONDS_MAX = 3600
@@ -94,8 +97,23 @@ def main(arguments: "list[str]", emulation: Path = emulated.PATH) -> int:
             seconds = int(text)
             if 1 <= seconds <= WATCH_SECONDS_MAX:
                 return _say(documents(lambda library: healths(library, seconds), emulation, every=seconds))
+        case ["prove"]:
+            return _prove(emulation)
     sys.stderr.write(USAGE)
     return 2
+
+
+def _prove(emulation: Path) -> int:
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(0)
+    )  # So that the folder goes even when we are told to end.
+    with TemporaryDirectory(prefix="splitplane-") as folder:
+        os.environ["CUDA_CACHE_PATH"] = (
+            folder  # Compiled once for all GPUs of the machine, and for nobody else.
+        )
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order.
+        prove.conversation(emulation)
+    return 0
 
 
 def _say(messages: "Iterator[Message]") -> int:

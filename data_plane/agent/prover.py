@@ -72,8 +72,11 @@ def one_after_another(jobs: "Sequence[Callable[[], None]]") -> None:
 
 
 def side_by_side(jobs: "Sequence[Callable[[], None]]") -> None:
-    """A thread for each: calls into a driver release Python's lock, so all GPUs work at the same time."""
-    threads = [threading.Thread(target=job) for job in jobs]
+    """A thread for each: calls into a driver release Python's lock, so all GPUs work at the same time.
+
+    Daemons, so that a driver that hangs does not keep the process from ending when it is told to.
+    """
+    threads = [threading.Thread(target=job, daemon=True) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -168,7 +168,7 @@ class GpuHealth:
     lost: bool
     """Off the bus, or mute until it is reset."""
     processes: int | None
-    """Compute and graphics processes together."""
+    """Compute and graphics processes together; None where compute processes were not counted."""
     utilisation_percent: int | None
     """None under MIG, where NVML does not count it."""
     memory_used_mib: int | None

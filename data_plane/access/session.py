@@ -147,12 +147,12 @@ def _reading(gpu: inventory.Gpu) -> GpuReading:
 
 def _health(gpu: health.GpuHealth, xids: Sequence[health.Xid]) -> GpuHealth:
     usage = gpu.usage
-    counted = [n for n in (usage.compute_processes, usage.graphics_processes) if n is not None]
+    processes = usage.compute_processes  # Without these, that there are no others says nothing.
     return GpuHealth(
         index=gpu.index,
         uuid=gpu.uuid,
         lost=gpu.lost,
-        processes=sum(counted) if counted else None,
+        processes=None if processes is None else processes + (usage.graphics_processes or 0),
         utilisation_percent=usage.utilisation_percent,
         memory_used_mib=usage.memory_used_mib,
         recovery_action=gpu.recovery.action,

@@ -152,7 +152,9 @@ class EmulatedNvml:
 
     # How it works.
 
-    def _answer(self, call: str, thing: _Thing, *arguments: object) -> Any:
+    def _answer(self, call: str, thing: object = None, *arguments: object) -> Any:
+        if not isinstance(thing, _Thing):
+            raise _error("NOT_SUPPORTED")  # A call of the machine that is not among those above.
         answer = self._known(thing, call).answers.get(call)
         if arguments and isinstance(answer, dict) and answer and all(key.isdecimal() for key in answer):
             answer = answer.get(str(arguments[0]))

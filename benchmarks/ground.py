@@ -31,7 +31,9 @@ async def empty_database(name: str) -> str:
 
 
 def stop() -> None:
-    embedded.stop(_SERVER)
+    """Stop the server, if any benchmark needed one."""
+    if (_SERVER / "postmaster.pid").exists():
+        embedded.stop(_SERVER)
 
 
 @asynccontextmanager

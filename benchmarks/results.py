@@ -18,6 +18,8 @@ class Figure:
     unit: str
     aim: str = ""
     """What DESIGN asks for, with its direction: `>= 2000`."""
+    note: str = ""
+    """What the value has to be read with: an interval, what a formula says."""
 
     @property
     def reached(self) -> bool | None:
@@ -49,4 +51,5 @@ def publish(name: str, figures: Sequence[Figure]) -> None:
     (DIRECTORY / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
     for figure in figures:
         verdict = {True: "reached", False: "missed", None: ""}[figure.reached]
-        print(f"{figure.name:46} {figure.value:>12,.3f} {figure.unit:14} {figure.aim:10} {verdict}")
+        row = f"{figure.name:52} {figure.value:>12,.3f} {figure.unit:14} {figure.aim:10} {verdict:8} {figure.note}"
+        print(row.rstrip())

@@ -105,7 +105,9 @@ def _tampered(code: str, attacker: Attacker, gpus: int = 1) -> Lie:
 _A100_40, _H100 = CARDS["a100-sxm-40gb"], CARDS["h100-sxm-80gb"]
 
 
-def _with(card: Card, *, random_read: float = 1.0, everything: float = 1.0, launch: float = 0.0) -> Card:
+def with_speeds(
+    card: Card, *, random_read: float = 1.0, everything: float = 1.0, launch: float = 0.0
+) -> Card:
     """The card with other speeds: two factors, and seconds on top of each launch."""
     speeds = card.speeds.times(everything)
     return replace(
@@ -133,7 +135,7 @@ LIES: dict[str, Lie] = {
         frozenset({"wrong_digest"}), make=lambda i, t, _: cheats.ForgottenMemory(i, t, missing=0.05)
     ),
     # A lesser card, or less than a card.
-    "half the bandwidth": _late(really=_with(_H100, random_read=0.5)),
+    "half the bandwidth": _late(really=with_speeds(_H100, random_read=0.5)),
     "a 3g MIG slice": _late(really=_H100.part(memory_slices=4, sms=60), make=without(0.5)),
     "a 1g MIG slice": _late(really=_H100.part(memory_slices=1, sms=16), make=without(0.875)),
     "one card as two, in time slices": _late(gpus=2, one_device=True, make=without(0.5)),
@@ -145,8 +147,10 @@ LIES: dict[str, Lie] = {
     "a CPU that says at once that it has filled": _late(
         really=CPU, make=lambda i, t, _: cheats.LazyFill(i, t)
     ),
-    "calls that travel to a GPU elsewhere": _late(really=_with(_H100, launch=200e-6)),
-    "a card twice as fast as it may be": Lie(frozenset({"too_fast"}), really=_with(_H100, everything=2.0)),
+    "calls that travel to a GPU elsewhere": _late(really=with_speeds(_H100, launch=200e-6)),
+    "a card twice as fast as it may be": Lie(
+        frozenset({"too_fast"}), really=with_speeds(_H100, everything=2.0)
+    ),
     # Names that do not fit together.
     "an A100 whose NVML was replaced": Lie(
         frozenset({"gpu_model", "capability"}),

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from benchmarks import api, fleet, ground, lifecycle, profile
+from benchmarks import api, fleet, ground, lifecycle, profile, proof_catch_rates, proof_verifier
 from benchmarks.results import Figure, machine, publish
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
@@ -12,6 +12,8 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "lifecycle": lifecycle.measure,
     "fleet": fleet.measure,
     "profile": profile.measure,
+    "proof_verifier": proof_verifier.measure,
+    "proof_catch_rates": proof_catch_rates.measure,
 }
 
 

@@ -9,8 +9,7 @@ SPLITPLANE_VERIFIER_KEY             PEM file: the key of that certificate
 SPLITPLANE_VERIFIER_CLIENT_CA       PEM file: the CA that callers' certificates are signed by
 SPLITPLANE_VERIFIER_WORKERS         processes that check jobs (one per core)
 SPLITPLANE_VERIFIER_QUEUE           jobs that may wait for one (512)
-SPLITPLANE_VERIFIER_BATCH_SECONDS   a batch (the walks of one machine, or one other job) that takes longer is
-                                    stopped (120)
+SPLITPLANE_VERIFIER_BATCH_SECONDS   a batch (four walks, or one other job) that takes longer is stopped (150)
 SPLITPLANE_VERIFIER_DRAIN_SECONDS   how long calls under way may take once it was told to stop (25)
 
 Whoever calls it (the reconciler):
@@ -21,7 +20,7 @@ SPLITPLANE_VERIFIER_NAME                the name in the service's certificate (t
 SPLITPLANE_VERIFIER_CA                  PEM file: the CA that the service's certificate is signed by
 SPLITPLANE_VERIFIER_CALLER_CERTIFICATE  PEM file: our certificate, with the chain
 SPLITPLANE_VERIFIER_CALLER_KEY          PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_SECONDS             how long a call may take, retries included (120)
+SPLITPLANE_VERIFIER_SECONDS             how long a call may take, retries included (180)
 
 Both: SPLITPLANE_VERIFIER_PLAINTEXT=yes does without certificates, on loopback or a Unix socket only.
 """
@@ -91,7 +90,7 @@ def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
         workers=_whole(environ, "SPLITPLANE_VERIFIER_WORKERS", cores, 1, 1024),
         # A whole request must find room, or it would be refused for ever.
         queue_max=_whole(environ, "SPLITPLANE_VERIFIER_QUEUE", 512, JOBS_MAX, 65_536),
-        batch_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_BATCH_SECONDS", 120, 1, 3600),
+        batch_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_BATCH_SECONDS", 150, 1, 3600),
         drain_seconds=_whole(environ, "SPLITPLANE_VERIFIER_DRAIN_SECONDS", 25, 1, 3600),
     )
 
@@ -125,7 +124,7 @@ def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
         addresses=addresses,
         tls=tls,
         name=name,
-        seconds=_whole(environ, "SPLITPLANE_VERIFIER_SECONDS", 120, 1, 3600),
+        seconds=_whole(environ, "SPLITPLANE_VERIFIER_SECONDS", 180, 1, 3600),
     )
 
 

@@ -1,4 +1,4 @@
-"""How a request is cut: walks together, the rest alone, nothing above what one job may cost."""
+"""How a request is cut: walks in fours, the rest alone, nothing above what one job may cost."""
 
 from dataclasses import replace
 
@@ -14,6 +14,11 @@ HALF = replace(WALK, steps=4882, sample=tuple(range(192)), iterations=10)
 
 def test_walks_go_together_and_everything_else_alone() -> None:
     assert batches([LAUNCH, WALK, TILES, WALK, TILES, LAUNCH, WALK]) == [[0], [1, 3, 6], [2], [4], [5]]
+
+
+def test_the_walks_of_a_machine_of_eight_keep_two_cores_busy() -> None:
+    assert batches([WALK] * 8) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert batches([WALK] * 6) == [[0, 1, 2, 3], [4, 5]]
 
 
 def test_no_batch_of_walks_costs_more_than_one_job_may() -> None:

@@ -20,6 +20,7 @@ from control_plane.api.leases import LeaseController
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.operators import OperatorController
 from control_plane.api.organizations import OrganizationController
+from control_plane.api.proofs import ProofController
 from control_plane.api.requests import ApiRequest, Context, anyone, customers, operators
 from control_plane.api.streams import Sleep, Streams
 from control_plane.settings import Settings
@@ -49,6 +50,7 @@ def create_app(
                     OrganizationController,  # organization, api-keys, ssh-keys
                     CatalogueController,  # skus, offers, quotes
                     LeaseController,  # leases
+                    ProofController,  # proofs
                     BillingController,  # usage, usage.csv, bill, reconciliation
                 ],
             ),

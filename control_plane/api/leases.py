@@ -20,6 +20,7 @@ from control_plane.api.schemas import (
     LeasePage,
     LeaseRequest,
     LeaseView,
+    ProofPage,
     QuoteRequest,
     StreamEnd,
 )
@@ -38,7 +39,7 @@ from control_plane.domain.money import parse_usd
 from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
 from control_plane.domain.wish import Wish
-from control_plane.services import leases
+from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
 
 States = Annotated[
@@ -151,6 +152,27 @@ class LeaseController(Controller):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda row: paging.after_number("journal", row.number))
         return JournalPage(tuple(views.journal_line(row) for row in page), following)
+
+    @get("/{lease_id:str}/proofs", responses=PROBLEMS)
+    async def proofs(
+        self,
+        request: ApiRequest,
+        lease_id: FromPath[str],
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> ProofPage:
+        """How the GPUs of the lease's machines answered our challenges. Newest first."""
+        found = await proofs.page(
+            request.world,
+            request.principal.organization_id,
+            _lease_id(lease_id),
+            before=paging.moment("proofs", cursor),
+            limit=limit + 1,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        page, following = paging.cut(found, limit, lambda row: paging.after_moment("proofs", row.at, row.id))
+        return ProofPage(tuple(views.proof(row) for row in page), following)
 
     @get("/{lease_id:str}/explanation", responses=PROBLEMS)
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:

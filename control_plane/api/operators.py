@@ -1,12 +1,15 @@
 """What operators see and do: loops, orphans, provider accounts, new organizations, credits."""
 
-from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody
+from typing import Annotated
 
-from control_plane.api import idempotency, views
+from litestar import Controller, Response, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+
+from control_plane.api import idempotency, paging, views
 from control_plane.api.documents import OPERATOR_PROBLEMS, made
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.schemas import (
     AccountList,
@@ -17,11 +20,13 @@ from control_plane.api.schemas import (
     OrganizationRequest,
     OrphanList,
     OrphanView,
+    ProofRecordPage,
 )
 from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
+from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
-from control_plane.services import operators
+from control_plane.services import operators, proofs
 from control_plane.services.idempotency import Connection
 
 
@@ -45,6 +50,37 @@ class OperatorController(Controller):
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
         found = await operators.provider_accounts(request.world)
         return AccountList(tuple(views.account(one) for one in found))
+
+    @get("/proofs", responses=OPERATOR_PROBLEMS)
+    async def proofs(
+        self,
+        request: ApiRequest,
+        account: Annotated[
+            str | None,
+            QueryParameter(
+                pattern=r"^[a-z][a-z0-9_]*(/[a-z][a-z0-9-]*)?$(?!\n)",
+                max_length=100,
+                description="Only of this provider account, such as `lambda_cloud/research`.",
+            ),
+        ] = None,
+        outcome: Annotated[
+            ProofOutcome | None, QueryParameter(description="Only those that came to this.")
+        ] = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> ProofRecordPage:
+        """How the GPUs of our providers' machines answered, over all customers and naming none. Newest first."""
+        found = await proofs.records(
+            request.world,
+            account=account,
+            outcome=outcome,
+            before=paging.moment("records", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("records", row.at, row.proof_id)
+        )
+        return ProofRecordPage(tuple(views.proof_record(row) for row in page), following)
 
     @post("/organizations", responses=made(CreatedOrganization, 201))
     async def create_organization(

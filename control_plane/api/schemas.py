@@ -1,12 +1,12 @@
 """The wire: every body that goes in or out. Nothing here decides anything.
 
 Times are RFC 3339 in UTC. Money is an exact decimal text in US dollars with nine places, and the
-same amount as integer nano-US-dollars. Ids wear a prefix (`le_`, `org_`, `key_`, `ssh_`, `in_`).
+same amount as integer nano-US-dollars. Ids wear a prefix (`le_`, `org_`, `key_`, `ssh_`, `in_`, `pf_`).
 A request with a field that is not listed here is refused; an answer may grow fields.
 """
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -145,6 +145,8 @@ class SkuView(View):
     memory_gib: int
     disk_gib: int
     capacity: str
+    proof: str
+    """What its machines have to prove before they are leased: `listed` (nothing), `proven` or `attested`."""
     price_per_gpu_hour: Money
     price_per_hour: Money
     """For the whole machine."""
@@ -227,6 +229,8 @@ class RejectedView(View):
     native_type: str
     code: str
     why: str
+    proofs: tuple[str, ...] = ()
+    """The failed GPU proofs that speak against it; empty except for operators."""
 
 
 class QuoteView(View):
@@ -258,7 +262,7 @@ class StatusView(View):
     """`pending`, `starting`, `ready`, `unconfirmed`, `ending` or `ended`."""
     step: str | None
     """The last step done: `placed`, `launched`, `booted`, `connected`, `keys_installed`, `mesh_joined`,
-    `gpus_verified`."""
+    `gpus_verified`, and where the SKU demands proof `gpus_proven`."""
     steps_done: int
     steps_total: int
     message: str
@@ -280,6 +284,19 @@ class MachineView(View):
     sighted_at: datetime | None
 
 
+class LeaseProofView(View):
+    """Observed: what the latest attempt's machine has shown of its GPUs."""
+
+    demanded: str
+    """What the SKU demanded when the lease was admitted: `listed`, `proven` or `attested`."""
+    tier: str
+    """What the machine is now: `listed`, `proven`, `watched` or `attested`."""
+    id: str | None
+    """Of the latest proof; null before the first."""
+    outcome: str | None
+    at: datetime | None
+
+
 class LeaseView(View):
     id: str
     name: str
@@ -293,6 +310,7 @@ class LeaseView(View):
     """`placing`, `starting`, `ready`, `ending` or `ended`; what `?state=` filters by."""
     status: StatusView
     machine: MachineView | None
+    proof: LeaseProofView
     attempts: int
     end_reason: str | None
     end_why: str | None
@@ -367,6 +385,76 @@ class ReportView(View):
     gpus: tuple[GpuReading, ...]
 
 
+class FindingView(View):
+    code: str
+    gpu: int | None
+    """Null when it is about the machine as a whole."""
+    why: str
+
+
+class RateView(View):
+    """What one GPU did in one timed phase, on our clock."""
+
+    gpu: int
+    phase: str
+    """`fill`, `walk`, `int8` or `bf16`."""
+    seconds: float
+    per_second: float
+    """Bytes read for `walk`, multiply-adds for tiles, units times iterations for `fill`."""
+    least_seconds: float | None
+    """What was allowed, where it is known: faster or slower is another GPU."""
+    most_seconds: float | None
+
+
+class ProvenGpu(View):
+    uuid: str
+    proven_bytes: int | None
+    """Shown to be fast memory of one device; null when the memory was not asked about."""
+    sold_bytes: int
+    """What a whole card of this model has."""
+
+
+class ProofView(View):
+    """What one challenge of a machine's GPUs came to."""
+
+    id: str
+    lease_id: str
+    instance_id: str
+    at: datetime
+    occasion: str
+    """`start`, `recheck`, `idle` or `end`."""
+    outcome: str
+    """`passed`, `failed`, `unanswered` (nothing is known) or `emulated` (right, and no proof)."""
+    code: str | None
+    """Of the first finding."""
+    why: str | None
+    gpu_model: str
+    source: str
+    """`cuda`, `emulated`, or empty when the machine never said."""
+    driver: str
+    reference: str
+    """Whose times it was held against: `measured`, `learnt` or `estimated`, and of when."""
+    attested: bool
+    """Whether every GPU's own signature was verified on our side."""
+    gpus: tuple[ProvenGpu, ...]
+    findings: tuple[FindingView, ...]
+    hints: tuple[FindingView, ...]
+    """Signs of sharing or throttling. They fail no one; they bring the next challenge forward."""
+    rates: tuple[RateView, ...]
+    seconds: float
+    """The whole conversation."""
+
+
+class ProofDetail(ProofView):
+    evidence: dict[str, Any]
+    """All that is needed to check it again: docs/gpu-proof.md says how. Its keys may grow and change."""
+
+
+class ProofPage(View):
+    items: tuple[ProofView, ...]
+    next_cursor: str | None
+
+
 class ExplanationView(View):
     """Everything that led a lease to where it is."""
 
@@ -377,6 +465,8 @@ class ExplanationView(View):
     journal: tuple[JournalLine, ...]
     """The first 1,000 lines; `/journal` pages through all."""
     reports: tuple[ReportView, ...]
+    proofs: tuple[ProofView, ...]
+    """The latest 200, newest first; `/proofs` pages through all."""
 
 
 # Money
@@ -489,6 +579,28 @@ class AccountView(View):
 
 class AccountList(View):
     items: tuple[AccountView, ...]
+
+
+class ProofRecordView(View):
+    """One proof in the record of a provider account; says nothing of whose machine it was."""
+
+    id: str
+    instance_id: str
+    account: str
+    offer: str
+    gpu_model: str
+    occasion: str
+    outcome: str
+    code: str | None
+    why: str | None
+    ended: bool
+    """Whether the machine was ended because of it."""
+    at: datetime
+
+
+class ProofRecordPage(View):
+    items: tuple[ProofRecordView, ...]
+    next_cursor: str | None
 
 
 class OrganizationRequest(Request):

@@ -1,12 +1,13 @@
 """Domain values and rows as they read on the wire. No decisions, except what a customer does not see: our costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from control_plane.api import schemas
 from control_plane.domain.admission import Price
+from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.instance import Instance
 from control_plane.domain.money import Nano, usd
@@ -74,6 +75,7 @@ def sku(price: Price) -> schemas.SkuView:
         memory_gib=shape.memory_gib,
         disk_gib=shape.disk_gib,
         capacity=price.sku.capacity.value,
+        proof=price.sku.proof.value,
         price_per_gpu_hour=money(price.nano_per_gpu_hour),
         price_per_hour=money(price.nano_per_hour),
     )
@@ -149,6 +151,7 @@ def _rejected(ranking: Ranking, *, operator: bool) -> tuple[schemas.RejectedView
             one.offer.native_type,
             one.code.value,
             _why(one.code, one.why, operator=operator),
+            _proof_ids((proof.hex for proof in one.proofs), operator=operator),
         )
         for one in ranking.rejected
     )
@@ -156,6 +159,11 @@ def _rejected(ranking: Ranking, *, operator: bool) -> tuple[schemas.RejectedView
 
 def _why(code: str, why: str, *, operator: bool) -> str:
     return why if operator else _SPOKEN_TO_CUSTOMERS.get(RejectCode(code), why)
+
+
+def _proof_ids(digits: Iterable[str], *, operator: bool) -> tuple[str, ...]:
+    """Proofs of other customers' machines: their ids are for operators."""
+    return tuple(on_wire(Prefix.PROOF, UUID(hex=one)) for one in digits) if operator else ()
 
 
 def lease(shown: Shown) -> schemas.LeaseView:
@@ -188,6 +196,7 @@ def lease(shown: Shown) -> schemas.LeaseView:
         state=found.state.value,
         status=lease_status(shown),
         machine=machine,
+        proof=_lease_proof(shown),
         attempts=found.attempts,
         end_reason=found.end_reason,
         end_why=found.end_why,
@@ -195,6 +204,17 @@ def lease(shown: Shown) -> schemas.LeaseView:
         ready_at=found.ready_at,
         billed_until=found.billed_until,
         ended_at=found.ended_at,
+    )
+
+
+def _lease_proof(shown: Shown) -> schemas.LeaseProofView:
+    latest = shown.overview.proof
+    return schemas.LeaseProofView(
+        demanded=shown.overview.lease.proof.value,
+        tier=shown.tier.value,
+        id=None if latest is None else on_wire(Prefix.PROOF, latest.id),
+        outcome=None if latest is None else latest.outcome.value,
+        at=None if latest is None else latest.at,
     )
 
 
@@ -227,6 +247,7 @@ def explanation(found: Explanation, *, operator: bool) -> schemas.ExplanationVie
         attempts=tuple(_attempt(one) for one in found.attempts),
         journal=lines,
         reports=tuple(_report(row) for row in found.reports),
+        proofs=tuple(proof(row) for row in found.proofs),
     )
 
 
@@ -254,6 +275,7 @@ def _placement(row: dict[str, Any], *, operator: bool) -> schemas.PlacementView:
                 one["native_type"],
                 one["code"],
                 _why(one["code"], one["why"], operator=operator),
+                _proof_ids(one.get("proofs", ()), operator=operator),
             )
             for one in row["ranking"]["rejected"]
         ),
@@ -299,6 +321,66 @@ def _gpu(one: dict[str, Any]) -> schemas.GpuReading:
         str(one.get("name", ""))[:200],
         str(one.get("uuid", ""))[:200],
         memory if isinstance(memory, int) else 0,
+    )
+
+
+def proof(row: Any) -> schemas.ProofView:
+    return schemas.ProofView(**_proof(row, {}))
+
+
+def proof_detail(row: Any) -> schemas.ProofDetail:
+    return schemas.ProofDetail(**_proof(row, row.evidence), evidence=row.evidence)
+
+
+def _proof(row: Any, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Every field that both forms have."""
+    sold = max(APPEARANCES[GpuModel(row.gpu_model)].memory_mib) << 20
+    proven = row.proven_bytes or [None] * len(row.gpu_uuids)
+    return {
+        "id": on_wire(Prefix.PROOF, row.id),
+        "lease_id": on_wire(Prefix.LEASE, row.lease_id),
+        "instance_id": on_wire(Prefix.INSTANCE, row.instance_id),
+        "at": row.at,
+        "occasion": row.occasion,
+        "outcome": row.outcome,
+        "code": row.code,
+        "why": row.why,
+        "gpu_model": row.gpu_model,
+        "source": row.source,
+        "driver": row.driver,
+        "reference": row.reference,
+        "attested": row.attested,
+        "gpus": tuple(
+            schemas.ProvenGpu(uuid, size, sold) for uuid, size in zip(row.gpu_uuids, proven, strict=False)
+        ),
+        "findings": tuple(schemas.FindingView(**one) for one in row.findings),
+        "hints": tuple(schemas.FindingView(**one) for one in row.hints),
+        "rates": tuple(_rate(one, evidence.get("bounds", {})) for one in row.rates),
+        "seconds": row.seconds,
+    }
+
+
+def _rate(one: dict[str, Any], bounds: dict[str, Any]) -> schemas.RateView:
+    """`bounds` are by phase and GPU: seconds at least, at most, and of the reference."""
+    of_phase = bounds.get(one["phase"], [])
+    least, most = of_phase[one["gpu"]][:2] if one["gpu"] < len(of_phase) else (None, None)
+    per_second = one["work"] / one["seconds"] if one["seconds"] else 0.0
+    return schemas.RateView(one["gpu"], one["phase"], one["seconds"], per_second, least, most)
+
+
+def proof_record(row: Any) -> schemas.ProofRecordView:
+    return schemas.ProofRecordView(
+        id=on_wire(Prefix.PROOF, row.proof_id),
+        instance_id=on_wire(Prefix.INSTANCE, row.instance_id),
+        account=row.account,
+        offer=row.offer_key,
+        gpu_model=row.gpu_model,
+        occasion=row.occasion,
+        outcome=row.outcome,
+        code=row.code,
+        why=row.why,
+        ended=row.ended,
+        at=row.at,
     )
 
 

@@ -22,7 +22,7 @@ OWNERS = {
     "aiolimiter": r"providers/guard\.py",
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
-        r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|__main__)\.py"
+        r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|proving|__main__)\.py"
         r"|data_plane/proof/service/(metrics|__main__)\.py"
     ),
     "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py|data_plane/proof/service/.*",

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -20,6 +22,7 @@ from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import administration, catalogue
 from control_plane.settings import Settings
 from control_plane.world import World, uuid7
+from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.stage import Stage, set_stage
 
@@ -84,6 +87,9 @@ class Api:
         return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
 
 
+ProofOf = Callable[..., Awaitable[str]]
+
+
 class Ticking(Clock):
     """Moves on by a microsecond whenever it is read, as real clocks do: times of rows differ."""
 
@@ -106,6 +112,20 @@ async def api(db: Database, api_db: Database, clock: Clock) -> Api:
     made = Api(metrics, world, owner, clock)
     made.app = create_app(world, SETTINGS, metrics=metrics, sleep=made.sleep)
     return made
+
+
+@pytest.fixture
+async def proof_of(db: Database, clock: Clock) -> ProofOf:
+    """Writes a proof of a tenant's, as the reconciler would, and answers its id on the wire."""
+
+    async def write(tenant: Tenant, lease: str, number: int = 1, **other: Any) -> str:
+        row = a_row("proofs", tenant.id, number, lease_id=UUID(hex=lease.removeprefix("le_")), at=clock.now())
+        known = {"gpu_model": "h100-sxm-80gb", "findings": [], "hints": [], "rates": []}
+        async with db.transaction() as connection:
+            await insert(connection, "proofs", row | known | other)
+        return f"pf_{row['id'].hex}"
+
+    return write
 
 
 @pytest.fixture

@@ -23,7 +23,11 @@ class Endpoint:
 
     @property
     def id_prefix(self) -> str | None:
-        for name, prefix in (("{lease_id}", "le"), ("{organization_id}", "org")):
+        for name, prefix in (
+            ("{lease_id}", "le"),
+            ("{organization_id}", "org"),
+            ("{proof_id}", "pf"),
+        ):
             if name in self.path:
                 return prefix
         if "{key_id}" in self.path:
@@ -77,8 +81,10 @@ ENDPOINTS = (
     _get("/v1/leases/{lease_id}"),
     Endpoint("POST", "/v1/leases/{lease_id}/release"),
     _get("/v1/leases/{lease_id}/journal", "limit", "cursor"),
+    _get("/v1/leases/{lease_id}/proofs", "limit", "cursor"),
     _get("/v1/leases/{lease_id}/explanation"),
     _get("/v1/leases/{lease_id}/events", "until"),
+    _get("/v1/proofs/{proof_id}"),
     _get("/v1/usage", "since", "until", "limit", "cursor"),
     _get("/v1/usage.csv", "since", "until"),
     _get("/v1/bill"),
@@ -86,6 +92,7 @@ ENDPOINTS = (
     _get("/v1/operator/loops", operator=True),
     _get("/v1/operator/orphans", operator=True),
     _get("/v1/operator/accounts", operator=True),
+    _get("/v1/operator/proofs", "account", "outcome", "limit", "cursor", operator=True),
     Endpoint(
         "POST",
         "/v1/operator/organizations",

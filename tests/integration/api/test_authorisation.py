@@ -6,7 +6,7 @@ from litestar.routes import HTTPRoute
 
 from control_plane.api.auth import REMEMBER_SECONDS
 from control_plane.api.requests import query_names
-from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY, Endpoint
 from tests.integration.api.test_bad_requests import SOME_ID, hold
 
@@ -74,11 +74,13 @@ async def test_a_customer_may_not_do_what_operators_do(endpoint: Endpoint, acme:
 
 @pytest.mark.parametrize("endpoint", FOR_CUSTOMERS_WITH_ID, ids=str)
 async def test_what_belongs_to_another_tenant_does_not_exist(
-    endpoint: Endpoint, acme: Tenant, other: Tenant, operator: Tenant
+    endpoint: Endpoint, acme: Tenant, other: Tenant, operator: Tenant, proof_of: ProofOf
 ) -> None:
     body = {"name": "theirs", "public_key": SSH_KEY}
+    lease = await other.lease()
     theirs = {
-        "le": await other.lease(),
+        "le": lease,
+        "pf": await proof_of(other, lease),
         "ssh": (await other.http.post("/v1/ssh-keys", json=body)).json()["id"],
         "key": (await other.http.post("/v1/api-keys", json={"name": "second"})).json()["key"]["id"],
     }

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import leases, organizations, usage
+from control_plane.db import leases, organizations, proofs, usage
 from control_plane.db.engine import Database, Role, rows
 from control_plane.db.tables import FACTS, SHARED, metadata
 from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
@@ -267,6 +267,8 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
                 text("""
                 SELECT organization_id, 'lease' AS kind, id FROM leases
                 UNION ALL SELECT organization_id, 'ssh_key', id FROM ssh_keys
+                UNION ALL SELECT organization_id, 'proof', id FROM proofs
+                UNION ALL SELECT organization_id, 'proof of', lease_id FROM proofs
                 """),
             )
         }
@@ -278,5 +280,10 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
         assert await organizations.ssh_keys(connection, me, ids=[ids[B, "ssh_key"]]) == []
         mine = [key.id for key in await organizations.ssh_keys(connection, me)]
         assert mine == [ids[A, "ssh_key"]]
+        of = LeaseId(ids[B, "proof of"])
+        assert len(await proofs.page(connection, other, of, before=None, limit=9)) == 1
+        assert await proofs.page(connection, me, of, before=None, limit=9) == []
+        assert await proofs.show(connection, other, ids[B, "proof"]) is not None
+        assert await proofs.show(connection, me, ids[B, "proof"]) is None
         assert (await usage.total(connection, me, since=since, until=until)).charges == 1
         assert (await usage.total(connection, other, since=since, until=until)).charges == 1

@@ -1,0 +1,53 @@
+"""Reading GPU proofs: a customer those of its leases, an operator every provider's record."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from control_plane.db import leases, proofs
+from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.proof import ProofOutcome
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.world import World
+
+
+async def page(
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[Any] | Refused:
+    """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
+    async with world.db.reading(organization_id) as connection:
+        if await leases.show(connection, organization_id, lease_id) is None:
+            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+        return await proofs.page(connection, organization_id, lease_id, before=before, limit=limit)
+
+
+async def get(world: World, organization_id: OrganizationId, proof_id: UUID) -> Any | Refused:
+    """One proof with its evidence."""
+    async with world.db.reading(organization_id) as connection:
+        found = await proofs.show(connection, organization_id, proof_id)
+    if found is None:
+        return Refused(
+            RefusalCode.NOT_FOUND, "There is no such proof; GET /v1/leases/{id}/proofs lists yours."
+        )
+    return found
+
+
+async def records(
+    world: World,
+    *,
+    account: str | None,
+    outcome: ProofOutcome | None,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[Any]:
+    """How our providers' machines answered, newest first. Says nothing of whose they were."""
+    async with world.db.reading() as connection:
+        return await proofs.record_page(
+            connection, account=account, outcome=outcome, before=before, limit=limit
+        )

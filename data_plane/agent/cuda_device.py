@@ -34,7 +34,7 @@ from data_plane.proof.messages import BLOCK_BYTES, DIGEST_BYTES, NONCE_BYTES, Gp
 _WORDS = Struct("<4I")
 _ROW = Struct("<4I")
 """What one block of `gaps` leaves: multiprocessor, samples, gaps, longest gap in microseconds."""
-_WARM_TILES = 16_384
+WARM_INNER = 16_384
 """Inner dimension of the tiles that bring the clocks up."""
 
 
@@ -98,9 +98,9 @@ class CudaDevice:
     def warm_up(self, seconds: float, monotonic: "Callable[[], float]") -> None:
         """Work until the clocks are where they will be in the timed phases."""
         end = monotonic() + seconds
-        per_slice = self._tiles_per_slice(_WARM_TILES)
+        per_slice = self._tiles_per_slice(WARM_INNER)
         while monotonic() < end:
-            for _ in self.tiles("int8", bytes(NONCE_BYTES), _WARM_TILES, 1, per_slice):
+            for _ in self.tiles("int8", bytes(NONCE_BYTES), WARM_INNER, 1, per_slice):
                 pass
 
     # ---- device.Device ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from data_plane.proof.messages import (
     ANSWER_BYTES_MAX,
     ROOT_BYTES,
     Committed,
+    Evidence,
     Filled,
     GapsAnswer,
     Groups,
@@ -35,6 +36,7 @@ _ANSWERS: "tuple[type[Any], ...]" = (
     Groups,
     Opened,
     GapsAnswer,
+    Evidence,
     Refused,
 )
 

@@ -136,11 +136,12 @@ class Conversation:
             one = await self._hear(owed, sent, until)
             had_all_first = all(heard)
             gpu = one.message.gpu
-            if gpu >= len(turns) or not is_mine(one.message):
-                raise Ended(Finding("protocol", None, f"{_kind(one)} is about something that was not asked."))
             turn = next((turn for turn in owed if turn.gpu == gpu), None)
-            if turn is None or not isinstance(one.message, turn.message):
-                raise Ended(Finding("protocol", gpu, f"{_kind(one)} came twice, or before its turn."))
+            if turn is None or not isinstance(one.message, turn.message) or not is_mine(one.message):
+                why = (
+                    f"{_kind(one)} came twice, before its turn, or about another phase or GPU than was asked."
+                )
+                raise Ended(Finding("protocol", gpu, why))
             if len(one.blob) != turn.blob_bytes:
                 why = f"{_kind(one)} has {len(one.blob)} bytes, not {turn.blob_bytes}."
                 raise Ended(Finding("malformed", gpu, why))

@@ -112,12 +112,16 @@ def identity(*gpus: GpuIdentity, **changes: Any) -> Identity:
 
 @dataclass(frozen=True)
 class Answered:
-    """One answer on its way. Bent into raw bytes it has no message; into None, the line breaks."""
+    """One answer on its way."""
 
     message: Any
     blob: bytes = b""
     raw: bytes | None = None
+    """What arrives in place of it."""
     breaks: bool = False
+    """The line breaks in place of it."""
+    later: float = 0.0
+    """Seconds after the others of its order."""
 
 
 Bend = Callable[[Answered], Iterable[Answered]]
@@ -241,7 +245,7 @@ class ScriptedLine:
         answers = self.prover.answers(order)  # type: ignore[arg-type]
         if answers:
             at = self.now + self._seconds(answers[0].message)
-            self._inbox += [(at, bent) for answer in answers for bent in self.bend(answer)]
+            self._inbox += [(at + bent.later, bent) for answer in answers for bent in self.bend(answer)]
         return self.now
 
     def _seconds(self, first: Any) -> float:

@@ -251,9 +251,21 @@ async def test_repeats_that_differ_are_a_hint() -> None:
 
 
 async def test_who_dawdles_over_untimed_questions_runs_out_of_conversation() -> None:
-    report = await challenge(ScriptedLine(took={**TOOK, Identity: 29.0, Filled: 29.0, "walk": [1.6, 1.2]}))
+    line = ScriptedLine(took={**TOOK, Identity: 29.0, Filled: 29.0})
+    report = await challenge(line)
     assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"too_long"})
-    assert report.seconds <= 60
+    assert not any(isinstance(order, WalkOrder) for order in line.orders), "asked, and no time to answer"
+
+
+async def test_nothing_is_waited_for_beyond_the_end_of_the_conversation() -> None:
+    line = ScriptedLine(took={**TOOK, Identity: 29.0, Filled: 27.0}, bend=dropping(Groups))
+    assert codes(await challenge(line)) == {"too_long"}
+    assert line.now - 100.0 == pytest.approx(60.0)
+
+
+async def test_group_hashes_may_take_their_time_once_the_root_is_here() -> None:
+    later = changing(Groups, lambda one: replace(one, later=9.0), "walk")
+    assert (await challenge(ScriptedLine(bend=later))).outcome is Outcome.PASSED
 
 
 # Silence.
@@ -328,6 +340,28 @@ async def test_an_answer_that_comes_twice_or_out_of_turn_fails() -> None:
     nobody = changing(Filled, lambda one: Answered(replace(one.message, gpu=9)))
     for bend in (twice, early, other, nobody):
         report = await challenge(ScriptedLine(bend=bend))
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"protocol"})
+
+
+async def test_one_gpu_cannot_speak_in_the_turn_of_another() -> None:
+    """Both kinds are due then, of different GPUs."""
+
+    def as_gpu(number: int, kind: type[Any], of: int) -> Any:
+        def change(one: Answered) -> Answered:
+            return replace(one, message=replace(one.message, gpu=number)) if one.message.gpu == of else one
+
+        return changing(kind, change, "walk")
+
+    def delaying(one: Answered) -> Any:
+        """The first GPU's group hashes arrive where the second one's root is due, and are the second's."""
+        if isinstance(one.message, Committed) and one.message.gpu == 1:
+            return []
+        if isinstance(one.message, Groups) and one.message.gpu == 0:
+            return [replace(one, message=replace(one.message, gpu=1))]
+        return [one]
+
+    for bend in (as_gpu(0, Committed, of=1), as_gpu(0, Groups, of=1), delaying):
+        report = await challenge(ScriptedLine(machine({}, {}), bend=bend))
         assert (report.outcome, codes(report)) == (Outcome.FAILED, {"protocol"})
 
 

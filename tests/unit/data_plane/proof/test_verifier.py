@@ -131,6 +131,7 @@ def test_a_commitment_of_one_phase_or_nonce_serves_no_other() -> None:
         {"opened": ()},
         {"opened": (5, 1)},
         {"opened": (1, 1, 5)},
+        {"opened": (1, 1, 5), "digests": bytes(8 * 10)},
         {"opened": (1, 6)},
         {"opened": (-1, 5)},
         {"opened": (1, 4)},

@@ -1,7 +1,7 @@
 """What a GPU model is and how fast it honestly is: the table that claims and times are held against.
 
     reference = TABLE["h100-sxm-80gb"]
-    times = References(measured, learnt).times("h100-sxm-80gb", driver="570.124.06")
+    times = References(measurements.load()).times("h100-sxm-80gb", driver="570.124.06")
 
 Where each column comes from decides what may follow from it:
 

@@ -28,13 +28,18 @@ from data_plane.proof.messages import (
 )
 from data_plane.proof.port import Expected, LineBroken, LineSilent, Occasion, Outcome
 from data_plane.proof.reference import RHO, TABLE, Basis, References
-from data_plane.proof.verifier import LocalVerifier
+from data_plane.proof.verifier import LocalVerifier, one_blas_thread
 from data_plane.proof.wire import decode, encode
 from data_plane.strict import Malformed
 
 SEED, NONCE = bytes(range(32)), bytes(range(100, 116))
 H100 = CARDS["h100-sxm-80gb"]
 CLAIM = Claim(H100.name, "GPU-1", H100.memory_mib)
+
+
+@pytest.fixture(autouse=True)
+def small_products_on_one_thread() -> None:
+    one_blas_thread()
 
 
 def device() -> EmulatedDevice:

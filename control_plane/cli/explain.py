@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from control_plane.cli import proofs
 from control_plane.cli.layout import facts, heading, indented, table
 from control_plane.cli.render import candidates, phase_mark, rejected
 from control_plane.cli.wire import Attempt, Explanation, JournalLine, Lease, Placement, Rejected, Report
@@ -27,7 +28,9 @@ def explanation(one: Explanation, now: datetime) -> RenderableType:
     ]
     for number, attempt in enumerate(one["attempts"], start=1):
         reports = [report for report in one["reports"] if report["instance_id"] == attempt["instance_id"]]
+        proven = [proof for proof in one.get("proofs", []) if proof["instance_id"] == attempt["instance_id"]]
         parts += [Text(), *_attempt(number, attempt, reports, now)]
+        parts += [proofs.told(proof, now) for proof in reversed(proven)]
     return Group(*parts, Text(), *_journal(one["journal"], moment(one["lease"]["created_at"])))
 
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from control_plane.cli.client import user_agent
-from control_plane.cli.commands import billing, catalogue, leases, operators, session, ssh_keys
+from control_plane.cli.commands import billing, catalogue, leases, operators, proofs, session, ssh_keys
 from control_plane.cli.errors import CliError, Exit
 from control_plane.cli.hints import hint
 from control_plane.cli.parsing import Parser
@@ -42,6 +42,7 @@ def parser() -> Parser:
     catalogue.add(to)
     leases.add(to)
     leases.add_why(to)
+    proofs.add(to)
     billing.add(to)
     operators.add(to)
     return made

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from control_plane.cli import ssh
+from control_plane.cli import proofs, ssh
 from control_plane.cli.layout import Cell, facts, heading, indented, pairs, table
 from control_plane.cli.wire import (
     Account,
@@ -124,7 +124,7 @@ def skus(items: Sequence[Sku]) -> RenderableType:
         )
         for sku in items
     ]
-    return table(columns, rows, right=columns[2:])
+    return Group(table(columns, rows, right=columns[2:]), *proofs.demands(items))
 
 
 def offers(items: Sequence[Offer]) -> RenderableType:
@@ -275,6 +275,7 @@ def lease(one: Lease, now: datetime) -> RenderableType:
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Asked for", _wish(one["wish"])),
             *_machine_facts(one["machine"], now),
+            ("Proof", proofs.standing(one.get("proof"), now)),
             ("Attempts", str(one["attempts"]) if one["attempts"] > 1 else None),
             ("Created", both(one["created_at"], now)),
             ("Ready", both(one["ready_at"], now)),

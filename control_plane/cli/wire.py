@@ -3,7 +3,7 @@
 The CLI may be older or newer than the API it talks to, so nothing here refuses a field too many.
 """
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Money(TypedDict):
@@ -38,6 +38,7 @@ class Sku(TypedDict):
     memory_gib: int
     disk_gib: int
     capacity: str
+    proof: NotRequired[str]
     price_per_gpu_hour: Money
     price_per_hour: Money
 
@@ -119,6 +120,14 @@ class Machine(TypedDict):
     sighted_at: str | None
 
 
+class LeaseProof(TypedDict):
+    demanded: str
+    tier: str
+    id: str | None
+    outcome: str | None
+    at: str | None
+
+
 class Lease(TypedDict):
     id: str
     name: str
@@ -130,6 +139,7 @@ class Lease(TypedDict):
     state: str
     status: Status
     machine: Machine | None
+    proof: NotRequired[LeaseProof]
     attempts: int
     end_reason: str | None
     end_why: str | None
@@ -186,6 +196,60 @@ class Report(TypedDict):
     gpus: list[Gpu]
 
 
+class ProvenGpu(TypedDict):
+    uuid: str
+    proven_bytes: int | None
+    sold_bytes: int
+
+
+class Finding(TypedDict):
+    code: str
+    gpu: int | None
+    why: str
+
+
+class Rate(TypedDict):
+    gpu: int
+    phase: str
+    seconds: float
+    per_second: float
+    most_seconds: float | None
+
+
+class Proof(TypedDict):
+    id: str
+    lease_id: str
+    instance_id: str
+    at: str
+    occasion: str
+    outcome: str
+    code: str | None
+    why: str | None
+    gpu_model: str
+    source: str
+    driver: str
+    reference: str
+    attested: bool
+    gpus: list[ProvenGpu]
+    findings: list[Finding]
+    hints: list[Finding]
+    rates: list[Rate]
+    seconds: float
+
+
+class ProofRecord(TypedDict):
+    id: str
+    account: str
+    offer: str
+    gpu_model: str
+    occasion: str
+    outcome: str
+    code: str | None
+    why: str | None
+    ended: bool
+    at: str
+
+
 class Explanation(TypedDict):
     lease: Lease
     admission: JournalLine | None
@@ -193,6 +257,7 @@ class Explanation(TypedDict):
     attempts: list[Attempt]
     journal: list[JournalLine]
     reports: list[Report]
+    proofs: NotRequired[list[Proof]]
 
 
 class UsageRow(TypedDict):

@@ -132,6 +132,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "typing",
         "collections",
         "json",
+        "math",
         "re",
         "uuid",
         "control_plane",

@@ -54,6 +54,7 @@ def a_sku(name: str, model: str, count: int, nano: int, *, vcpus: int, memory: i
         "memory_gib": memory,
         "disk_gib": disk,
         "capacity": "vm",
+        "proof": "listed" if model.startswith("a10") else "proven",
         "price_per_gpu_hour": usd(nano),
         "price_per_hour": usd(nano * count),
     }
@@ -203,6 +204,7 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "state": state,
         "status": status(state),
         "machine": None if state == "placing" else MACHINE,
+        "proof": lease_proof(state),
         "attempts": 0 if state == "placing" else 2,
         "end_reason": None,
         "end_why": None,
@@ -211,6 +213,90 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "billed_until": at(minutes=4) if state in ("ending", "ended") else None,
         "ended_at": at(minutes=1) if state == "ended" else None,
     } | changes
+
+
+PROOF_ID = "pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a5d"
+
+
+def lease_proof(state: str) -> Json:
+    if state in ("placing", "starting"):
+        return {"demanded": "proven", "tier": "listed", "id": None, "outcome": None, "at": None}
+    latest = {"id": PROOF_ID, "outcome": "passed", "at": at(hours=1, minutes=2)}
+    return {"demanded": "proven", "tier": "proven"} | latest
+
+
+def a_finding(code: str, gpu: int | None, why: str) -> Json:
+    return {"code": code, "gpu": gpu, "why": why}
+
+
+def a_rate(gpu: int, phase: str, seconds: float, per_second: float, most: float | None) -> Json:
+    return {
+        "gpu": gpu, "phase": phase, "seconds": seconds, "per_second": per_second,
+        "least_seconds": None if most is None else seconds / 2, "most_seconds": most,
+    }  # fmt: skip
+
+
+def a_proof(outcome: str, **changes: Any) -> Json:
+    """Two GPUs; the second one is slow where it failed."""
+    failed = outcome == "failed"
+    walk = [a_rate(0, "walk", 0.52, 2.1e12, 0.71), a_rate(1, "walk", 1.9 if failed else 0.53, 5.7e11 if failed else 2.0e12, 0.71)]  # fmt: skip
+    tiles = [a_rate(gpu, kind, 0.4, pace, 0.62) for kind, pace in (("int8", 7.2e14), ("bf16", 3.9e14)) for gpu in (0, 1)]  # fmt: skip
+    fill = [a_rate(gpu, "fill", 9.4, 1.1e12, None) for gpu in (0, 1)]
+    why = "1.900 s, and 0.710 s is the limit"
+    return {
+        "id": PROOF_ID,
+        "lease_id": LEASE_ID,
+        "instance_id": INSTANCE_ID,
+        "at": at(hours=1, minutes=2),
+        "occasion": "idle",
+        "outcome": outcome,
+        "code": "walk_too_slow" if failed else None,
+        "why": why if failed else None,
+        "gpu_model": "h100-sxm-80gb",
+        "source": "cuda",
+        "driver": "570.124.06",
+        "reference": "estimated of 2026-11",
+        "attested": not failed,
+        "gpus": [
+            {"uuid": f"GPU-5f1c2a7e-0000-4000-8000-00000000000{n}", "proven_bytes": None if failed else 79_456_894_976, "sold_bytes": 85_520_809_984}
+            for n in range(2)
+        ],
+        "findings": [a_finding("walk_too_slow", 1, why)] if failed else [],
+        "hints": [a_finding("gaps", 0, "its clock jumped on 12 of 132 multiprocessors")],
+        "rates": [*fill, *walk, *tiles],
+        "seconds": 31.4,
+    } | changes  # fmt: skip
+
+
+UNANSWERED = a_proof(
+    "unanswered", id="pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a00", occasion="recheck", source="", driver="", reference="",
+    attested=False, code="line_broken", why="the prover ended with status 137", gpus=[], hints=[], rates=[],
+    findings=[a_finding("line_broken", None, "the prover ended with status 137")], at=at(minutes=55), seconds=2.0,
+)  # fmt: skip
+EMULATED = a_proof(
+    "emulated", id="pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a01", occasion="start", source="emulated", reference="",
+    attested=False, code="emulated", why="all answers are right, and an emulation gave them", hints=[], rates=[],
+    findings=[a_finding("emulated", None, "all answers are right, and an emulation gave them")],
+)  # fmt: skip
+PROOFS: Json = {
+    "items": [UNANSWERED, a_proof("failed", id="pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a02"), a_proof("passed")],
+    "next_cursor": None,
+}
+
+
+def a_record(account: str, offer: str, proof: Json, *, ended: bool) -> Json:
+    kept = ("id", "instance_id", "gpu_model", "occasion", "outcome", "code", "why", "at")
+    return {name: proof[name] for name in kept} | {"account": account, "offer": offer, "ended": ended}
+
+
+PROOF_RECORDS: Json = {
+    "items": [
+        a_record("lambda_cloud/research", "lambda_cloud/research:us-east-1:gpu_8x_h100_sxm5", a_proof("failed"), ended=True),
+        a_record("local", "local:local-1:gpu-h100x1", EMULATED, ended=False),
+        a_record("lambda_cloud", "lambda_cloud:eu-central-1:gpu_8x_h100_sxm5", a_proof("passed"), ended=False),
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 
 
 def leases() -> list[Json]:
@@ -281,7 +367,7 @@ EXPLANATION: Json = {
         },
         {
             "instance_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
-            "state": "verified", "step": "gpus_verified", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
+            "state": "verified", "step": "gpus_proven", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
             "fail_reason": None, "fail_why": None,
         },
     ],
@@ -315,6 +401,7 @@ EXPLANATION: Json = {
             "gpus": [],
         },
     ],
+    "proofs": [a_proof("passed"), a_proof("failed", instance_id=EARLIER_INSTANCE_ID)],
 }  # fmt: skip
 
 USAGE_ROWS = [

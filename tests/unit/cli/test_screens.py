@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import golden
 from tests.unit.cli import answers
-from tests.unit.cli.answers import LEASE_ID
+from tests.unit.cli.answers import LEASE_ID, PROOF_ID
 from tests.unit.cli.stand import Answer, Stand
 
 FOLDER = Path("tests/golden/cli")
@@ -25,6 +25,7 @@ PROBLEM: Answer = httpx.Response(
     },
 )
 SHOW = f"GET /v1/leases/{LEASE_ID}"
+PROOF = f"GET /v1/proofs/{PROOF_ID}"
 WHY = f"GET /v1/leases/{LEASE_ID}/explanation"
 
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
@@ -47,6 +48,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {SHOW: answers.a_lease("ended", end_reason="released", end_why="released by the customer")},
     ),
     "why": (f"why {LEASE_ID}", {SHOW: answers.a_lease(), WHY: answers.EXPLANATION}),
+    "proof_list": (f"proof list {LEASE_ID}", {SHOW: answers.a_lease(), f"{SHOW}/proofs": answers.PROOFS}),
+    "proof_list_empty": (f"proof list {LEASE_ID}", {SHOW: answers.a_lease(), f"{SHOW}/proofs": EMPTY}),
+    "proof_show_passed": (
+        f"proof show {LEASE_ID}",
+        {SHOW: answers.a_lease(), PROOF: answers.a_proof("passed")},
+    ),
+    "proof_show_failed": (f"proof show {PROOF_ID}", {PROOF: answers.a_proof("failed")}),
+    "proof_show_unanswered": (f"proof show {PROOF_ID}", {PROOF: answers.UNANSWERED}),
+    "proof_show_emulated": (f"proof show {PROOF_ID}", {PROOF: answers.EMULATED}),
+    "proof_record": ("proof record", {"GET /v1/operator/proofs": answers.PROOF_RECORDS}),
+    "proof_record_none": ("proof record --account local", {"GET /v1/operator/proofs": EMPTY}),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),

@@ -1,0 +1,87 @@
+"""GPU proofs: of a lease, one with all it showed, and for operators every provider's record."""
+
+from argparse import Namespace
+
+from control_plane.cli import proofs
+from control_plane.cli.commands.lookup import find
+from control_plane.cli.errors import CliError
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.terminal import Terminal
+from control_plane.domain.ids import MalformedIdError, Prefix, off_wire
+
+OUTCOMES = ("passed", "failed", "unanswered", "emulated")
+RECORD_LIMIT = 50
+
+
+def add(to: Commands) -> None:
+    commands = noun(to, "proof", "See what the GPUs of a machine have proven.")
+    parser = command(
+        commands,
+        "list",
+        list_proofs,
+        "List the GPU proofs of a lease, newest first.",
+        examples="splitplane proof list train-1",
+    )
+    parser.add_argument("lease", metavar="LEASE", help="its name, its id, or a beginning of the id")
+    parser = command(
+        commands,
+        "show",
+        show,
+        "Show one GPU proof: memory, rates, bounds, findings.",
+        more="A lease stands for its latest proof. --json carries the evidence.",
+        examples="""
+        splitplane proof show train-1
+        splitplane proof show pf_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d --json
+        """,
+    )
+    parser.add_argument("proof", metavar="PROOF|LEASE", help="the id of a proof, or a lease")
+    parser = command(
+        commands,
+        "record",
+        record,
+        f"Show how providers' machines answered lately, the last {RECORD_LIMIT} (operators).",
+        examples="""
+        splitplane proof record
+        splitplane proof record --account lambda_cloud --outcome failed
+        """,
+    )
+    parser.add_argument("--account", help="only of this provider account")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="only those that came to this")
+
+
+def list_proofs(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    lease = find(client, [args.lease])[0]
+    answer = client.every(f"/v1/leases/{lease['id']}/proofs", {})
+    terminal.present(args.json, answer, lambda one: proofs.proofs(one["items"], terminal.now()))
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    proof_id = args.proof
+    if not _is_id(proof_id):
+        lease = find(client, [args.proof])[0]
+        latest = lease.get("proof")
+        if latest is None or latest["id"] is None:
+            hint = "Why not is in: splitplane why"
+            raise CliError(
+                f"The machine of {lease['name']} was not challenged. {hint} {lease['id']}", code="no_proof"
+            )
+        proof_id = latest["id"]
+    answer = client.get(f"/v1/proofs/{proof_id}")
+    terminal.present(args.json, answer, lambda one: proofs.proof(one, terminal.now()))
+
+
+def _is_id(word: str) -> bool:
+    try:
+        off_wire(Prefix.PROOF, word)
+    except MalformedIdError:
+        return False
+    return True
+
+
+def record(terminal: Terminal, args: Namespace) -> None:
+    wanted = {"account": args.account, "outcome": args.outcome}
+    params = {name: value for name, value in wanted.items() if value is not None} | {"limit": RECORD_LIMIT}
+    answer = terminal.client().get("/v1/operator/proofs", params)
+    terminal.present(args.json, answer, lambda one: proofs.records(one["items"], terminal.now()))

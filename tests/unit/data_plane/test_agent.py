@@ -184,6 +184,13 @@ def test_a_file_that_names_a_card_as_no_driver_would_is_not_passed_on(tmp_path: 
     )
 
 
+def test_what_the_other_side_would_not_accept_is_not_said(tmp_path: Path) -> None:
+    path = tmp_path / "nvml.json"
+    path.write_text(json.dumps({"driver_version": "1", "gpus": [CARD, {**CARD, "index": 1}]}))
+    for work in (agent.inventories, lambda library: agent.healths(library, None)):
+        assert only(agent.documents(work, path)) == Failure("bad_reading", "two GPUs share a UUID")
+
+
 def test_an_emulation_file_cannot_pass_itself_off_as_nvml(tmp_path: Path) -> None:
     path = tmp_path / "nvml.json"
     path.write_text(

@@ -7,8 +7,9 @@ import pynvml
 import pytest
 
 from data_plane.agent.events import Event, Events
+from data_plane.agent.kernel_log_source import Unreadable
 from data_plane.agent.nvml import Unanswered
-from data_plane.agent.schedule import PERIODS
+from data_plane.agent.schedule import PERIODS, Schedule
 from data_plane.agent.ward import Ward, watch
 from data_plane.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.protocol import decode, encode
@@ -214,6 +215,19 @@ def test_a_card_that_comes_back_is_found_at_the_next_look() -> None:
     documents = looks(ward("l40s-2", *script, clock=clock), clock, 3)
     assert [one.gpus[0].lost for one in documents] == [True, True, False]
     assert documents[2].gpus[0].uuid == "GPU-l40s-0000-4000-8000-000000000000"
+
+
+def test_a_card_that_moved_up_is_not_also_the_lost_one_in_its_old_place() -> None:
+    clock = Clock()
+    cards = library("l40s-2", {"at": 5, "gpu": 0, "lost": True}, clock=clock)
+    watched = Ward(cards, Schedule(3600), Unreadable(), monotonic=clock, unix=clock.unix)
+    second = watched.look().gpus[1].uuid
+    by_index = cards.api.nvmlDeviceGetHandleByIndex
+    cards.api.nvmlDeviceGetHandleByIndex = lambda index: by_index(1 - index)
+    clock.sleep(3600)
+    document = watched.look()
+    assert [(card.uuid, card.lost) for card in document.gpus] == [(second, False), (None, True)]
+    assert decode(encode(document).encode()) == document
 
 
 def test_a_card_that_vanishes_is_missed_within_the_hour_and_at_once_after_an_event() -> None:

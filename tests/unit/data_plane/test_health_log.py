@@ -116,9 +116,9 @@ def test_a_journal_line_that_is_not_the_kernels_is_nothing(line: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything(content: bytes) -> None:
-    kernel_log.kmsg(content)
-    kernel_log.journal(content)
-    kernel_log.kmsg(b"3,1,2,-;NVRM: Xid (PCI:" + content)
+    assert kernel_log.kmsg(content) is None
+    assert kernel_log.journal(content) is None
+    assert kernel_log.kmsg(b"3,1,2,-;NVRM: Xid (PCI:" + content) is None
 
 
 @given(

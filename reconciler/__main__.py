@@ -24,9 +24,7 @@ from data_plane.bundle import build_agent
 from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import Hub
-from data_plane.proof.challenger import ProofChallenger
 from data_plane.proof.jobs import Verifier
-from data_plane.proof.reference import References
 from data_plane.proof.service.client import RemoteVerifier, connect
 from data_plane.proof.service.settings import ClientSettings
 from data_plane.proof.service.tls import CertificatesError
@@ -36,6 +34,7 @@ from providers.registry import Account, configured
 from reconciler import paper, registry, settings
 from reconciler.budget import SharedBudget
 from reconciler.loop import World
+from reconciler.references import LearningChallenger
 from reconciler.runner import Runner
 
 log = structlog.get_logger()
@@ -130,7 +129,7 @@ async def _world(
         agent=build_agent(),
         login_key_public=login_key,
         new_host_key=new_host_key,
-        challenger=ProofChallenger(verifier, References()),
+        challenger=LearningChallenger(db, verifier, utc_now),
         chance=random.SystemRandom().random,
         accept_emulated=chosen.accept_emulated_gpus,
         orphans_dry_run=chosen.orphans_dry_run,

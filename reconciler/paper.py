@@ -3,6 +3,8 @@
 Nothing here reaches out; a reading is marked `emulated` and proves nothing, and so is every answer of the prover.
 """
 
+from uuid import NAMESPACE_OID, uuid5
+
 from control_plane.db import instances
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import APPEARANCES, GpuModel
@@ -39,7 +41,7 @@ def report(shape: Shape, serial: str) -> GpuReport:
     appearance = APPEARANCES[shape.gpu_model]
     name = min(appearance.nvml_names)
     gpus = tuple(
-        GpuReading(index, name, f"GPU-{serial}-{index}", appearance.memory_mib[0])
+        GpuReading(index, name, f"GPU-{uuid5(NAMESPACE_OID, f'{serial} {index}')}", appearance.memory_mib[0])
         for index in range(shape.gpu_count)
     )
     return GpuReport(source="emulated", driver_version="570.124.06", gpus=gpus, agent_sha256="")

@@ -57,6 +57,7 @@ SHARED = {
     "strangers": "machines that belong to nobody",
     "budgets": "our pace towards providers",
     "loop_reports": "what our loops did",
+    "proof_references": "how fast honest GPUs are",
     "proof_records": "how our providers' machines answered; says nothing of whose they were",
 }
 
@@ -435,6 +436,20 @@ proof_records = Table(
     Index("ix_proof_records_at", text("at DESC"), text("proof_id DESC")),
     Index("ix_proof_records_failed", "account", "at", postgresql_where=text("outcome = 'failed'")),
     Index("ix_proof_records_ended", "at", postgresql_where=text("ended")),
+)
+
+# What unrelated providers agree on; made anew from the proofs. Rates per second, in the units of each phase.
+proof_references = Table(
+    "proof_references",
+    metadata,
+    Column("gpu_model", Text, nullable=False),
+    Column("driver_major", Integer, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("rate", Double, nullable=False),
+    Column("providers", Integer, nullable=False),
+    Column("learnt_on", Text, nullable=False),
+    PrimaryKeyConstraint("gpu_model", "driver_major", "phase"),
+    CheckConstraint("rate > 0", name="rate_positive"),
 )
 
 # Machines with our launch keys that no open record claims. Most leave again when their record adopts them.

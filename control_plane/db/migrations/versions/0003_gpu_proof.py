@@ -25,6 +25,7 @@ def upgrade() -> None:
     _widen()
     _proofs()
     _proof_records()
+    _proof_references()
     _protect("proofs")
     _protect("proof_records")
     _separate_tenants("proofs")
@@ -122,6 +123,22 @@ def _proof_records() -> None:
         postgresql_where=sa.text("outcome = 'failed'"),
     )
     op.create_index("ix_proof_records_ended", "proof_records", ["at"], postgresql_where=sa.text("ended"))
+
+
+def _proof_references() -> None:
+    op.create_table(
+        "proof_references",
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("driver_major", sa.Integer(), nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("rate", sa.Double(), nullable=False),
+        sa.Column("providers", sa.Integer(), nullable=False),
+        sa.Column("learnt_on", sa.Text(), nullable=False),
+        sa.CheckConstraint("rate > 0", name=op.f("ck_proof_references_rate_positive")),
+        sa.PrimaryKeyConstraint("gpu_model", "driver_major", "phase", name=op.f("pk_proof_references")),
+    )
+    op.execute("GRANT SELECT ON proof_references TO splitplane_api, splitplane_reconciler")
+    op.execute("GRANT INSERT, UPDATE, DELETE ON proof_references TO splitplane_reconciler")
 
 
 def _protect(table: str) -> None:

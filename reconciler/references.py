@@ -1,0 +1,54 @@
+"""Challenges with the reference times of now: what we measured and shipped, and what was learnt since."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import cast
+
+from control_plane.db import references
+from control_plane.db.engine import Database
+from control_plane.db.references import Learnt
+from data_plane.proof import measurements
+from data_plane.proof.challenger import ProofChallenger
+from data_plane.proof.jobs import Verifier
+from data_plane.proof.port import Expected, Line, Occasion, ProofReport
+from data_plane.proof.reference import Basis, Observed, Pace, References, TimedPhase
+
+FRESH_FOR = timedelta(minutes=1)
+"""How long learnt references are used before they are read again."""
+
+
+class LearningChallenger:
+    """`port.Challenger` that follows what `learn_references` writes down."""
+
+    def __init__(self, db: Database, verifier: Verifier, now: Callable[[], datetime]) -> None:
+        self._db = db
+        self._verifier = verifier
+        self._now = now
+        self._measured = measurements.load()
+        self._read_at: datetime | None = None
+        self._references = References(self._measured)
+
+    async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
+        """As ProofChallenger."""
+        known = await self._current()
+        return await ProofChallenger(self._verifier, known).challenge(line, expected, occasion)
+
+    async def _current(self) -> References:
+        now = self._now()
+        if self._read_at is None or now - self._read_at > FRESH_FOR:
+            async with self._db.reading() as connection:
+                learnt = await references.learnt(connection)
+            self._references = References((*self._measured, *observed(learnt)))
+            self._read_at = now
+        return self._references
+
+
+def observed(learnt: Sequence[Learnt]) -> tuple[Observed, ...]:
+    """Rows as the data plane takes them: one value for each model and driver."""
+    paces: dict[tuple[str, int], dict[TimedPhase, Pace]] = defaultdict(dict)
+    for one in learnt:
+        note = f"{one.learnt_on}, driver {one.driver_major}, {one.providers} providers"
+        phase = cast("TimedPhase", one.phase)
+        paces[one.gpu_model, one.driver_major][phase] = Pace(one.rate, Basis.LEARNT, note)
+    return tuple(Observed(model, major, of_phase) for (model, major), of_phase in paces.items())

@@ -1,0 +1,131 @@
+"""Reference times are learnt from passed proofs of unrelated providers, and forgotten with them."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import references
+from data_plane.proof.learning import DEVICES_MIN
+from data_plane.proof.reference import TABLE, Basis
+from reconciler.loops.learn_references import LEARNT_FROM
+from reconciler.references import observed
+from tests.integration.db.sample import a_row, insert
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+MODEL = "h100-sxm-80gb"
+HONEST = TABLE[MODEL].estimate().walk.rate
+_PROVIDER = text("UPDATE provider_accounts SET provider = :provider WHERE name = :name")
+
+
+async def showing(
+    stage: Stage,
+    account: str,
+    rate: float,
+    *,
+    devices: int = DEVICES_MIN,
+    outcome: str = "passed",
+    first: int = 0,
+) -> None:
+    """Passed proofs at an account, each by a GPU of its own."""
+    organization = await stage.organization()
+    made = [
+        a_row(
+            "proofs",
+            organization,
+            first + number,
+            account=account,
+            gpu_model=MODEL,
+            driver="570.124.06",
+            outcome=outcome,
+            at=stage.clock.now(),
+            gpu_uuids=[f"GPU-{account}-{first + number}"],
+            rates=[
+                {"gpu": 0, "phase": "walk", "seconds": 4.0, "work": rate},  # A try that was too late.
+                {"gpu": 0, "phase": "walk", "seconds": 2.0, "work": 2 * rate},
+            ],
+        )
+        for number in range(devices)
+    ]
+    async with stage.db.transaction() as connection:
+        await insert(connection, "proofs", *made)
+
+
+async def learnt(stage: Stage) -> list[tuple[str, int, str, float, int]]:
+    await stage.run("learn_references")
+    async with stage.db.reading() as connection:
+        return [
+            (one.gpu_model, one.driver_major, one.phase, one.rate, one.providers)
+            for one in await references.learnt(connection)
+        ]
+
+
+@pytest.fixture
+async def two(stage: Stage) -> Stage:
+    """Accounts `fake` and `other`, of two providers."""
+    async with stage.db.transaction() as connection:
+        await insert(
+            connection,
+            "provider_accounts",
+            a_row("provider_accounts", number=1, name="other", provider="other"),
+        )
+    return stage
+
+
+async def test_what_two_unrelated_providers_show_alike_becomes_the_reference(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    assert await learnt(two) == [], "nobody is believed alone"
+    await showing(two, "other", 1.05 * HONEST)
+    assert await learnt(two) == [(MODEL, 570, "walk", 1.05 * HONEST, 2)]
+    async with two.db.reading() as connection:
+        [value] = observed(await references.learnt(connection))
+    assert (value.model, value.driver_major) == (MODEL, 570)
+    assert value.paces["walk"].basis is Basis.LEARNT
+    assert "2026-11-20" in value.paces["walk"].note
+
+
+async def test_two_accounts_of_one_provider_are_one_witness(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST)
+    async with two.db.transaction() as connection:
+        await connection.execute(_PROVIDER, {"provider": "fake", "name": "other"})
+    assert await learnt(two) == []
+
+
+async def test_only_passed_proofs_teach(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST, outcome="failed")
+    await showing(two, "other", HONEST, outcome="emulated", first=100)
+    assert await learnt(two) == []
+
+
+async def test_a_reference_leaves_with_the_proofs_that_it_came_from(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST)
+    assert len(await learnt(two)) == 1
+    [again] = await two.run("learn_references")
+    assert again.acted_on == 0, "what did not change is not written"
+    two.clock.advance((LEARNT_FROM + timedelta(seconds=1)).total_seconds())
+    assert await learnt(two) == []
+
+
+async def test_providers_that_disagree_take_the_reference_away_and_say_so(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST)
+    await learnt(two)
+    await showing(two, "other", 1.3 * HONEST, first=100, devices=3 * DEVICES_MIN)
+    [report] = await two.run("learn_references")
+    assert report.acted_on == 1
+    assert any("providers_disagree" in note for note in report.notes)
+
+
+def test_every_learnt_phase_is_one_value_of_its_model_and_driver() -> None:
+    row = references.Learnt(MODEL, 570, "walk", 1.0, 2, "2026-11-20")
+    both = [row, dataclasses.replace(row, phase="int8"), dataclasses.replace(row, driver_major=580)]
+    assert [(one.driver_major, set(one.paces)) for one in observed(both)] == [
+        (570, {"walk", "int8"}),
+        (580, {"walk"}),
+    ]

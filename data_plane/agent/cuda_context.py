@@ -120,4 +120,3 @@ class Context:
             self.bind()
         with suppress(DeviceError):
             self._stack.close()
-        _bound.to = None

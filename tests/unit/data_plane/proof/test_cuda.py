@@ -202,6 +202,14 @@ def test_a_slice_is_whole_waves_and_no_longer_than_it_should_be(fake: FakeCuda) 
     assert counts["tiles_int8"][-4:] == [2 * 16, 2 * 16, 2 * 16, 4]
 
 
+def test_a_slice_has_no_more_digests_than_there_is_room_for(fake: FakeCuda) -> None:
+    (device,) = a_machine(fake, sizes=SliceSizes(fill=1, walk=1 << 20, tiles=1 << 30, digests=150)).devices
+    device.fill(SEED, 1, 8)
+    assert [len(one) // 8 for one in device.walk(NONCE, 400, 1)] == [150, 150, 100]
+    assert [len(one) // 8 for one in device.tiles("int8", NONCE, 32, 1, 200)] == [150, 50]
+    device.close()
+
+
 def test_the_figures_of_a_real_card_keep_launches_short() -> None:
     """Of an H100: by data sheet 2.3 TB/s at random, 2e10 units times iterations, 4.5e14 multiply-adds a second."""
     sizes, sms = SliceSizes(), 132
@@ -248,6 +256,22 @@ def test_the_clocks_are_warm_before_anybody_is_answered(fake: FakeCuda) -> None:
 
 
 # Several GPUs.
+
+
+def test_a_context_is_made_current_before_it_is_used(fake: FakeCuda) -> None:
+    fake.gpus.append(FakeGpu(bus=b"0000:3C:00.0"))
+    driver = Driver(fake)
+    first, second = driver.devices()
+    one = Context(driver, first)
+    one.bind()
+    two = Context(driver, second)  # Making one makes it current.
+    for context, gpu in ((one, fake.gpus[0]), (two, fake.gpus[1]), (one, fake.gpus[0])):
+        context.bind()
+        assert driver.free() == gpu.memory - gpu.used
+        context.memory(4096)
+    assert [gpu.used for gpu in fake.gpus] == [8192, 4096]
+    two.close()
+    one.close()
 
 
 def converse(fake: FakeCuda, run: Any, *orders: Order) -> list[tuple[Any, bytes]]:

@@ -1,9 +1,9 @@
 """The challenge: all GPUs of a machine asked the same questions at the same moment, on our clock.
 
-Identity, launch chain, fill, walk, int8 tiles, bf16 tiles, gaps, Goodbye. Seeds and nonces are drawn here as they are
-needed; the sample of a phase is drawn when every root and every group hash of it has arrived, never before.
-`conversation` bounds what the prover may send and says what its silence means; `judgement` holds the rules; the
-verifier recomputes, when the machine has already been let go.
+Identity, launch chain, fill, walk, int8 tiles, bf16 tiles, gaps, attestation where a chip knows it, Goodbye. Seeds
+and nonces are drawn here as they are needed; the sample of a phase is drawn when every root and every group hash
+of it has arrived, never before. `conversation` bounds what the prover may send and says what its silence means;
+`judgement` holds the rules; the verifier recomputes, when the machine has already been let go.
 
 A timed phase that is out of time is repeated with a fresh nonce over the same fill, TRIES_MAX times in all, and
 the best try counts: that takes the network's jitter from an honest machine and gives a cheat nothing, because
@@ -11,10 +11,15 @@ every try is opened and checked. A wrong answer is never asked for again in the 
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from data_plane.proof import judgement
+from data_plane.proof.attestation import verdict as attestation
+from data_plane.proof.attestation.chain import NVIDIA_ROOTS
+from data_plane.proof.attestation.verdict import chip_of
 from data_plane.proof.conversation import (
     OPENING,
     SHOWING,
@@ -28,12 +33,17 @@ from data_plane.proof.conversation import (
 from data_plane.proof.jobs import Commitment, Job, LaunchJob, TilesJob, Verifier, WalkJob
 from data_plane.proof.judgement import Band, band, judge_identity, launch_band, time_finding
 from data_plane.proof.messages import (
+    ATTEST_NONCE_BYTES,
+    CHAIN_BYTES_MAX,
     DIGEST_BYTES,
     GROUP_HASH_BYTES,
     NONCE_BYTES,
+    REPORT_BYTES_MAX,
     SEED_BYTES,
     VERSION,
+    AttestOrder,
     Committed,
+    Evidence,
     Fill,
     Filled,
     FillOrder,
@@ -66,6 +76,8 @@ FILL_SECONDS = 30.0
 """Several times what the slowest card needs. The fill is not timed: it buys nothing before the nonce is known."""
 SLACK_SECONDS = 2.0
 """An answer that is late by less is heard, so that the phase can be repeated."""
+ATTEST_SECONDS = 15.0
+"""A card signs through its kernel driver, which may take seconds."""
 EMULATION_SECONDS = 20.0
 """For any answer of an emulation, which is not timed."""
 
@@ -79,6 +91,10 @@ def chosen(count: int, k: int) -> Sequence[int]:
     return secrets.SystemRandom().sample(range(count), k)
 
 
+def _utc() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
 class ProofChallenger:
     """`port.Challenger`. Holds no state: one serves any number of machines at once."""
 
@@ -90,7 +106,12 @@ class ProofChallenger:
         sizes: Sizes | None = None,
         random_bytes: RandomBytes = secrets.token_bytes,
         choose: Choose = chosen,
+        roots: Collection[bytes] = NVIDIA_ROOTS,
+        now: Callable[[], datetime] = _utc,
     ) -> None:
+        """`roots`: SHA-256 of the certificates that attestations may end in; `now` is aware."""
+        self._roots = roots
+        self._now = now
         self._verifier = verifier
         self._references = references
         self._sizes = sizes or Sizes()
@@ -143,6 +164,8 @@ class ProofChallenger:
         for kind in KINDS:
             await phases.tiles(kind)
         await phases.gaps()
+        if chip_of(record.expected.model) is not None:
+            await phases.attest(self._roots, self._now())
 
 
 class _Phases:
@@ -269,6 +292,34 @@ class _Phases:
             self._record.gaps(one.message)
             if not self._emulated:
                 self._record.hints += judgement.gap_hints(one.message, self._identity.gpus[one.message.gpu])
+
+    async def attest(self, roots: Collection[bytes], now: datetime) -> None:
+        """It can only add: a card that cannot sign, or does not, is proven without (docs/gpu-proof.md).
+
+        But two cards with one identity are one card.
+        """
+        nonces = tuple(self._random_bytes(ATTEST_NONCE_BYTES) for _ in self._gpus)
+        turns = [(Turn(Evidence, UNTIMED, gpu, REPORT_BYTES_MAX + CHAIN_BYTES_MAX),) for gpu in self._gpus]
+        try:
+            sent = await self._conversation.order(AttestOrder(nonces), ATTEST_SECONDS)
+            heard = await self._conversation.each(turns, sent, ATTEST_SECONDS, lambda _: True)
+        except Ended as ended:
+            if any(finding.code in judgement.FAILURES for finding in ended.findings):
+                raise
+            self._record.hints += [
+                Finding("attestation_unanswered", one.gpu, one.why) for one in ended.findings
+            ]
+            return
+        for gpu, (one,) in enumerate(heard):
+            said: Evidence = one.message
+            if said.missing is not None:
+                self._record.add("attestation", {"gpu": gpu, "missing": said.missing})
+                continue
+            report, chain = one.blob[: said.report], one.blob[said.report :]
+            judged = attestation.verify(
+                report, chain, nonce=nonces[gpu], roots=roots, now=now, model=self._record.expected.model
+            )
+            self._record.attest(gpu, nonces[gpu], report, judged)
 
     # ---- shared by the phases -------------------------------------------------------------------------------
 

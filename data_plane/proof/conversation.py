@@ -22,7 +22,15 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from data_plane import strict
-from data_plane.proof.messages import HEADER_BYTES_MAX, Answer, GapsAnswer, Identity, Order, Refused
+from data_plane.proof.messages import (
+    HEADER_BYTES_MAX,
+    Answer,
+    Evidence,
+    GapsAnswer,
+    Identity,
+    Order,
+    Refused,
+)
 from data_plane.proof.port import Finding, Line, LineBroken, LineSilent
 from data_plane.proof.wire import decode, encode
 
@@ -76,12 +84,15 @@ class Turn:
     gpu: int | None = None
     """None for the machine as a whole."""
     blob_bytes: int = 0
-    """Exactly."""
+    """Exactly; but at most of Evidence, whose header says how much it is."""
 
     @property
     def bytes_max(self) -> int:
         long = self.message in (Identity, GapsAnswer)
         return 2 + (HEADER_BYTES_MAX if long else SMALL_HEADER_BYTES_MAX) + self.blob_bytes
+
+    def takes(self, blob: bytes) -> bool:
+        return self.message is Evidence or len(blob) == self.blob_bytes
 
 
 class Conversation:
@@ -142,7 +153,7 @@ class Conversation:
                     f"{_kind(one)} came twice, before its turn, or about another phase or GPU than was asked."
                 )
                 raise Ended(Finding("protocol", gpu, why))
-            if len(one.blob) != turn.blob_bytes:
+            if not turn.takes(one.blob):
                 why = f"{_kind(one)} has {len(one.blob)} bytes, not {turn.blob_bytes}."
                 raise Ended(Finding("malformed", gpu, why))
             heard[gpu].append(one)

@@ -88,6 +88,8 @@ HINTS = {
     "retried": "A timed phase was in time only when it was repeated.",
     "time_sliced": "The clock of a GPU jumps on most of its multiprocessors.",
     "sms_unseen": "The gap kernel ran on fewer multiprocessors than the GPU claims.",
+    "attestation_rejected": "A GPU's attestation was not accepted.",
+    "attestation_unanswered": "The prover did not say what its GPUs attest.",
     "gaps_unanswered": "The prover did not say how often its clocks jump.",
 }
 CODES: dict[str, str] = FAILURES | SILENCES | HINTS
@@ -179,7 +181,7 @@ def judge_identity(
         for gpu in identity.gpus:
             findings += _contradictions(gpu)
             findings += _not_as_sold(gpu, expected, reference)
-            if occasion in (Occasion.START, Occasion.RECHECK):
+            if occasion is not Occasion.IDLE:
                 findings += _memory_short(gpu, expected)
             hints += _doubts(gpu, reference)
             hints += _in_use(gpu)

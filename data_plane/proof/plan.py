@@ -52,7 +52,8 @@ class Sizes:
     tile_seconds: float = 0.5
     inner: int = 16_384
     columns: int = 1024
-    tiles_opened: int = 32
+    tiles_opened: int = 16
+    """Of each repeat, and so 32 of each kind."""
     repeats: int = 2
     """Of each kind of tiles: their spread is a hint."""
     group: int = 1024
@@ -70,26 +71,26 @@ class Sizes:
             memory_share=self.memory_share / 2,
             memory_share_of_total=0.0,
             chains_opened=self.chains_opened // 2,
-            tiles_opened=self.tiles_opened // 2,
             repeats=1,
             gap_milliseconds=self.gap_milliseconds // 2,
         )
 
 
 EMULATED = Sizes(
-    rounds=50,
+    rounds=20,
     memory_min=0,
     steps=16,
-    chains_opened=8,
-    inner=256,
-    columns=8,
-    tiles_opened=4,
-    group=16,
+    chains_opened=4,
+    inner=64,
+    columns=2,
+    tiles_opened=2,
+    repeats=1,
+    group=8,
     gap_milliseconds=10,
-    blocks_max=4096,
-    iterations_max=2,
-    chains_max=256,
-    tiles_max=64,
+    blocks_max=256,
+    iterations_max=1,
+    chains_max=32,
+    tiles_max=4,
 )
 """What a prover without a GPU computes in moments: every message, every check, no figure."""
 

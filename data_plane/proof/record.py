@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from data_plane.proof import soundness
+from data_plane.proof.attestation.verdict import Attested, Rejected
 from data_plane.proof.jobs import Checked, Commitment, Job
 from data_plane.proof.judgement import FAULTS, NETWORK_SECONDS, TOLERANCE, Band, outcome
 from data_plane.proof.messages import Committed, GapsAnswer, Identity
@@ -44,6 +45,8 @@ class Record:
     hints: list[Finding] = field(default_factory=list[Finding])
     due: list[Due] = field(default_factory=list[Due])
     rates: list[Rate] = field(default_factory=list[Rate])
+    _attested: set[str] = field(default_factory=set[str])
+    """Identities of chips, the same for life."""
     _evidence: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def note(self, key: str, value: Any) -> None:
@@ -69,6 +72,19 @@ class Record:
                 "longest_us": max((one.longest_us for one in answer.sms), default=0),
             },
         )
+
+    def attest(self, gpu: int, nonce: bytes, report: bytes, judged: Attested | Rejected) -> None:
+        """Take in one GPU's attestation. One that is not accepted is a hint: our own roots may be behind."""
+        one = {"gpu": gpu, "nonce": nonce.hex(), "report_sha256": sha256(report).hexdigest()}
+        self.add("attestation", {**one, **asdict(judged)})
+        if isinstance(judged, Rejected):
+            self.hints.append(Finding("attestation_rejected", gpu, f"{judged.code}: {judged.why}"))
+            return
+        if judged.device in self._attested:
+            self.findings.append(
+                Finding("gpu_duplicate", gpu, f"Device {judged.device} attested itself twice.")
+            )
+        self._attested.add(judged.device)
 
     def check(self, results: Sequence[Checked]) -> None:
         """Take in what the verifier found, one result to each of `due`."""
@@ -96,6 +112,7 @@ class Record:
             proven_bytes=proven,
             rates=tuple(self.rates) if genuine else (),
             seconds=seconds,
+            attested=came_of_it is Outcome.PASSED and len(self._attested) == self.expected.count,
             evidence=self._written(genuine=genuine),
         )
 

@@ -14,7 +14,9 @@ from data_plane.proof import commitments
 from data_plane.proof.arithmetic import fill, launches, tiles, walk
 from data_plane.proof.messages import (
     VERSION,
+    AttestOrder,
     Committed,
+    Evidence,
     Filled,
     FillOrder,
     GapsAnswer,
@@ -136,6 +138,8 @@ class HonestProver:
     """Answers by the arithmetic of docs/gpu-proof.md, phase after phase."""
 
     identity: Identity
+    attests: Callable[[int, bytes], tuple[bytes, bytes]] = lambda _gpu, _nonce: (b"", b"")
+    """Report and certificate chain of a GPU for a nonce; empty where it cannot."""
     _memory: list[Any] = field(default_factory=list[Any])
     _digests: list[bytes] = field(default_factory=list[bytes])
     _group: int = 1
@@ -187,8 +191,16 @@ class HonestProver:
             case GapsOrder():
                 sms = tuple(SmGaps(sm, 1000, 0, 0) for sm in range(132))
                 return [Answered(GapsAnswer(at, sms)) for at in count]
+            case AttestOrder():
+                return [self._attested(at, order.nonces[at]) for at in count]
             case _:
                 return []
+
+    def _attested(self, at: int, nonce: bytes) -> Answered:
+        report, chain = self.attests(at, nonce)
+        if not report:
+            return Answered(Evidence(at, 0, 0, "not_supported"))
+        return Answered(Evidence(at, len(report), len(chain), None), report + chain)
 
     def _committed(self, phase: Any, keys: list[bytes], group: int) -> list[Answered]:
         self._group = group
@@ -216,6 +228,7 @@ TOOK = {
     "bf16": 0.5,
     Opened: 0.02,
     GapsAnswer: 0.02,
+    Evidence: 0.02,
 }
 
 

@@ -104,7 +104,7 @@ async def test_an_honest_machine_passes_and_the_report_says_what_was_shown() -> 
     assert [rate.seconds for rate in walked] == pytest.approx([1.2, 1.2])
     assert walked[0].work == CHAINS * SIZES.steps * 512
     assert {rate.phase for rate in report.rates} == {"fill", "walk", "int8", "bf16"}
-    assert report.seconds == pytest.approx(3 + 0.03 + 1.5 + 1.2 + 4 * 0.5 + 5 * 0.02 + 0.02)
+    assert report.seconds == pytest.approx(3 + 0.03 + 1.5 + 1.2 + 4 * 0.5 + 5 * 0.02 + 2 * 0.02)
 
 
 async def test_every_conversation_ends_with_a_goodbye() -> None:
@@ -314,7 +314,7 @@ async def test_gaps_that_are_not_told_cost_nothing_but_a_hint() -> None:
     for bend in (dropping(GapsAnswer), breaking(GapsAnswer)):
         report = await challenge(ScriptedLine(bend=bend))
         assert report.outcome is Outcome.PASSED
-        assert {hint.code for hint in report.hints} == {"gaps_unanswered"}
+        assert {hint.code for hint in report.hints} - {"attestation_unanswered"} == {"gaps_unanswered"}
 
 
 async def test_gaps_on_every_multiprocessor_are_a_hint() -> None:

@@ -129,9 +129,9 @@ def test_a_doubtful_id_of_the_table_is_a_hint_and_no_failure() -> None:
 
 def test_little_free_memory_fails_only_where_all_of_it_should_be_free() -> None:
     little = {"cuda_free": 10 << 30}
-    assert judged(little, occasion=Occasion.RECHECK)[0] == {"memory_short"}
-    for occasion in (Occasion.IDLE, Occasion.END):
-        assert judged(little, occasion=occasion)[0] == set()
+    for occasion in (Occasion.START, Occasion.RECHECK, Occasion.END):
+        assert judged(little, occasion=occasion)[0] == {"memory_short"}
+    assert judged(little, occasion=Occasion.IDLE)[0] == set()
     assert judged({"cuda_free": 10 << 30, "nvml_memory": None})[0] == {"memory_short"}
 
 

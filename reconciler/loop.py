@@ -133,3 +133,6 @@ class AccountLoop:
     every: timedelta
     activate: ActivateAccount
     wakes: tuple[str, ...] = ()
+    lanes: int = 1
+    """How many activations of one account run side by side, where a single one may take minutes: what one of them
+    waits for delays the others' machines not. They share rows as replicas do, by claims."""

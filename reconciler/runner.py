@@ -1,4 +1,4 @@
-"""Runs every loop until told to stop: paced, never overlapping itself, woken when there is work for it.
+"""Runs every loop until told to stop: paced, woken when there is work for it, never overlapping itself except in lanes.
 
 A loop that fails is an entry in its report, a metric and a log line; it runs again at its next turn. No
 loop waits for another one, and an account's loops wait for no other account's.
@@ -42,7 +42,9 @@ class Runner:
             for loop in self._loops:
                 for account in self._turns(loop):
                     self._wake[loop.name, account] = asyncio.Event()
-                    group.create_task(self._keep_running(loop, account), name=f"{loop.name} {account or ''}")
+                    for lane in range(loop.lanes if isinstance(loop, AccountLoop) else 1):
+                        name = f"{loop.name} {account or ''} {lane}"
+                        group.create_task(self._keep_running(loop, account), name=name)
 
     def stop(self) -> None:
         self._stopping.set()

@@ -21,7 +21,8 @@ from control_plane.domain.instance import Instance
 from control_plane.domain.placement import Disproven
 from control_plane.domain.proof import Occasion, ProofOutcome, Record
 
-# Answers of an emulation are held against a machine like failures; what is shown after the end is not.
+# Of the last two weeks with proofs: what is older makes no tier. Answers of an emulation are held against a machine
+# like failures; what is shown after the end is not.
 RECORD_OF_INSTANCE = """
 SELECT count(*) FILTER (WHERE passed) AS passes, min(at) FILTER (WHERE passed) AS first_passed_at, last_passed_at,
   coalesce(bool_or(attested) FILTER (WHERE passed AND at = last_passed_at), false) AS attested,
@@ -32,6 +33,7 @@ FROM (
     SELECT p.at, p.outcome, p.attested, p.outcome = 'passed' AS passed,
            max(p.at) FILTER (WHERE p.outcome = 'passed') OVER () AS last_passed_at
     FROM proofs p WHERE p.instance_id = {instance} AND p.occasion <> 'end'
+      AND p.at > (SELECT max(at) - interval '15 days' FROM proofs WHERE instance_id = {instance})
   ) each_proof
 ) judged GROUP BY last_passed_at
 """

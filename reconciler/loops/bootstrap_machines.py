@@ -36,6 +36,8 @@ from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
+LANES = 4
+"""Beside each other, because a proof takes a minute and a hung one five."""
 CLAIM = timedelta(seconds=90)
 """Longer than any one step may take; every step renews it, and the proof holds it longer (`proving.CLAIM`).
 How long a machine waits when its worker dies."""
@@ -210,4 +212,4 @@ def _next_try(instance: Instance, now: datetime) -> datetime:
     return now + delay(instance.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("place_leases", "end_instances"))
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("place_leases", "end_instances"), lanes=LANES)

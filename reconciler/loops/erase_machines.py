@@ -26,6 +26,8 @@ from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "erase_machines"
 MACHINES_PER_ACTIVATION_MAX = 32
+LANES = 4
+"""Beside each other: who is released while others are overwritten has no time to wait for them."""
 AGAIN = timedelta(seconds=10)
 
 
@@ -63,4 +65,4 @@ async def _erase(world: World, instance: Instance, lease: Lease, token: UUID, re
             report.acted_on += 1
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("end_instances",))
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("end_instances",), lanes=LANES)

@@ -6,9 +6,11 @@ import pytest
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
+from control_plane.domain.wish import Wish
 from providers.weather import Event
 from reconciler import registry
 from reconciler.runner import Runner
+from tests.support.challenger import PASSED, Answer
 from tests.support.clock import WallClock
 from tests.support.stage import FAKE, set_stage
 
@@ -44,3 +46,27 @@ async def test_an_account_that_never_answers_delays_no_other_account(db: Databas
         answers.set()
         runner.stop()
         await asyncio.wait_for(running, timeout=SECONDS_MAX)
+
+
+async def test_a_challenge_that_hangs_delays_no_other_machine_of_its_account(db: Database) -> None:
+    stage = await set_stage(db, WallClock())
+    organization_id = await stage.organization()
+    stage.challenger.otherwise = Answer(hangs=True)
+    runner = Runner(stage.world, registry.discovered().values())
+    running = asyncio.create_task(runner.run())
+    try:
+        hung = await stage.lease(organization_id, Wish("h100x1-proven"))
+        async with asyncio.timeout(SECONDS_MAX):
+            await stage.challenger.hanging.wait()
+        stage.challenger.otherwise = PASSED
+        others = [await stage.lease(organization_id, Wish(sku)) for sku in ("h100x1", "h100x1-proven")]
+        async with asyncio.timeout(SECONDS_MAX):
+            for lease in others:
+                while await stage.state(lease) != "ready":  # noqa: ASYNC110 - a row has no event to wait for
+                    await asyncio.sleep(0.05)
+        assert await stage.state(hung) == "starting"
+    finally:
+        runner.stop()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running

@@ -17,10 +17,9 @@ from typing import Any
 
 import httpx
 
-from demo.city import City
+from demo.city import PROVEN_SKU, SKU, City
 from demo.processes import DemoError, wait_for
 
-SKU = "h100-sxm.1x"
 READY_SECONDS_MAX = 90
 END_SECONDS_MAX = 60
 CUSTOMER_KEY = "id_ed25519"
@@ -46,6 +45,8 @@ class Summary:
     """None: machines on paper have no network."""
     logged_in: bool | None = None
     killed_and_recovered: bool = False
+    emulation_refused: bool = False
+    """A SKU that demands proof took no emulated machine."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -63,6 +64,7 @@ class Story:
             self._log_in()
             self._reach()
         self._crash()
+        self._demand_proof()
         self._release()
         self._settle()
 
@@ -184,6 +186,28 @@ class Story:
         expect(len(machines) == 1, f"{len(machines)} machines for one lease: {machines}")
         self._customer("why", "delta")
         self.summary.killed_and_recovered = True
+
+    def _demand_proof(self) -> None:
+        self._title("A SKU that demands proof takes no emulated machine")
+        arguments = ["lease", "create", PROVEN_SKU, "--name", "strict", "--provider", "local"]
+        self._customer(*arguments, "--ssh-key", "laptop", "--no-wait")
+        reconciler = self.city.children["reconciler"]
+        wait_for(
+            "the challenge of its machine", READY_SECONDS_MAX, lambda: self._proofs("strict"), reconciler
+        )
+        proof = self._proofs("strict")[-1]
+        expect(proof["outcome"] == "emulated", f"the proof came to {proof['outcome']}: {proof['why']}")
+        self._customer("proof", "show", proof["id"])
+        refused = self._api(f"/v1/leases/{self._lease('strict')['id']}/explanation")["attempts"][0]
+        expect(refused["fail_reason"] == "proof_emulated", f"the attempt ended as {refused['fail_reason']}")
+        expect(self._lease("strict")["ready_at"] is None, "an emulation was leased as proven")
+        self._customer("lease", "release", "strict", "--yes")
+        self.summary.emulation_refused = True
+
+    def _proofs(self, name: str) -> list[dict[str, Any]]:
+        """Newest first."""
+        proofs: list[dict[str, Any]] = self._api(f"/v1/leases/{self._lease(name)['id']}/proofs")["items"]
+        return proofs
 
     def _machines(self, name: str) -> list[str]:
         """Provider ids of the machines that carry a launch key of this lease."""

@@ -1,8 +1,9 @@
 """A verifier that is somewhere else: `jobs.Verifier` over gRPC, on any number of replicas.
 
-Calls go around the replicas in turn, and pass by those that say they are ending. A call that fails because
-a replica is gone is made again on the next one, within its deadline; that is safe because a check is pure:
-the same jobs have the same answer, and nothing anywhere is changed by asking. Nothing else is asked again.
+Calls go around the replicas in turn; one that ends says so to its connections (GOAWAY) and gets no new call.
+A call that fails because a replica or a worker is gone is made again on the next one, within its deadline.
+That is safe because a check is pure: the same jobs have the same answer, and nothing anywhere is changed by
+asking. Nothing else is asked again.
 """
 
 import asyncio
@@ -23,7 +24,6 @@ from data_plane.proof.service.settings import UNIX, ClientSettings
 _SERVICE_CONFIG = json.dumps(
     {
         "loadBalancingConfig": [{"round_robin": {}}],
-        "healthCheckConfig": {"serviceName": codec.SERVICE},
         "methodConfig": [
             {
                 "name": [{"service": codec.SERVICE}],

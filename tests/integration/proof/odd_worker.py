@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from data_plane.proof.jobs import Checked, Fault, Job, LaunchJob
-from data_plane.proof.service.worker import serve
+from data_plane.proof.service.worker import MEMORY_BYTES_MAX, serve
 
 RIGHT, WRONG, HANG, DIE, MEMORY, RAISE, PRINT, ENVIRONMENT, ANSWER_PART, UNTIL_TOLD = range(1, 11)
 
@@ -38,7 +38,7 @@ def _die() -> NoReturn:
 
 
 def _memory() -> None:
-    bytearray(1 << 40)
+    bytearray(MEMORY_BYTES_MAX + 1)
 
 
 def _raise() -> NoReturn:

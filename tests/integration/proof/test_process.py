@@ -145,7 +145,8 @@ async def test_a_service_that_is_killed_leaves_no_worker_behind() -> None:
     async with running(PLAINTEXT) as service:
         workers = service.workers()
         assert len(workers) == 1
-        checking = asyncio.create_task(service.verifier.check([slow()] * 50))
+        endless = replace(honest.walking(), steps=8192, iterations=100)
+        checking = asyncio.create_task(service.verifier.check([endless]))
         async with asyncio.timeout(30):
             while "running_jobs 1.0" not in await service.metrics():
                 pass

@@ -7,6 +7,7 @@ from os import kill
 
 import pytest
 
+from data_plane.proof.jobs import Commitment, Job, TilesJob
 from data_plane.proof.port import VerifierAway
 from data_plane.proof.service.client import RemoteVerifier, connect
 from data_plane.proof.service.settings import ClientSettings
@@ -66,10 +67,19 @@ async def test_a_replica_that_drains_loses_no_call_and_gets_no_new_one(serve: Se
     await verifier.close()
 
 
-async def test_a_call_that_lost_its_worker_is_made_again_and_its_caller_does_not_notice(serve: Serve) -> None:
+def large() -> TilesJob:
+    commitment = Commitment("int8", bytes(16), 1, 1, bytes(32), bytes(16), (0,), bytes(8 << 20))
+    return TilesJob(commitment, "int8", 32, 1, (0,))
+
+
+@pytest.mark.parametrize("more", [[], [large()]])
+async def test_a_call_that_lost_its_worker_is_made_again_and_its_caller_does_not_notice(
+    serve: Serve, more: list[Job]
+) -> None:
+    """However large it is: gRPC keeps 256 KiB of a call by itself, and cannot repeat a longer one."""
     service = await serve()
     (first,) = service.server.pool.pids
-    checking = asyncio.create_task(service.verifier.check([job(odd.UNTIL_TOLD)]))
+    checking = asyncio.create_task(service.verifier.check([job(odd.UNTIL_TOLD), *more]))
     await service.running(1)
     kill(first, signal.SIGKILL)
     await until(lambda: service.figure("calls_total", status="unavailable") == 1)

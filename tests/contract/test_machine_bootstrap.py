@@ -187,6 +187,25 @@ async def test_keys_do_not_follow_a_link_that_the_customer_laid(fleet: Fleet) ->
     assert (await machine.sh("sudo cat /home/ubuntu/.ssh/authorized_keys")).strip() == key
 
 
+async def test_a_customer_who_was_ended_runs_nothing_and_comes_in_no_more(fleet: Fleet) -> None:
+    machine = fleet["alice2"]
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    line = key.export_public_key().decode().strip()
+    try:
+        async with fleet.access.connect(machine.target) as session:
+            await session.install_keys([line])
+            await machine.sh("nohup setsid sleep 1000 >/dev/null 2>&1 &", user="ubuntu", key=key)
+            assert (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
+            for _ in range(2):
+                await session.end_customer()
+            assert not (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
+            with pytest.raises((asyncssh.PermissionDenied, asyncssh.ConnectionLost)):
+                await machine.sh("whoami", user="ubuntu", key=key)
+            assert (await session.read_gpus(build_agent())).source == "emulated", "we are still let in"
+    finally:
+        await machine.sh("sudo usermod --expiredate '' ubuntu")
+
+
 async def test_the_agent_reports_the_emulated_cards_and_is_pushed_once(fleet: Fleet) -> None:
     machine, agent = fleet["alice1"], build_agent()
     path = f".splitplane/agent-{agent.sha256}.pyz"

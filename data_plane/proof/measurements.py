@@ -2,10 +2,10 @@
 
 Each file in `data_plane/proof/measured/` is one run on one device:
 
-    {"model": "h100-sxm-80gb", "date": "2026-12-03", "driver": "570.124.06",
+    {"source": "cuda", "model": "h100-sxm-80gb", "date": "2026-12-03", "driver": "570.124.06",
      "rates": {"fill": 2.0e10, "walk": 2.1e12, "int8": 4.9e14, "bf16": 2.4e14}}
 
-Rates are in the units of `reference.Times`; phases may be missing; other keys are for people. The folder
+That is what `python -m data_plane.proof.device_report` writes, among much else. Rates are in the units of `reference.Times`; phases may be missing; other keys are for people. The folder
 may be missing too: then every time is an estimate or learnt.
 """
 
@@ -18,6 +18,8 @@ from data_plane.proof.reference import TIMED_PHASES, Basis, Observed, Pace, driv
 def parse(content: str) -> Observed:
     """One report. Raises ValueError or KeyError: these files are ours, so a bad one is a bug of ours."""
     report = json.loads(content)
+    if report["source"] != "cuda":
+        raise ValueError("an emulation was measured, not a GPU")
     unknown = report["rates"].keys() - set(TIMED_PHASES)
     if unknown:
         raise ValueError(f"{', '.join(sorted(unknown))} is no timed phase")

@@ -48,6 +48,10 @@ class Sizes:
     walk_seconds: float = 1.2
     """At least ten times what the network is allowed."""
     steps: int = 512
+    """Of a chain, at most."""
+    recomputed_max: int = 8192
+    """Steps times iterations of one chain: chains are shorter where a unit is dear, so that checking a sample costs
+    the verifier the same on every model. A card with an eighth of the steps walks eight times the chains."""
     chains_opened: int = 48
     tile_seconds: float = 0.5
     inner: int = 16_384
@@ -131,9 +135,16 @@ def plan(identity: Identity, reference: Reference, times: Times, occasion: Occas
         sizes = EMULATED
     if occasion is Occasion.IDLE:
         sizes = sizes.reduced()
+    sizes = replace(sizes, steps=_steps(min(reference.iterations, sizes.iterations_max), sizes))
     gpus = tuple(_of_gpu(gpu, reference, times, sizes) for gpu in identity.gpus)
     least = min((_bytes_to_fill(gpu, sizes) for gpu in identity.gpus), default=0)
     return Plan(sizes, walks=least >= max(sizes.memory_min, BLOCK_BYTES), gpus=gpus)
+
+
+def _steps(iterations: int, sizes: Sizes) -> int:
+    """The largest power of two that is within both bounds; `steps` itself where it is."""
+    affordable = max(1, sizes.recomputed_max // iterations)
+    return sizes.steps if sizes.steps <= affordable else 1 << (affordable.bit_length() - 1)
 
 
 def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) -> GpuPlan:

@@ -120,3 +120,13 @@ def test_sizes_cut_a_challenge_down_and_the_seconds_follow_from_the_reference() 
     sizes = replace(Sizes(), blocks_max=100, iterations_max=2, chains_max=30, tiles_max=7)
     one = planned("h100-sxm-80gb", card(81559), sizes=sizes).gpus[0]
     assert (one.blocks, one.iterations, one.chains, dict(one.tiles)) == (100, 2, 30, {"int8": 7, "bf16": 7})
+
+
+def test_chains_are_shorter_where_a_unit_is_dear_to_compute() -> None:
+    found = {
+        model: planned(model, card(mib)).sizes.steps
+        for model, mib in (("h200-sxm-141gb", 143771), ("h100-sxm-80gb", 81559), ("l40s-48gb", 46068))
+    }
+    assert found == {"h200-sxm-141gb": 512, "h100-sxm-80gb": 256, "l40s-48gb": 64}
+    for model, steps in found.items():
+        assert steps * TABLE[model].iterations <= Sizes().recomputed_max

@@ -99,6 +99,7 @@ def test_a_driver_is_read_without_trust() -> None:
 
 
 REPORT = {
+    "source": "cuda",
     "model": MODEL,
     "date": "2026-12-03",
     "driver": "570.124.06",

@@ -1,0 +1,102 @@
+"""`python -m data_plane.proof.device_report`: measure the GPUs of this machine, write a JSON report, print it.
+
+About two minutes for each GPU, which must be idle. Needs what the control plane needs (numpy) beside the driver,
+because it checks every answer. Exit status 0 when the arithmetic is exact and the challenge is passed, whether or
+not the aims are met; 1 when not; 3 when there is no GPU to measure.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from data_plane.agent import emulated, library, prove
+from data_plane.agent.device import DeviceError
+from data_plane.agent.kernel_log_source import Unreadable
+from data_plane.agent.nvml import Unanswered
+from data_plane.agent.schedule import Schedule
+from data_plane.agent.ward import Ward
+from data_plane.proof.device_report import render, report
+from data_plane.proof.port import Outcome
+from data_plane.proof.verifier import one_blas_thread
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    one_blas_thread()
+    began = time.monotonic()
+    with ExitStack() as stack:
+        # The kernels are compiled for this run, so that the report says what compiling costs.
+        cache = stack.enter_context(tempfile.TemporaryDirectory())
+        os.environ["CUDA_CACHE_PATH"] = cache
+        try:
+            machine = prove.machine(options.emulation, stack)
+        except DeviceError as error:
+            print(f"no GPU to measure: {error}", file=sys.stderr)
+            return 3
+        prepared = time.monotonic() - began
+        print(
+            f"{len(machine.devices)} GPUs prepared in {prepared:.1f} s; measuring, about two minutes for each"
+        )
+        found = asyncio.run(
+            report.report(machine, prepared, _nvml_costs(options.emulation), _prover(options.emulation))
+        )
+    for line in render.lines(found):
+        print(line)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"\nwritten to {options.out}")
+    exact = all(all(gpu["exactness"].values()) for gpu in found["gpus"])
+    passed = found["challenge"]["outcome"] in (Outcome.PASSED, Outcome.EMULATED)
+    return 0 if exact and passed else 1
+
+
+def _prover(emulation: Path) -> list[str]:
+    """The agent's own command, told where the emulation file is."""
+    start = "import sys, pathlib; from data_plane.agent.__main__ import main; "
+    return [
+        sys.executable,
+        "-c",
+        start + "sys.exit(main(['prove'], pathlib.Path(sys.argv[1])))",
+        str(emulation),
+    ]
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m data_plane.proof.device_report",
+        description="Measures the GPUs of this machine: reference times for data_plane/proof/measured/.",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("device-report.json"), help="where the report goes (%(default)s)"
+    )
+    parser.add_argument(
+        "--emulation",
+        type=Path,
+        default=emulated.PATH,
+        help="without a driver: the file that describes emulated GPUs, to try this program (%(default)s)",
+    )
+    return parser.parse_args(arguments)
+
+
+def _nvml_costs(emulation: Path) -> dict[str, Any]:
+    """Microseconds that each group of the health document took on all GPUs, twice: the first look wakes a driver."""
+    try:
+        with library.opened(emulation) as opened:
+            ward = Ward(opened, Schedule(0), Unreadable(), monotonic=time.monotonic, unix=time.time)
+            looks = [ward.look(), ward.look()]
+    except Unanswered as error:
+        return {"failed": f"{error.code}: {error.detail}"}
+    return {
+        name: {one.group: {"microseconds": one.microseconds, "calls": one.calls} for one in look.readings}
+        for name, look in zip(("first", "second"), looks, strict=True)
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

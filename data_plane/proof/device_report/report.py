@@ -1,0 +1,212 @@
+"""The report of one machine: every device asked directly, one whole challenge, and our aims beside the figures.
+
+The document may be put into `data_plane/proof/measured/` as it is: `measurements` takes `model`, `date`,
+`driver` and `rates` from it. A report of an emulation says so, and has no place there.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from data_plane.agent.device import Device, Machine
+from data_plane.proof.arithmetic.constants import SIDE
+from data_plane.proof.challenger import ProofChallenger
+from data_plane.proof.device_report import measure
+from data_plane.proof.device_report.line import prover
+from data_plane.proof.jobs import Checked, Job
+from data_plane.proof.messages import BLOCK_BYTES, GpuIdentity
+from data_plane.proof.plan import EMULATED, KINDS, Sizes
+from data_plane.proof.port import Expected, Occasion, ProofReport
+from data_plane.proof.reference import TABLE, Reference, References
+from data_plane.proof.verifier import LocalVerifier
+
+FORMAT = "splitplane.device-report/1"
+RESIDENT_SHARE = 0.93
+CHALLENGE_SECONDS = 15.0
+WALK_SHARE = 0.65
+VERIFIER_SECONDS = 5.0
+MIB = 1 << 20
+REPEATS = 3
+
+
+def model_of(gpu: GpuIdentity) -> str | None:
+    """Our word for the model, by PCI device id; None for a card that the table lacks."""
+    ids = {gpu.sysfs_pci_device, gpu.nvml_pci_device}
+    return next((one.model for one in TABLE.values() if ids & one.pci_devices), None)
+
+
+def device_figures(
+    device: Device, identity: GpuIdentity, reference: Reference, sizes: Sizes
+) -> dict[str, Any]:
+    """All direct questions to one GPU, correctness first. `sizes` is EMULATED for a card that is not there."""
+    times = reference.estimate()
+    repeats = 1 if sizes is EMULATED else REPEATS
+
+    def chains(steps: int) -> int:
+        return min(sizes.chains_max, round(sizes.walk_seconds * times.walk.rate / (steps * BLOCK_BYTES)))
+
+    exact = measure.exactness(device)
+    largest = measure.largest_fill(device, sizes.blocks_max)
+    blocks = largest["bytes"] // BLOCK_BYTES
+    filled = measure.fill_rate(device, min(reference.iterations, sizes.iterations_max), blocks)
+    by_steps = {
+        str(steps): measure.walk_rate(device, reference, chains(steps), steps)
+        for steps in ((sizes.steps,) if sizes is EMULATED else (128, 256, sizes.steps, 1024))
+    }
+    by_share = {}
+    for share in (0.05, 0.25, 1.0):
+        walked = partial(
+            measure.walk_over,
+            device,
+            reference,
+            max(1, int(share * blocks)),
+            chains(sizes.steps),
+            sizes.steps,
+        )
+        by_share[f"{share:.0%}"] = measure.repeated(walked, repeats, "rate")
+    device.release()
+    tiles = {}
+    for kind in KINDS:
+        work = SIDE * SIDE * sizes.inner
+        count = min(sizes.tiles_max, round(sizes.tile_seconds * times.of(kind).rate / work))
+        computed = partial(measure.tile_rate, device, kind, reference, count, sizes.inner)
+        tiles[kind] = measure.repeated(computed, repeats, "rate")
+    return {
+        "index": identity.index,
+        "name": identity.cuda_name,
+        "uuid": identity.cuda_uuid,
+        "exactness": exact,
+        "launch": measure.launch_round(device, sizes.rounds),
+        "largest_allocation": {**largest, "share_of_total": largest["bytes"] / _total(identity)},
+        "fill": filled,
+        "walk_by_share_of_memory": by_share,
+        "walk_by_steps": by_steps,
+        "tiles": tiles,
+        "gaps": measure.gap_histogram(device, sizes.gap_milliseconds, sizes.gap_threshold_us),
+    }
+
+
+def _total(identity: GpuIdentity) -> int:
+    return identity.cuda_memory if identity.nvml_memory is None else identity.nvml_memory
+
+
+class CountingVerifier:
+    """The verifier, and what its work cost."""
+
+    def __init__(self) -> None:
+        self._inner = LocalVerifier()
+        self.cpu_seconds = 0.0
+
+    async def check(self, jobs: Sequence[Job]) -> list[Checked]:
+        checked = await self._inner.check(jobs)
+        self.cpu_seconds += sum(one.cpu_seconds for one in checked)
+        return checked
+
+
+async def challenge(
+    model: str, gpus: Sequence[GpuIdentity], command: Sequence[str]
+) -> tuple[ProofReport, float]:
+    """A challenge as a customer's machine meets it, over a prover of its own. Answers the verifier's CPU seconds too.
+
+    `command` starts a prover. The machine is trusted here, so its own names and memory are what is expected of it.
+    """
+    verifier = CountingVerifier()
+    expected = Expected(
+        model=model,
+        count=len(gpus),
+        names=frozenset(name for gpu in gpus for name in (gpu.cuda_name, gpu.nvml_name) if name),
+        memory_mib=tuple({_total(gpu) // MIB for gpu in gpus}),
+        memory_tolerance_percent=2,
+    )
+    async with prover(command) as line:
+        report = await ProofChallenger(verifier, References()).challenge(line, expected, Occasion.START)
+    return report, verifier.cpu_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    what: str
+    unit: str
+    value: float
+    bound: float
+    at_least: bool
+
+    @property
+    def is_met(self) -> bool:
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+
+def aims(figures: Sequence[dict[str, Any]], proof: ProofReport, cpu_seconds: float) -> list[Aim]:
+    """Set for an H200; on another model the same figures are shown, and whether they matter is for a person."""
+    resident = (
+        min(
+            proven / one["largest_allocation"]["total_bytes"]
+            for proven, one in zip(proof.proven_bytes, figures, strict=True)
+        )
+        if len(proof.proven_bytes) == len(figures)
+        else 0.0
+    )
+    walk = min(one["walk_by_share_of_memory"]["100%"]["share_of_peak"] for one in figures)
+    return [
+        Aim("memory shown to be resident, of NVML's total", "", resident, RESIDENT_SHARE, at_least=True),
+        Aim("a whole challenge", "s", proof.seconds, CHALLENGE_SECONDS, at_least=False),
+        Aim("walk, of peak bandwidth", "", walk, WALK_SHARE, at_least=True),
+        Aim("verifier, CPU per GPU", "s", cpu_seconds / len(figures), VERIFIER_SECONDS, at_least=False),
+    ]
+
+
+async def report(
+    machine: Machine, prepared_seconds: float, nvml_costs: dict[str, Any], command: Sequence[str]
+) -> dict[str, Any]:
+    """Measure every GPU of `machine`, one after the other, then all of them in one challenge. Closes the machine.
+
+    Raises KeyError for a model that the reference table lacks.
+    """
+    identities = [device.identity() for device in machine.devices]
+    models = {model_of(one) for one in identities}
+    model = models.pop() if len(models) == 1 else None
+    if model is None:
+        raise KeyError(
+            "these GPUs are not of one model of the reference table (data_plane/proof/reference.py)"
+        )
+    sizes = EMULATED if machine.source == "emulated" else Sizes()
+    figures = [
+        device_figures(device, one, TABLE[model], sizes)
+        for device, one in zip(machine.devices, identities, strict=True)
+    ]
+    for device in machine.devices:
+        device.close()  # The challenge brings its own prover, which wants the memory.
+    proof, cpu_seconds = await challenge(model, identities, command)
+    best = figures[0]
+    return {
+        "format": FORMAT,
+        "model": model,
+        "source": machine.source,
+        "date": datetime.fromtimestamp(time.time(), UTC).date().isoformat(),
+        "driver": machine.driver,
+        "cuda": machine.cuda,
+        "kernels_sha256": machine.kernels_sha256.hex(),
+        "cpus": os.cpu_count(),
+        "prepared_seconds": prepared_seconds,
+        "nvml": nvml_costs,
+        "gpus": figures,
+        "rates": {
+            "fill": best["fill"]["rate"],
+            "walk": best["walk_by_share_of_memory"]["100%"]["rate"],
+            **{kind: best["tiles"][kind]["rate"] for kind in KINDS},
+        },
+        "challenge": {
+            "outcome": proof.outcome,
+            "seconds": proof.seconds,
+            "verifier_cpu_seconds": cpu_seconds,
+            "findings": [asdict(one) for one in proof.findings],
+            "hints": [asdict(one) for one in proof.hints],
+            "proven_bytes": list(proof.proven_bytes),
+            "rates": [asdict(one) for one in proof.rates],
+        },
+        "aims": [{**asdict(one), "is_met": one.is_met} for one in aims(figures, proof, cpu_seconds)],
+    }

@@ -1,0 +1,106 @@
+"""The report of a device, tried on an emulation: what it asks, what it says, and that it cannot pass for a GPU's."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_plane.agent import cuda
+from data_plane.proof import measurements
+from data_plane.proof.device_report import measure, render
+from data_plane.proof.device_report.__main__ import main
+from data_plane.proof.device_report.line import prover
+from data_plane.proof.emulation.machine import machine_from
+from data_plane.proof.messages import TileKind
+from data_plane.proof.port import LineBroken, LineSilent
+
+H200 = {"index": 0, "name": "NVIDIA H200", "uuid": "GPU-1", "memory_total_mib": 143771}
+
+
+@pytest.fixture
+def emulation(tmp_path: Path) -> Path:
+    path = tmp_path / "emulated-nvml.json"
+    path.write_text(json.dumps({"driver_version": "570.124.06", "gpus": [H200]}))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "library", lambda: None)
+    monkeypatch.setenv("CUDA_CACHE_PATH", "")
+
+
+def test_a_whole_report_of_an_emulation_says_that_it_is_one(
+    emulation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(emulation), "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    assert (report["model"], report["source"]) == ("h200-sxm-141gb", "emulated")
+    assert report["challenge"]["outcome"] == "emulated"
+    assert report["rates"].keys() == {"fill", "walk", "int8", "bf16"}
+    assert all(report["gpus"][0]["exactness"].values())
+    assert {aim["what"] for aim in report["aims"] if not aim["is_met"]} == {
+        "memory shown to be resident, of NVML's total",
+        "walk, of peak bandwidth",
+    }
+    said = capsys.readouterr().out
+    assert "exact, bit by bit" in said
+    assert max(map(len, said.replace(str(out), "").splitlines())) <= 80
+    with pytest.raises(ValueError, match="an emulation was measured"):
+        measurements.parse(out.read_text())
+
+
+def test_without_a_gpu_it_says_so_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(tmp_path / "none"), "--out", str(out)]) == 3
+    assert "no GPU to measure: no_driver" in capsys.readouterr().err
+    assert not out.exists()
+
+
+class RoundingBf16:
+    """A device whose tensor cores keep too few bits: everything is right but bf16."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def tiles(self, kind: TileKind, *of: Any) -> Iterator[bytes]:
+        for digests in self._device.tiles(kind, *of):
+            yield bytes(len(digests)) if kind == "bf16" else digests
+
+
+def test_a_tensor_core_that_rounds_is_named(emulation: Path) -> None:
+    exact = measure.exactness(RoundingBf16(machine_from(emulation).devices[0]))
+    assert {what for what, is_right in exact.items() if not is_right} == {
+        "bf16, inner 32",
+        "bf16, inner 16384",
+        "bf16, inner 131040",
+    }
+
+
+def test_wrong_arithmetic_and_missed_aims_stand_out(
+    emulation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    main(["--emulation", str(emulation), "--out", str(out)])
+    report = json.loads(out.read_text())
+    report["gpus"][0]["exactness"]["walk"] = False
+    lines = render.lines(report)
+    assert "  arithmetic    WRONG: walk" in lines
+    assert sum(line.endswith("MISSED") for line in lines) == 2, lines
+
+
+async def test_the_line_to_a_process_tells_silence_from_its_end() -> None:
+    async with prover(["sh", "-c", "read x; exit 0"]) as line:
+        with pytest.raises(LineSilent):
+            await line.receive(100, 0.01)
+        await line.send(b"order\n")
+        with pytest.raises(LineBroken):
+            await line.receive(100, 10)

@@ -14,6 +14,7 @@ from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.verification import MismatchCode
+from data_plane.proof import judgement
 from providers import registry as providers
 from providers.base import Capabilities
 from reconciler import registry as loops
@@ -69,6 +70,18 @@ def _machine(
     lines = [NOTE, f"# {title}", "", story, "", "```mermaid", "stateDiagram-v2", *drawn, "```", ""]
     lines += _words("States", path, states) + _words("Events", path, events)
     return "\n".join(lines)
+
+
+def test_the_codes_of_a_proof_are_listed_as_they_are() -> None:
+    kinds = (
+        ("Findings that fail a proof", judgement.FAILURES),
+        ("Silences, after which nothing is known", judgement.SILENCES),
+        ("Hints, which bring the next challenge forward", judgement.HINTS),
+    )
+    lines = [NOTE, "# What a GPU proof may say", ""]
+    for title, codes in kinds:
+        lines += [f"## {title}", "", *(f"- `{code}`: {said}" for code, said in codes.items()), ""]
+    golden.check(GENERATED / "proof-codes.md", "\n".join(lines))
 
 
 def test_the_machine_of_a_lease_is_drawn_as_it_is() -> None:

@@ -162,5 +162,13 @@ def test_the_page_of_codes_names_every_reason() -> None:
 
 
 def test_every_generated_page_is_still_drawn() -> None:
-    drawn = {"lease.md", "instance.md", "loops.md", "providers.md", "codes.md", "openapi.json"}
+    drawn = {
+        "lease.md",
+        "instance.md",
+        "loops.md",
+        "providers.md",
+        "codes.md",
+        "proof-codes.md",
+        "openapi.json",
+    }
     assert {path.name for path in GENERATED.iterdir()} <= drawn

@@ -17,10 +17,9 @@ import httpx
 from control_plane.db import embedded
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.ssh import new_host_key
+from demo import prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
 
-SKU = "h100-sxm.1x"
-PROVEN_SKU = "h100-sxm-proven.1x"
 ORGANIZATION = "acme"
 CREDIT_USD = "500"
 LOCAL_TOKEN = "local-cloud-token"
@@ -118,7 +117,7 @@ class City:
         environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.database_url}
         run(["control_plane", "migrate"], environment)
         book = self.directory / "price_book.toml"
-        book.write_text(_price_book())
+        book.write_text(prices.price_book())
         run(["control_plane", "price-book", str(book)], environment)
         arguments = ["bootstrap", "--organization", ORGANIZATION, "--operator", "--credit", CREDIT_USD]
         self.api_key = run(["control_plane", *arguments], environment).strip()
@@ -220,16 +219,6 @@ class City:
             child.end()
         if self._database_started:
             embedded.stop(self.directory / "postgres")
-
-
-def _price_book() -> str:
-    """What we ship, sold on the machines' own word, because these are emulated; and one SKU that demands proof."""
-    shipped = Path("control_plane/price_book.toml").read_text()
-    _, *entries = shipped.split("[[sku]]")
-    first = next(entry for entry in entries if f'name = "{SKU}"' in entry)
-    listed = [f'[[sku]]{entry.rstrip()}\nproof = "listed"\n' for entry in entries]
-    proven = f'[[sku]]{first.rstrip().replace(SKU, PROVEN_SKU)}\nproof = "proven"\n'
-    return "\n".join([*listed, proven])
 
 
 def _answers(address: str, port: int) -> bool:

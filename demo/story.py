@@ -17,7 +17,8 @@ from typing import Any
 
 import httpx
 
-from demo.city import PROVEN_SKU, SKU, City
+from demo.city import City
+from demo.prices import PROVEN_SKU, SKU
 from demo.processes import DemoError, wait_for
 
 READY_SECONDS_MAX = 90

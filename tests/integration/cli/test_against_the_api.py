@@ -21,6 +21,7 @@ import pytest
 
 from control_plane.cli import main
 from control_plane.cli.terminal import Terminal
+from demo import prices
 from tests.support.database import fresh_database
 
 pytestmark = pytest.mark.database
@@ -109,7 +110,9 @@ def _started(database_url: str, folder: Path) -> Iterator[City]:
         "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
         "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{reconciler_port}",
     }
-    _administer(base, "price-book")
+    book = folder / "price_book.toml"
+    book.write_text(prices.price_book())
+    _administer(base, "price-book", str(book))
     api_key = _administer(base, "bootstrap", "--organization", "acme", "--operator", "--credit", "500")
     with (
         _process(["control_plane", "serve"], api, folder / "api.log"),
@@ -175,6 +178,21 @@ def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
     assert city.answer("bill")["amount"]["nano"] == sum(
         row["amount"]["nano"] for row in city.answer("usage")["items"]
     )
+
+
+def test_a_sku_that_demands_proof_takes_no_emulated_machine_and_says_why(city: City) -> None:
+    """The whole way: reconciler, prover on paper, challenger and verifier, the API, the terminal."""
+    city.run("lease", "create", prices.PROVEN_SKU, "--name", "strict", "--no-wait")
+    assert f"proven before they are leased: {prices.PROVEN_SKU}" in city.run("skus")
+    _wait_until("a challenge", lambda: city.answer("proof", "list", "strict")["items"])
+    proof = city.answer("proof", "list", "strict")["items"][-1]
+    assert (proof["outcome"], proof["source"]) == ("emulated", "emulated")
+    assert "an emulation, which never counts" in city.run("proof", "show", proof["id"])
+    assert "proof emulated" in city.run("why", "strict")
+    records = city.answer("proof", "record")["items"]
+    assert proof["id"] in {one["id"] for one in records}
+    assert not any(one["ended"] for one in records)
+    city.run("lease", "release", "strict", "--yes")
 
 
 def test_several_leases_are_watched_at_a_terminal_with_bars(city: City) -> None:

@@ -1,0 +1,17 @@
+"""The price book of a cloud whose machines are emulated: what we ship, sold on the machines' own word."""
+
+from pathlib import Path
+
+SKU = "h100-sxm.1x"
+PROVEN_SKU = "h100-sxm-proven.1x"
+"""The same, and it demands proof: no emulated machine can be leased as this."""
+
+
+def price_book() -> str:
+    """In TOML."""
+    shipped = Path("control_plane/price_book.toml").read_text()
+    _, *entries = shipped.split("[[sku]]")
+    first = next(entry for entry in entries if f'name = "{SKU}"' in entry)
+    listed = [f'[[sku]]{entry.rstrip()}\nproof = "listed"\n' for entry in entries]
+    proven = f'[[sku]]{first.rstrip().replace(SKU, PROVEN_SKU)}\nproof = "proven"\n'
+    return "\n".join([*listed, proven])

@@ -10,10 +10,8 @@ import contextlib
 import hashlib
 import json
 import shlex
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import asyncssh
 import pytest
@@ -21,9 +19,6 @@ import pytest_asyncio
 
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.port import (
-    Access,
-    AccessError,
-    HostKey,
     HostKeyChanged,
     LoginRefused,
     MeshLink,
@@ -35,9 +30,10 @@ from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.bundle import build_agent
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import PEERS_MAX, HubIdentity, Network, Peer, link
-from providers.emulators.host import EmulatedGpu, HostedState, MachineSpec
+from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
+from tests.support.machines import IMAGES, Machine, ready
 
 pytestmark = [
     pytest.mark.machines,
@@ -45,37 +41,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 
-IMAGES = Path.home() / ".cache" / "splitplane" / "images"
-BOOT_SECONDS_MAX = 90
 ALICE, BOB = Network(3), Network(4095)
-
-
-@dataclass
-class Machine:
-    target: Target
-    ours: asyncssh.SSHKey
-
-    async def sh(self, command: str, *, user: str = "splitplane", key: asyncssh.SSHKey | None = None) -> str:
-        """The judge's own way in: prints stdout, raises on any other exit status than 0."""
-        pinned = asyncssh.import_public_key(self.target.host_key)
-        async with asyncssh.connect(
-            self.target.address,
-            self.target.port,
-            username=user,
-            client_keys=[key or self.ours],
-            known_hosts=([pinned], [], []),
-            config=None,
-            agent_path=None,
-        ) as connection:
-            done = await connection.run(command, check=True)
-            return str(done.stdout)
-
-    async def reaches(self, address: str, *, seconds: float = 1, source: str = "") -> bool:
-        try:
-            await self.sh(f"ping -n -q -c 1 -W {seconds:.0f} {source} {address}")
-        except asyncssh.ProcessError:
-            return False
-        return True
 
 
 @dataclass
@@ -100,7 +66,7 @@ async def fleet() -> AsyncIterator[Fleet]:
             order = BootOrder(key.private_openssh, key.public, access.public_key)
             gpus = () if name == "hub" else (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8
             await host.boot(MachineSpec(name, user_data(order), gpus))
-        targets = await asyncio.gather(*(_ready(host, access, name, keys[name]) for name in keys))
+        targets = await asyncio.gather(*(ready(host, access, name, keys[name]) for name in keys))
         ours = asyncssh.import_private_key(login.private_openssh)
         machines = {
             target_name: Machine(target, ours) for target_name, target in zip(keys, targets, strict=True)
@@ -110,23 +76,6 @@ async def fleet() -> AsyncIterator[Fleet]:
         yield Fleet(access, machines, SshHub(access, machines["hub"].target))
     finally:
         await host.close()
-
-
-async def _ready(host: NspawnHost, access: Access, name: str, key: HostKey) -> Target:
-    end = time.monotonic() + BOOT_SECONDS_MAX
-    last: object = "never had an address"
-    while time.monotonic() < end:
-        machine = host.machines()[name]
-        assert machine.state is not HostedState.FAILED, f"{machine.why}\n{host.console(name)}"
-        if machine.address is not None:
-            target = Target(machine.address, machine.ssh_port, key.public)
-            try:
-                async with access.connect(target):
-                    return target
-            except AccessError as error:
-                last = error
-        await asyncio.sleep(0.2)
-    pytest.fail(f"{name} was not ready in {BOOT_SECONDS_MAX} s: {last}\n{host.console(name)}")
 
 
 async def _enrol(fleet: Fleet, network: Network, names: list[str]) -> HubIdentity:

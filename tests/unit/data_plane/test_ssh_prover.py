@@ -12,7 +12,7 @@ from typing import cast
 import asyncssh
 import pytest
 
-from data_plane.access.bootstrap import FIND_AGENT, PROVE, PUSH_AGENT
+from data_plane.access.bootstrap import FIND_AGENT, MISSING, PROVE, PUSH_AGENT
 from data_plane.access.port import AgentBundle, Session, StepFailed
 from data_plane.access.ssh import SshAccess
 from data_plane.bundle import build_agent
@@ -111,6 +111,17 @@ async def test_an_agent_that_cannot_be_pushed_fails_the_step(tmp_path: Path) -> 
     async with a_session(House(tmp_path)) as session:
         with pytest.raises(StepFailed, match="another digest"):
             async with session.prover(AgentBundle(b"print('hello')", "0" * 64)):
+                pytest.fail("it began")
+
+
+async def test_a_machine_that_says_for_ever_that_it_has_no_agent_fails_the_step() -> None:
+    async def forgetful(process: "Process[bytes]") -> None:
+        await process.stdin.read()
+        process.exit(0 if PUSH_AGENT.script in shlex.split(str(process.command)) else MISSING)
+
+    async with a_machine(forgetful) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+        with pytest.raises(StepFailed, match="find agent"):
+            async with session.prover(AgentBundle(b"agent", "0" * 64)):
                 pytest.fail("it began")
 
 

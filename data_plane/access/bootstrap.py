@@ -195,9 +195,9 @@ RUN_AGENT = Step(
     user="login",
 )
 READ_HEALTH = Step("read health", _THE_AGENT + "health\n", seconds=40, user="login")
-# A conversation, and so the longest step: about 20 s on a healthy machine, whose driver may have to wake its
-# cards first. Should we vanish without a word, the machine is rid of it after this.
-PROVE = Step("prove", _THE_AGENT + "prove\n", seconds=300, user="login")
+# A conversation, and so the longest step: about 20 s on a healthy machine, and the challenger gives up after a
+# minute. Should we vanish without a word, the machine is rid of it after this.
+PROVE = Step("prove", _THE_AGENT + "prove\n", seconds=120, user="login")
 PUSH_AGENT = Step(
     "push agent",
     """set -eu

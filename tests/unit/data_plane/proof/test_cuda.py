@@ -387,6 +387,7 @@ def test_a_gpu_that_answers_nothing_any_more_is_still_closed(fake: FakeCuda) -> 
     device.fill(SEED, 1, 10)
     fake.fails = dict.fromkeys(PROTOTYPES, 719)
     device.close()
+    assert "cuCtxDestroy_v2" in fake.calls
     fake.objects.clear()
 
 

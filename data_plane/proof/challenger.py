@@ -208,7 +208,10 @@ class _Phases:
             self._record.add("launch", {**tries, "seconds": [round(one, 6) for one in took]})
             return took
 
-        bounds = [self._unless_emulated(launch_band(self._sizes.launch_seconds)) for _ in self._gpus]
+        bounds = [
+            self._unless_emulated(launch_band(self._sizes.launch_seconds, len(self._gpus)))
+            for _ in self._gpus
+        ]
         await self._timed("launch", bounds, 1, once)
 
     async def fill(self) -> None:

@@ -182,7 +182,7 @@ def test_the_best_try_counts() -> None:
 
 
 def test_launches_over_a_network_do_not_fit_the_bound() -> None:
-    bound = launch_band(0.25)
+    bound = launch_band(0.25, 1)
     assert bound.code(2000 * 20e-6 + 0.1) is None
     assert bound.code(2000 * 200e-6) == "too_slow"
 
@@ -228,3 +228,7 @@ def test_every_code_has_one_meaning_and_one_sentence() -> None:
     assert {judgement.FAULTS[fault] for fault in Fault} <= FAILURES.keys()
     assert all(sentence.endswith(".") and sentence.count(". ") == 0 for sentence in CODES.values())
     assert NAME in expected().names
+
+
+def test_a_launch_chain_is_allowed_a_quarter_more_for_each_further_gpu() -> None:
+    assert [launch_band(0.25, gpus).most for gpus in (1, 2, 8)] == pytest.approx([0.35, 0.4125, 0.7875])

@@ -5,8 +5,9 @@ Each file in `data_plane/proof/measured/` is one run on one device:
     {"source": "cuda", "model": "h100-sxm-80gb", "date": "2026-12-03", "driver": "570.124.06",
      "rates": {"fill": 2.0e10, "walk": 2.1e12, "int8": 4.9e14, "bf16": 2.4e14}}
 
-That is what `python -m data_plane.proof.device_report` writes, among much else. Rates are in the units of `reference.Times`; phases may be missing; other keys are for people. The folder
-may be missing too: then every time is an estimate or learnt.
+That is what `python -m data_plane.proof.device_report` writes, among much else. Rates are in the units of
+`reference.Times`; phases may be missing; other keys are for people. The folder may be missing too: then every
+time is an estimate or learnt.
 """
 
 import json

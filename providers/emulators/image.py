@@ -76,7 +76,6 @@ RECIPE = Recipe(
         "wireguard-tools",
         "wireguard-go",
         "python3",  # The whole standard library: the agent is a zipapp.
-        "python3-numpy",  # What emulated GPUs compute with; a machine with GPUs needs none.
         "python3-numpy",  # What emulated GPUs compute with when they are challenged.
         "cloud-init",
     ),

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from control_plane.domain.instance import InstanceState
@@ -29,9 +30,7 @@ TEXT = {".py", ".md", ".toml", ".txt", ".json", ".yaml", ".yml", ".lock", ".mako
 def _updates(source: Source) -> list[tuple[str, str]]:
     """(table, what is set) of every UPDATE in the strings of a file."""
     texts = [
-        node.value
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        node.value for node in source.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     pattern = re.compile(r"UPDATE\s+(\w+)\b.*?\bSET\b(.*?)(?:\bWHERE\b|\bRETURNING\b|\Z)", re.DOTALL)
     return [found for text in texts for found in pattern.findall(text)]
@@ -77,7 +76,7 @@ def test_whoever_catches_everything_raises_again_or_says_why_not() -> None:
     silent = []
     for source in sources(*PRODUCT):
         lines = source.text.splitlines()
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.ExceptHandler) or not _broad(node):
                 continue
             raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node))
@@ -237,11 +236,15 @@ def test_no_package_registry_is_named_in_the_tree() -> None:
 # Tests.
 
 
-def _called(node: ast.AST) -> set[str]:
+@cache
+def _called(node: ast.AST) -> frozenset[str]:
     """Last names of everything that is called below `node`."""
-    return {
-        ast.unparse(inner.func).rpartition(".")[2] for inner in ast.walk(node) if isinstance(inner, ast.Call)
-    }
+    called = [inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return frozenset(
+        one.attr if isinstance(one, ast.Attribute) else one.id
+        for one in called
+        if isinstance(one, ast.Attribute | ast.Name)
+    )
 
 
 def _holders() -> set[str]:
@@ -253,6 +256,7 @@ def _holders() -> set[str]:
     return holders
 
 
+@cache
 def _asserts(node: ast.AST) -> bool:
     if any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
         return True
@@ -293,10 +297,14 @@ IN_REAL_TIME = {
 }
 
 
+def _sleeps(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sleep"
+
+
 def test_no_test_waits_for_the_clock() -> None:
     """A sleep in a test of rules is a flake to come: their clock stands still until it is told."""
     for source in sources("tests/unit/domain", "tests/scenario"):
-        calls = [ast.unparse(node) for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+        calls = [ast.unparse(node) for node in source.nodes if _sleeps(node)]
         waits = [call for call in calls if re.match(r"(time|asyncio)\.sleep\((?!0\))", call)]
         assert not waits or source.path in IN_REAL_TIME, source.path
 

@@ -107,7 +107,7 @@ def test_the_environment_is_read_at_the_door() -> None:
     for source in sources(*PRODUCT):
         reads = [
             node.lineno
-            for node in ast.walk(source.tree)
+            for node in source.nodes
             if isinstance(node, ast.Attribute)
             and node.attr in ("environ", "getenv")
             and isinstance(node.value, ast.Name)
@@ -119,7 +119,7 @@ def test_the_environment_is_read_at_the_door() -> None:
 @pytest.mark.parametrize("call", ["datetime.now", "datetime.utcnow", "date.today", "uuid4", "uuid1"])
 def test_time_and_chance_come_through_the_world(call: str) -> None:
     for source in sources(*PRODUCT):
-        calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+        calls = [node for node in source.nodes if isinstance(node, ast.Call)]
         named = [node.lineno for node in calls if ast.unparse(node.func).endswith(call)]
         assert not named or source.path in READS_THE_CLOCK, f"{source.path}:{named}"
 
@@ -139,7 +139,5 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
     }
     for source in sources("control_plane/domain"):
         assert {name.partition(".")[0] for name in source.imports()} <= allowed, source.path
-        awaits = [
-            node for node in ast.walk(source.tree) if isinstance(node, ast.Await | ast.AsyncFunctionDef)
-        ]
+        awaits = [node for node in source.nodes if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
         assert not awaits, source.path

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 PRODUCT = ("control_plane", "providers", "reconciler", "data_plane")
@@ -26,15 +26,20 @@ class Source:
 
     def imports(self) -> Iterator[str]:
         """Absolute names of modules, as far as an import statement tells: `from a import b` is `a` and `a.b`."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield node.module
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of the tree, walked once: most rules look at all of it."""
+        return tuple(ast.walk(self.tree))
+
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node
 

@@ -24,6 +24,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 STATEMENTS_KEPT_MAX = 200
 """Prepared statements per connection; ours are constants, so this many are never reached."""
+_REFUSED = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""The last one: the server cut the line while we began to ask, and the driver has lost its place on it."""
 _DIALECT = dialect()  # type: ignore[no-untyped-call]
 _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, false)")
 
@@ -111,8 +113,8 @@ class Reader:
                 self._prepared.clear()
                 _row_class_of.pop(sql, None)
                 return await self._run(sql, arguments)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise _as_sqlalchemy(error, sql, lost=self.closed) from error
+        except _REFUSED as error:
+            raise self._told(error, sql) from error
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
@@ -130,8 +132,13 @@ class Reader:
         """Text without arguments, several statements in one round trip."""
         try:
             await self._connection.execute(sql)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise _as_sqlalchemy(error, sql, lost=self.closed) from error
+        except _REFUSED as error:
+            raise self._told(error, sql) from error
+
+    def _told(self, error: Exception, sql: str) -> DBAPIError:
+        if isinstance(error, asyncpg.InternalClientError):
+            self.close()
+        return _as_sqlalchemy(error, sql, lost=self.closed)
 
     async def _run(self, sql: str, arguments: list[Any]) -> Result:
         prepared = self._prepared.get(sql)

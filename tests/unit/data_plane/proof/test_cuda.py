@@ -19,6 +19,7 @@ from data_plane.agent.device import DeviceError, Machine
 from data_plane.agent.prover import one_after_another, serve, side_by_side
 from data_plane.proof import kernels
 from data_plane.proof.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.device_report.report import device_figures
 from data_plane.proof.messages import (
     BLOCK_BYTES,
     Committed,
@@ -44,6 +45,8 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
+from data_plane.proof.plan import EMULATED
+from data_plane.proof.reference import TABLE
 from data_plane.proof.wire import decode, encode
 from tests.support.fake_cuda import PROTOTYPES, FakeCuda, FakeGpu
 
@@ -399,3 +402,15 @@ def test_no_more_gpus_than_a_conversation_holds_are_taken(
     machine = a_machine(fake)
     assert len(machine.devices) == 1
     machine.devices[0].close()
+
+
+def test_a_device_report_asks_a_card_through_the_same_calls_and_leaves_nothing_behind() -> None:
+    fake = FakeCuda([FakeGpu(memory=8 << 20)])
+    machine = a_machine(fake, sizes=SliceSizes(fill=1, walk=1, tiles=1, digests=1 << 12))
+    (device,) = machine.devices
+    found = device_figures(device, device.identity(), TABLE["h100-sxm-80gb"], EMULATED)
+    assert all(found["exactness"].values())
+    assert 0 < found["largest_allocation"]["bytes"] <= 8 << 20
+    assert {kind: one["tiles"] for kind, one in found["tiles"].items()} == {"int8": 4, "bf16": 4}
+    device.close()
+    assert (fake.wrong, fake.leaks, fake.alive()) == ([], [], [])

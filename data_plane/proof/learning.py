@@ -16,12 +16,11 @@ that one owner under two names is one provider.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from enum import StrEnum
 from statistics import median
 
 from data_plane.proof.judgement import PEAK_MARGIN
-from data_plane.proof.reference import TABLE, Basis, Observed, Pace, Reference, TimedPhase
+from data_plane.proof.reference import TABLE, Reference, TimedPhase
 
 PROVIDERS_MIN = 2
 DEVICES_MIN = 5
@@ -121,13 +120,3 @@ def _standings(samples: Iterable[Sample]) -> Iterable[Standing]:
             rate = median(medians)
             spread = median(abs(one - rate) for one in medians) / rate
             yield Standing(provider, len(devices), rate, spread)
-
-
-def observed(lessons: Iterable[Lesson], on: date) -> tuple[Observed, ...]:
-    """What was learnt, as `References` takes it; `on` is the day, for the record."""
-    paces: dict[tuple[str, int], dict[TimedPhase, Pace]] = defaultdict(dict)
-    for lesson in lessons:
-        if lesson.rate is not None:
-            note = f"{on.isoformat()}, driver {lesson.driver_major}, {len(lesson.standings)} providers"
-            paces[lesson.model, lesson.driver_major][lesson.phase] = Pace(lesson.rate, Basis.LEARNT, note)
-    return tuple(Observed(model, driver, of_phase) for (model, driver), of_phase in paces.items())

@@ -1,14 +1,13 @@
 """Reference times from proofs of many: who can move them, and who cannot."""
 
 from collections.abc import Iterable
-from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.proof.learning import AGREE_WITHIN, DEVICES_MIN, Lesson, Sample, Unlearnt, learn, observed
-from data_plane.proof.reference import TABLE, Basis, References, TimedPhase
+from data_plane.proof.learning import AGREE_WITHIN, DEVICES_MIN, Lesson, Sample, Unlearnt, learn
+from data_plane.proof.reference import TABLE, TimedPhase
 
 MODEL = "h100-sxm-80gb"
 HONEST = 2.2e12
@@ -108,15 +107,6 @@ def test_drivers_and_phases_are_learnt_apart() -> None:
     )  # fmt: skip
     said = [(one.driver_major, one.phase, one.rate is not None) for one in found]
     assert said == [(570, "fill", True), (570, "walk", True), (580, "walk", False)]
-
-
-def test_what_was_learnt_replaces_the_estimate() -> None:
-    seen = observed([lesson(samples("a", HONEST), samples("b", HONEST))], date(2026, 12, 3))
-    pace = References(seen).times(MODEL, "570.124.06").walk
-    assert pace.rate == pytest.approx(HONEST)
-    assert pace.basis is Basis.LEARNT
-    assert pace.note == "2026-12-03, driver 570, 2 providers"
-    assert observed([lesson(samples("a", HONEST))], date(2026, 12, 3)) == ()
 
 
 @given(st.lists(st.floats(0.2, 1.3), min_size=1, max_size=5), st.integers(1, 40))

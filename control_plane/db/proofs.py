@@ -175,7 +175,6 @@ async def _claimed(connection: AsyncConnection, token: UUID, taken: Sequence[Any
 
 
 _STILL_CLAIMED = text("SELECT id FROM instances WHERE id = :id AND claim_token = :token FOR UPDATE")
-_HOLD_ON = text("UPDATE instances SET claimed_until = :until WHERE id = :id AND claim_token = :token")
 _AGAIN = text("""
 UPDATE instances SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at),
   claim_token = NULL, claimed_until = NULL
@@ -196,14 +195,6 @@ WHERE id = :id AND claim_token = :token
 async def still_claimed(connection: AsyncConnection, instance_id: InstanceId, *, token: UUID) -> bool:
     """Lock a machine if it is still in our hands. Whoever lost it drops what it found."""
     return bool(await rows(connection, _STILL_CLAIMED, id=instance_id, token=token))
-
-
-async def hold_on(
-    connection: AsyncConnection, instance_id: InstanceId, *, token: UUID, until: datetime
-) -> bool:
-    """Keep a claim until `until`. False when it was lost: somebody else does the work now."""
-    result = await connection.execute(_HOLD_ON, {"id": instance_id, "token": token, "until": until})
-    return bool(result.rowcount)
 
 
 async def again(

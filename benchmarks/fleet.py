@@ -47,7 +47,7 @@ INSERT INTO instances (id, organization_id, lease_id, account, provider, region,
   step)
 SELECT gen_random_uuid(), organization_id, id, 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1,
   'sp-' || (SELECT code FROM installation) || '-' || replace(id::text, '-', ''), 'verified', now(), now(), now(), 'k',
-  'fake-' || lpad(to_hex(row_number() OVER (ORDER BY id) - 1), 8, '0'), '10.0.0.1', now(), 'gpus_verified'
+  'fake-' || lpad(to_hex(row_number() OVER (ORDER BY id) - 1), 8, '0'), '10.0.0.1', now(), 'keys_installed'
 FROM leases
 """)
 

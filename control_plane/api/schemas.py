@@ -261,8 +261,8 @@ class StatusView(View):
     phase: str
     """`pending`, `starting`, `ready`, `unconfirmed`, `ending` or `ended`."""
     step: str | None
-    """The last step done: `placed`, `launched`, `booted`, `connected`, `keys_installed`, `mesh_joined`,
-    `gpus_verified`, and where the SKU demands proof `gpus_proven`."""
+    """The last step done: `placed`, `launched`, `booted`, `connected`, `mesh_joined`, `gpus_verified`,
+    `gpus_proven` where the SKU demands proof, `keys_installed`."""
     steps_done: int
     steps_total: int
     message: str

@@ -107,11 +107,12 @@ class Step(StrEnum):
     LAUNCHED = "launched"
     BOOTED = "booted"
     CONNECTED = "connected"
-    KEYS_INSTALLED = "keys_installed"
     MESH_JOINED = "mesh_joined"
     GPUS_VERIFIED = "gpus_verified"
     GPUS_PROVEN = "gpus_proven"
     """Only where the SKU demands proof."""
+    KEYS_INSTALLED = "keys_installed"
+    """The last, so that nobody is on a machine before it is known to be what was sold."""
 
 
 class FailReason(StrEnum):

@@ -55,18 +55,17 @@ class Status:
     message: str
 
 
-_STEPS = tuple(Step)
-"""The last one, the proof, is taken only where the SKU demands it."""
+_ORDER = {step: number for number, step in enumerate(Step)}
 _NEXT_STEP = {
     None: "Choosing a machine.",
     Step.PLACED: "Asking the provider for the machine.",
     Step.LAUNCHED: "The provider accepted it; the machine boots.",
     Step.BOOTED: "The machine runs; connecting.",
-    Step.CONNECTED: "Connected; installing your SSH keys.",
-    Step.KEYS_INSTALLED: "Keys are installed; joining your private network.",
-    Step.MESH_JOINED: "On your private network; checking the GPUs.",
-    Step.GPUS_VERIFIED: "The GPUs read as sold; proving the GPUs.",
-    Step.GPUS_PROVEN: "Proven.",
+    Step.CONNECTED: "Connected; joining your private network.",
+    Step.MESH_JOINED: "On your private network; reading the GPUs.",
+    Step.GPUS_VERIFIED: "The GPUs read as sold; installing your SSH keys.",
+    Step.GPUS_PROVEN: "The GPUs are proven; installing your SSH keys.",
+    Step.KEYS_INSTALLED: "Your SSH keys are installed.",
 }
 
 
@@ -74,9 +73,10 @@ def project(
     lease: LeaseState, evidence: Evidence | None, *, demanded: Tier, attempts: int, now: datetime
 ) -> Status:
     """The status of a lease as its customer reads it at `now`."""
-    total = len(_STEPS) if challenged(demanded) else len(_STEPS) - 1
+    steps = _steps(demanded)
+    total = len(steps)
     step = evidence.step if evidence is not None else None
-    steps_done = min(_STEPS.index(step) + 1, total) if step is not None else 0
+    steps_done = sum(_ORDER[one] <= _ORDER[step] for one in steps) if step is not None else 0
 
     def status(phase: Phase, message: str, *, done: int = steps_done, at: Step | None = step) -> Status:
         return Status(phase, at, done, total, message)
@@ -93,6 +93,8 @@ def project(
         case LeaseState.STARTING:
             if evidence is not None and evidence.state is InstanceState.LAUNCHING and step is Step.PLACED:
                 return status(Phase.STARTING, "Asking the provider for the machine.")
+            if step is Step.GPUS_VERIFIED and challenged(demanded):
+                return status(Phase.STARTING, "The GPUs read as sold; proving them.")
             return status(Phase.STARTING, _NEXT_STEP[step])
         case LeaseState.READY:
             if (
@@ -107,3 +109,8 @@ def project(
             return status(Phase.ENDING, "No longer billed; the machine is being ended.")
         case LeaseState.ENDED:
             return status(Phase.ENDED, "Ended; the provider confirmed that no machine is left.")
+
+
+def _steps(demanded: Tier) -> tuple[Step, ...]:
+    """Those that a machine of this tier takes, in their order."""
+    return tuple(step for step in Step if step is not Step.GPUS_PROVEN or challenged(demanded))

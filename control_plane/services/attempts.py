@@ -116,7 +116,7 @@ async def verified(
     now: datetime,
     proof_due_at: datetime | None = None,
 ) -> bool:
-    """The machine is what was sold: from this moment the lease is ready, and billed.
+    """The machine is what was sold, and admits its customer: from this moment the lease is ready, and billed.
 
     `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof.
     """
@@ -127,8 +127,9 @@ async def verified(
     done = instance_step(instance.state, InstanceEvent.VERIFIED)
     if not isinstance(ready, Moved) or not isinstance(done, Moved):
         return False
-    step = Step.GPUS_VERIFIED if proof_due_at is None else Step.GPUS_PROVEN
-    move = InstanceMove(instance.id, instance.generation, done, step=step, proof_due_at=proof_due_at)
+    move = InstanceMove(
+        instance.id, instance.generation, done, step=Step.KEYS_INSTALLED, proof_due_at=proof_due_at
+    )
     if not await instances.move(connection, [move], actor=actor, now=now):
         return False
     await leases.move(connection, [LeaseMove(lease.id, lease.generation, ready)], actor=actor, now=now)

@@ -1,4 +1,4 @@
-"""Makes a running machine a leased one: keys, private network, GPUs read and proven. Only then READY, and the bill.
+"""Makes a running machine a leased one: private network, GPUs read and proven, keys. Only then READY, and the bill.
 
 The machine's identity is known before first contact, so whoever answers with another host key is
 refused. A booting machine may show its image's own key or no user for a while, so early refusals
@@ -10,6 +10,9 @@ lease moves on to the next candidate. That reading is the machine's own word. Wh
 the GPUs are challenged on the same session (`reconciler/proving.py`), and only a passed proof makes the
 lease READY; a second failure in a row sends it to the next candidate. When our own verifier is away no
 machine can be blamed: it waits, and its patience with it.
+
+The customer's keys come last: nobody is on a machine that was not found to be what was sold, and a
+proof has the GPUs to itself. If they cannot be installed the whole is done again, the proof included.
 """
 
 import json
@@ -46,6 +49,7 @@ VERIFIER_PATIENCE = timedelta(hours=1)
 VERIFIER_AGAIN = timedelta(seconds=20)
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
+PASSED = proof.ProofOutcome.PASSED
 STEP_TRIES_MAX = 5
 STRANGE_KEY_TRIES_MAX = 10
 """How often another host key is met with patience: cloud-init replaces the image's key during boot."""
@@ -78,13 +82,16 @@ async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID
     target = Target(instance.address, instance.ssh_port, instance.host_key)
     try:
         async with world.access.connect(target) as session:
-            gpus = await _set_up(world, instance, lease, session, token)
+            gpus = await _set_up(world, instance, session, token)
             if gpus is None:
                 return
             verdict = _judged(world, lease, gpus)
             to_prove = isinstance(verdict, Verified) and proof.challenged(lease.proof)
             shown = await _challenge(world, instance, lease, session, token) if to_prove else None
             if to_prove and shown is None:
+                return
+            as_sold = isinstance(verdict, Verified) and (shown is None or shown.proof.outcome is PASSED)
+            if as_sold and not await _admit(world, instance, lease, session, token):
                 return
     except AccessError as error:
         await _try_again_or_fail(world, instance, error, token)
@@ -98,14 +105,9 @@ async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID
     report.acted_on += 1
 
 
-async def _set_up(
-    world: World, instance: Instance, lease: Lease, session: Session, token: UUID
-) -> GpuReport | None:
+async def _set_up(world: World, instance: Instance, session: Session, token: UUID) -> GpuReport | None:
     """The steps in their order; None when another worker took the instance over meanwhile."""
     if not await _step(world, instance, Step.CONNECTED, token):
-        return None
-    await session.install_keys(lease.authorized_keys)
-    if not await _step(world, instance, Step.KEYS_INSTALLED, token):
         return None
     public_key = await session.mesh_public_key()
     if not await _step(world, instance, None, token):
@@ -153,6 +155,15 @@ async def _challenge(
     occasion = proof.Occasion.START if known.quiet else proof.Occasion.RECHECK
     shown = await proving.challenge(world, session, lease, occasion)
     return proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
+
+
+async def _admit(world: World, instance: Instance, lease: Lease, session: Session, token: UUID) -> bool:
+    """Let the customer in; False when another worker took the instance over meanwhile."""
+    step = Step.GPUS_PROVEN if proof.challenged(lease.proof) else Step.GPUS_VERIFIED
+    if not await _step(world, instance, step, token):
+        return False
+    await session.install_keys(lease.authorized_keys)
+    return True
 
 
 async def _record(

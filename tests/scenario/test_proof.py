@@ -99,7 +99,7 @@ async def test_a_sku_that_demands_proof_is_ready_only_after_a_pass_and_says_so(s
     await stage.run("bootstrap_machines")
     assert await stage.state(lease) == "ready"
     assert stage.challenger.occasions(where) == [Occasion.START]
-    assert (await machine(stage, lease)).step is Step.GPUS_PROVEN
+    assert (await machine(stage, lease)).step is Step.KEYS_INSTALLED
     shown = await stage.shown(lease)
     assert (shown.tier, shown.status.steps_done, shown.status.steps_total) == (Tier.PROVEN, 8, 8)
     assert shown.overview.proof is not None
@@ -128,7 +128,40 @@ async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) ->
 
     world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
     await stage.run("bootstrap_machines", world=world)
-    assert told == [(7, "The GPUs read as sold; proving the GPUs.")]
+    assert told == [(6, "The GPUs read as sold; proving them.")]
+    await stage.finish()
+
+
+@pytest.mark.parametrize("answer", [PASSED, FAILED, UNANSWERED, EMULATED])
+async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(stage: Stage, answer: Answer) -> None:
+    lease = await booting(stage)
+    known = stage.access.machine(await address(stage, lease))
+    before: list[str] = []
+
+    class Watching:
+        async def challenge(self, *args: object) -> object:
+            before.extend(known.calls)
+            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+
+    stage.challenger.otherwise = answer
+    world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
+    await stage.run("bootstrap_machines", world=world)
+    assert before == ["connect", "make mesh key", "join mesh", "run agent", "prove"]
+    assert known.calls[len(before) :] == (["install keys"] if answer is PASSED else [])
+    stage.challenger.otherwise = PASSED
+    await stage.finish()
+
+
+async def test_keys_that_cannot_be_installed_after_the_proof_are_tried_again_behind_another(
+    stage: Stage,
+) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.access.machine(where).step_fails["install keys"] = 1
+    await stage.run("bootstrap_machines")
+    assert (await machine(stage, lease)).step is Step.GPUS_PROVEN
+    await stage.play_until(lease, "ready", seconds_max=60)
+    assert stage.challenger.occasions(where) == [Occasion.START, Occasion.START]
     await stage.finish()
 
 

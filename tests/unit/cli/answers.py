@@ -162,9 +162,9 @@ QUOTE_REFUSED: Json = QUOTE | {
 PHASE_OF_STATE = {
     "placing": ("pending", None, 0, "Choosing a machine."),
     "starting": ("starting", "booted", 3, "The machine runs; connecting."),
-    "ready": ("ready", "gpus_verified", 7, "Ready."),
-    "ending": ("ending", "gpus_verified", 7, "No longer billed; the machine is being ended."),
-    "ended": ("ended", "gpus_verified", 7, "Ended; the provider confirmed that no machine is left."),
+    "ready": ("ready", "keys_installed", 7, "Ready."),
+    "ending": ("ending", "keys_installed", 7, "No longer billed; the machine is being ended."),
+    "ended": ("ended", "keys_installed", 7, "Ended; the provider confirmed that no machine is left."),
 }
 
 
@@ -367,7 +367,7 @@ EXPLANATION: Json = {
         },
         {
             "instance_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
-            "state": "verified", "step": "gpus_proven", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
+            "state": "verified", "step": "keys_installed", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
             "fail_reason": None, "fail_why": None,
         },
     ],

@@ -21,6 +21,9 @@ from data_plane.proof.service import codec, tls
 from data_plane.proof.service import verifier_pb2 as pb
 from data_plane.proof.service.settings import UNIX, ClientSettings
 
+_GONE = ["UNAVAILABLE", "CANCELLED"]
+"""What a call ends with when its replica or worker is gone. CANCELLED, which we never say ourselves, comes from a
+server that begins to end before it has looked at a call: https://github.com/grpc/grpc/issues/41785 (2026-11-21)."""
 _SERVICE_CONFIG = json.dumps(
     {
         "loadBalancingConfig": [{"round_robin": {}}],
@@ -32,7 +35,7 @@ _SERVICE_CONFIG = json.dumps(
                     "initialBackoff": "0.2s",
                     "maxBackoff": "3s",
                     "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
+                    "retryableStatusCodes": _GONE,
                 },
             }
         ],

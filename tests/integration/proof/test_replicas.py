@@ -5,10 +5,13 @@ import signal
 from collections.abc import Awaitable, Callable
 from os import kill
 
+import grpc
+import grpc.aio
 import pytest
 
-from data_plane.proof.jobs import Commitment, Job, TilesJob
+from data_plane.proof.jobs import Checked, Commitment, Job, TilesJob
 from data_plane.proof.port import VerifierAway
+from data_plane.proof.service import codec
 from data_plane.proof.service.client import RemoteVerifier, connect
 from data_plane.proof.service.settings import ClientSettings
 from tests.integration.proof import odd_worker as odd
@@ -87,6 +90,32 @@ async def test_a_call_that_lost_its_worker_is_made_again_and_its_caller_does_not
     (second,) = service.server.pool.pids
     kill(second, signal.SIGUSR1)
     assert (await checking)[0].recomputed == odd.UNTIL_TOLD
+
+
+async def test_a_call_that_a_server_drops_as_it_begins_to_end_is_made_again() -> None:
+    asked = 0
+
+    async def check(_request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await context.abort(grpc.StatusCode.CANCELLED)
+        return codec.write_response([Checked(None, "", 7, 0.0)])
+
+    server = grpc.aio.server()
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(codec.SERVICE, {"Check": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    verifier = connect(ClientSettings((f"127.0.0.1:{port}",), None, None, seconds=30))
+    try:
+        assert [one.recomputed for one in await verifier.check(JOBS)] == [7]
+    finally:
+        await verifier.close()
+        await server.stop(None)
+    assert asked == 2
 
 
 async def test_a_verifier_that_is_nowhere_is_away_within_the_deadline() -> None:

@@ -97,6 +97,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.REGION_NOT_SERVED: Kind(
         422, "Nothing is offered in this region", "GET /v1/offers shows regions."
     ),
+    RefusalCode.ACCOUNT_UNKNOWN: Kind(
+        422, "There is no such provider account", "GET /v1/operator/accounts lists them."
+    ),
     RefusalCode.PROVIDER_UNKNOWN: Kind(422, "There is no such provider", "GET /v1/offers shows providers."),
 }
 

@@ -20,9 +20,11 @@ from control_plane.api.schemas import (
     OrganizationRequest,
     OrphanList,
     OrphanView,
+    PermitRequest,
+    PermitView,
     ProofRecordPage,
 )
-from control_plane.domain.ids import OrganizationId, Prefix
+from control_plane.domain.ids import AccountName, OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
@@ -49,7 +51,7 @@ class OperatorController(Controller):
     async def accounts(self, request: ApiRequest) -> AccountList:
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
         found = await operators.provider_accounts(request.world)
-        return AccountList(tuple(views.account(one) for one in found))
+        return AccountList(tuple(views.account(one, permit) for one, permit in found))
 
     @get("/proofs", responses=OPERATOR_PROBLEMS)
     async def proofs(
@@ -81,6 +83,23 @@ class OperatorController(Controller):
             found, limit, lambda row: paging.after_moment("records", row.at, row.proof_id)
         )
         return ProofRecordPage(tuple(views.proof_record(row) for row in page), following)
+
+    @post("/ending-permits", responses=made(PermitView, 201))
+    async def permit_endings(self, request: ApiRequest, data: JSONBody[PermitRequest]) -> Response[bytes]:
+        """Let machines of an account that fail their GPU proof be ended for a while, however many fail."""
+
+        async def effect(connection: Connection) -> Made | Refused:
+            permitted = await operators.permit_endings(
+                connection,
+                request.world,
+                AccountName(data.account),
+                minutes=data.minutes,
+                why=data.why,
+                actor=request.principal.actor,
+            )
+            return permitted if isinstance(permitted, Refused) else Made(views.permit(permitted))
+
+        return await idempotency.once(request, effect, status=201)
 
     @post("/organizations", responses=made(CreatedOrganization, 201))
     async def create_organization(

@@ -29,6 +29,23 @@ RegionName = Annotated[
     ),
 ]
 ProviderName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", max_length=48)]
+AccountText = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]*(/[a-z][a-z0-9-]*)?$(?!\n)",
+        max_length=100,
+        description="A provider account, such as `lambda_cloud/research`.",
+    ),
+]
+# Neither control characters nor those that turn or hide text: a terminal and an auditor read it.
+Sentence = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?=.*\S)[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$(?!\n)",
+        max_length=500,
+        description="Kept, with whose key it was: one line of up to 500 characters.",
+    ),
+]
 SshKeyIdText = Annotated[str, Meta(pattern=r"^ssh_[0-9a-f]{32}$(?!\n)", max_length=36)]
 UsdText = Annotated[
     str,
@@ -566,6 +583,22 @@ class OrphanList(View):
     items: tuple[OrphanView, ...]
 
 
+class PermitRequest(Request):
+    account: AccountText
+    why: Sentence
+    minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
+
+
+class PermitView(View):
+    """Machines of an account that fail their proof may be ended, however many fail."""
+
+    account: str
+    why: str
+    actor: str
+    at: datetime
+    until: datetime
+
+
 class AccountView(View):
     name: str
     provider: str
@@ -575,6 +608,7 @@ class AccountView(View):
     frozen_why: str | None
     failing_since: datetime | None
     failing_why: str | None
+    ending_permit: PermitView | None
 
 
 class AccountList(View):

@@ -16,7 +16,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.services.billing import Bill, BillLine, Reconciliation
 from control_plane.services.leases import Explanation, Quote, Shown
-from control_plane.services.operators import Account
+from control_plane.services.operators import Account, Permit
 from control_plane.services.organizations import ApiKey, Organization, SshKey
 
 _LATE_AFTER_PERIODS = 3
@@ -454,7 +454,11 @@ def loop(row: dict[str, Any], now: datetime) -> schemas.LoopView:
     )
 
 
-def account(found: Account) -> schemas.AccountView:
+def permit(found: Permit) -> schemas.PermitView:
+    return schemas.PermitView(found.account, found.why, found.actor, found.at, found.until)
+
+
+def account(found: Account, standing: Permit | None) -> schemas.AccountView:
     return schemas.AccountView(
         name=found.name,
         provider=found.provider,
@@ -464,4 +468,5 @@ def account(found: Account) -> schemas.AccountView:
         frozen_why=None if found.freeze is None else found.freeze.why,
         failing_since=found.failing_since,
         failing_why=found.failing_why,
+        ending_permit=None if standing is None else permit(standing),
     )

@@ -6,6 +6,7 @@ _BY_CODE = {
     "sku_unknown": "see: splitplane skus",
     "region_not_served": "see: splitplane offers",
     "provider_unknown": "see: splitplane offers",
+    "account_unknown": "see: splitplane accounts",
     "lease_not_found": "see: splitplane lease list --all",
     "ssh_key_unknown": "see: splitplane ssh-key list",
     "balance_too_low": "see: splitplane bill",

@@ -15,16 +15,13 @@ from rich.text import Text
 from control_plane.cli import proofs, ssh
 from control_plane.cli.layout import Cell, facts, heading, indented, pairs, table
 from control_plane.cli.wire import (
-    Account,
     Bill,
     Candidate,
     Lease,
-    Loop,
     Machine,
     Money,
     Offer,
     Organization,
-    Orphan,
     Quote,
     Rejected,
     Sku,
@@ -41,7 +38,6 @@ from control_plane.cli.words import (
     gpu_hours,
     moment,
     money,
-    plural,
     short_id,
     spaced,
     span,
@@ -386,109 +382,3 @@ def _total(*cells: str) -> list[Cell]:
 
 def _rounding_note() -> Text:
     return Text("Shown in cents; --json has every amount to the nano-dollar.", style="dim")
-
-
-# Operators
-
-
-def loops(items: Sequence[Loop]) -> RenderableType:
-    if not items:
-        return Text("No loop has reported yet; is the reconciler running?", style="yellow")
-    columns = ("LOOP", "ACCOUNT", "STATE", "LAST", "LOOKED", "ACTED")
-    rows = [
-        (
-            loop["loop"],
-            loop["account"] or "-",
-            _loop_state(loop),
-            f"{_seconds(loop['age_seconds'])} ago",
-            f"{loop['looked_at']:,}",
-            f"{loop['acted_on']:,}",
-        )
-        for loop in items
-    ]
-    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
-    for loop in items:
-        if loop["late"] or loop["errors"] or loop["notes"]:
-            parts += [Text(), *_loop_words(loop)]
-    return Group(*parts)
-
-
-def _seconds(seconds: int) -> str:
-    return coarse(timedelta(seconds=seconds))
-
-
-def _loop_state(loop: Loop) -> Text:
-    if loop["late"]:
-        return Text("▲ stuck", style="bold red")
-    if loop["errors"]:
-        return Text("✗ " + plural(len(loop["errors"]), "error"), style="red")
-    return Text("● ok", style="green")
-
-
-def _loop_words(loop: Loop) -> list[RenderableType]:
-    where = " ".join(word for word in (loop["account"], f"on {loop['replica']}") if word)
-    lines: list[tuple[Cell, RenderableType]] = []
-    if loop["late"]:
-        silent = f"silent for {_seconds(loop['age_seconds'])}; it should report every {_seconds(loop['every_seconds'])}"
-        lines.append((Text("▲", style="red"), Text(silent, style="red")))
-    lines += [(Text("✗", style="red"), Text(error, style="red")) for error in loop["errors"]]
-    lines += [(" ", Text(note, style="dim")) for note in loop["notes"]]
-    return [heading(loop["loop"], where), indented(pairs(lines))]
-
-
-def orphans(items: Sequence[Orphan], now: datetime) -> RenderableType:
-    if not items:
-        return Text(
-            "No orphans: every machine with one of our launch keys belongs to an open record.", style="green"
-        )
-    parts: list[RenderableType] = []
-    for orphan in items:
-        lists = plural(orphan["lists_seen"], "list")
-        parts += [
-            heading(f"{orphan['account']} {orphan['provider_ref']}", orphan["native_status"]),
-            facts(
-                ("Launch key", orphan["launch_key"]),
-                ("First seen", both(orphan["first_seen_at"], now)),
-                ("Last seen", f"{both(orphan['last_seen_at'], now)}, in {lists}"),
-                ("Told to end", both(orphan["terminate_asked_at"], now) or "not yet"),
-                ("Note", orphan["note"]),
-            ),
-            Text(),
-        ]
-    return Group(*parts[:-1])
-
-
-def accounts(items: Sequence[Account], now: datetime) -> RenderableType:
-    if not items:
-        return Text(
-            "No provider accounts are registered; the reconciler registers those it is configured with."
-        )
-    columns = ("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED")
-    rows = [
-        (
-            Text(account["name"], style="bold"),
-            account["provider"],
-            _account_state(account),
-            f"{account['listing_size']:,}" if account["listing_asked_at"] else "-",
-            ago(moment(account["listing_asked_at"]), now) if account["listing_asked_at"] else "never",
-        )
-        for account in items
-    ]
-    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
-    for account in items:
-        for word, style, since, why in (
-            ("frozen", "yellow", account["frozen_since"], account["frozen_why"]),
-            ("failing", "red", account["failing_since"], account["failing_why"]),
-        ):
-            if since is not None:
-                parts += [Text(), heading(account["name"], f"{word} since {both(since, now)}")]
-                parts.append(indented(Text(why or "", style=style)))
-    return Group(*parts)
-
-
-def _account_state(account: Account) -> Text:
-    if account["failing_since"] is not None:
-        return Text("✗ failing", style="red")
-    if account["frozen_since"] is not None:
-        return Text("▲ frozen", style="yellow")
-    return Text("● ok", style="green")

@@ -322,6 +322,14 @@ class Orphan(TypedDict):
     note: str | None
 
 
+class Permit(TypedDict):
+    account: str
+    why: str
+    actor: str
+    at: str
+    until: str
+
+
 class Account(TypedDict):
     name: str
     provider: str
@@ -331,3 +339,4 @@ class Account(TypedDict):
     frozen_why: str | None
     failing_since: str | None
     failing_why: str | None
+    ending_permit: Permit | None

@@ -40,6 +40,7 @@ _THROWAWAY = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "128MB",
+    "log_checkpoints": "off",
 }
 
 

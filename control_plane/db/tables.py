@@ -59,6 +59,7 @@ SHARED = {
     "loop_reports": "what our loops did",
     "proof_references": "how fast honest GPUs are",
     "proof_records": "how our providers' machines answered; says nothing of whose they were",
+    "ending_permits": "our operators' word on a provider account",
 }
 
 
@@ -438,6 +439,20 @@ proof_records = Table(
     Index("ix_proof_records_ended", "at", postgresql_where=text("ended")),
 )
 
+# An operator's word that machines of an account may be ended although many fail their proof.
+ending_permits = Table(
+    "ending_permits",
+    metadata,
+    Column("id", Uuid, primary_key=True),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    _at("at", nullable=False),
+    _at("until", nullable=False),
+    CheckConstraint("until > at", name="until_after_at"),
+    Index("ix_ending_permits_account_until", "account", "until"),
+)
+
 # What unrelated providers agree on; made anew from the proofs. Rates per second, in the units of each phase.
 proof_references = Table(
     "proof_references",
@@ -618,6 +633,7 @@ loop_reports = Table(
 FACTS = frozenset(
     {
         "charges",
+        "ending_permits",
         "intervals",
         "journal",
         "placements",

@@ -49,6 +49,10 @@ FAILING_MACHINES_MAX = 3
 """More machines of one account than this failing within the window look like our own mistake."""
 ENDED_PER_RUN_MAX = 2
 """Machines of one account that one activation ends because of their proof."""
+HELD_AGAIN = timedelta(minutes=15)
+"""When a machine that should go and may not is challenged again."""
+HELD_FOR_OTHERS_AGAIN = timedelta(minutes=1)
+"""The same, if it may not only because others went in the same run."""
 
 
 class Tier(StrEnum):
@@ -268,22 +272,32 @@ def _told(result: Result) -> str:
     return f"the GPU proof was failed again, {said}"
 
 
-def held_back(*, failing: int, ended: int, dry_run: bool) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The machine should go, and law 5 keeps it for now."""
+
+    why: str
+    again: timedelta = HELD_AGAIN
+
+
+def held_back(*, failing: int, ended: int, dry_run: bool, permitted: bool) -> Held | None:
     """Why a running machine that failed is not ended now (law 5); None when it may be.
 
     `failing` counts the machines of its account that failed within FAILING_WINDOW, this one included;
-    `ended` those that this activation has ended.
+    `ended` those that this activation has ended. `permitted` is an operator's word that the many failures
+    are the provider's fault and not ours.
     """
     if dry_run:
-        return "dry run: it would be ended"
-    if failing > FAILING_MACHINES_MAX:
+        return Held("dry run: it would be ended")
+    if failing > FAILING_MACHINES_MAX and not permitted:
         minutes = int(FAILING_WINDOW.total_seconds() // 60)
-        return (
+        return Held(
             f"{failing} machines of this account failed within {minutes} min; more than"
             f" {FAILING_MACHINES_MAX} look like a mistake of ours, so none is ended until fewer do"
+            " or an operator permits it"
         )
     if ended >= ENDED_PER_RUN_MAX:
-        return f"{ended} machines were ended in this run; more wait for the next"
+        return Held(f"{ended} machines were ended in this run; more wait for the next", HELD_FOR_OTHERS_AGAIN)
     return None
 
 

@@ -15,6 +15,7 @@ class RefusalCode(StrEnum):
     BALANCE_TOO_LOW = "balance_too_low"
     REGION_NOT_SERVED = "region_not_served"
     PROVIDER_UNKNOWN = "provider_unknown"
+    ACCOUNT_UNKNOWN = "account_unknown"
     LEASE_NOT_FOUND = "lease_not_found"
     NAME_TAKEN = "name_taken"
     SSH_KEY_INVALID = "ssh_key_invalid"

@@ -18,6 +18,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db import instances, journal, leases, proofs
+from control_plane.db.permits import standing
 from control_plane.db.proofs import Stored
 from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.instance import FailReason, Instance, InstanceEvent
@@ -26,6 +27,7 @@ from control_plane.domain.proof import (
     FAILING_WINDOW,
     Again,
     Drop,
+    Held,
     Keep,
     ProofOutcome,
     Record,
@@ -39,8 +41,6 @@ from control_plane.services.attempts import Failed, Verification
 
 SECOND_LOOK = timedelta(minutes=3)
 """What a machine that failed once has left at least, before the time for setting it up is over."""
-HELD_AGAIN = timedelta(minutes=15)
-"""When a machine that should go and may not is looked at again."""
 SOLD_TWICE = "gpu_sold_twice"
 
 
@@ -52,13 +52,6 @@ class Challenged:
     token: UUID
     proof: Stored
     result: Result
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The machine should go, and law 5 keeps it for now."""
-
-    why: str
 
 
 async def while_being_set_up(
@@ -124,17 +117,18 @@ async def while_in_use(
         others = await proofs.failing_machines(
             connection, one.instance.account, since=now - FAILING_WINDOW, but=one.instance.id
         )
-        held = held_back(failing=others + 1, ended=ended, dry_run=dry_run)
-        decided = decided if held is None else Held(held)
+        permits = await standing(connection, now=now, account=one.instance.account)
+        held = held_back(failing=others + 1, ended=ended, dry_run=dry_run, permitted=bool(permits))
+        decided = held or decided
     await _store(connection, one, ended=isinstance(decided, Drop), actor=actor, now=now)
     match decided:
         case Keep(again=again):
             await _next(connection, one, again, suspect=False, now=now)
         case Again(after=after, suspect=suspect):
             await _next(connection, one, after, suspect=suspect, now=now)
-        case Held(why=why):
+        case Held(why=why, again=again):
             await _note(connection, one.instance, "proof_ending_held", why, actor=actor, now=now)
-            await _next(connection, one, HELD_AGAIN, suspect=True, now=now)
+            await _next(connection, one, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):
             since = await _suspect_since(connection, lease.id, one.instance.id)
             failure = Failed(InstanceEvent.DISPROVEN, reason, why, billed_until=since or now)

@@ -2,22 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import accounts, loops
+from control_plane.db import accounts, loops, permits
 from control_plane.db import organizations as organization_rows
 from control_plane.db.accounts import Account
 from control_plane.db.engine import acting_for
-from control_plane.domain.ids import OrganizationId
+from control_plane.db.permits import Permit
+from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import billing, organizations
 from control_plane.services.organizations import IssuedKey, Organization
 from control_plane.world import World
 
-__all__ = ["Account", "CreatedOrganization"]
+__all__ = ["Account", "CreatedOrganization", "Permit"]
 
 
 async def loop_reports(world: World) -> Sequence[dict[str, Any]]:
@@ -31,9 +33,23 @@ async def orphans(world: World) -> Sequence[dict[str, Any]]:
         return await accounts.strangers_shown(connection)
 
 
-async def provider_accounts(world: World) -> Sequence[Account]:
+async def provider_accounts(world: World) -> Sequence[tuple[Account, Permit | None]]:
+    """Every account, and the ending permit that it has now."""
     async with world.db.reading() as connection:
-        return await accounts.every(connection)
+        standing = {one.account: one for one in await permits.standing(connection, now=world.now())}
+        return [(one, standing.get(one.name)) for one in await accounts.every(connection)]
+
+
+async def permit_endings(
+    connection: AsyncConnection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
+) -> Permit | Refused:
+    """Let machines of this account that fail their proof be ended for so long, however many fail."""
+    if all(one.name != account for one in await accounts.every(connection)):
+        return Refused(RefusalCode.ACCOUNT_UNKNOWN, f"There is no provider account {account!r}.")
+    now = world.now()
+    permit = Permit(account, why, actor, now, now + timedelta(minutes=minutes))
+    await permits.insert(connection, world.new_id(), permit)
+    return permit
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from control_plane.domain import proof
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
-from control_plane.domain.proof import Drop, Load, Occasion, Record
+from control_plane.domain.proof import Drop, Held, Load, Occasion, Record
 from control_plane.services import challenges
-from control_plane.services.challenges import Challenged, Held
+from control_plane.services.challenges import Challenged
 from data_plane.access.port import AccessError, HealthReport, Session, Target
 from data_plane.proof import port
 from data_plane.proof.port import Finding, ProofReport, VerifierAway

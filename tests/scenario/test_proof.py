@@ -8,22 +8,24 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import proofs
+from control_plane.db import permits, proofs
 from control_plane.db.engine import rows
 from control_plane.domain import proof
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.instance import FailReason, Instance, InstanceState, Step
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
 from control_plane.domain.proof import FAILING_MACHINES_MAX, Tier
+from control_plane.domain.refusal import Refused
 from control_plane.domain.wish import Wish
 from control_plane.services import leases as lease_service
+from control_plane.services import operators
 from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
 from data_plane.proof.port import Occasion, Outcome
 from reconciler import proving
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer
-from tests.support.stage import Stage
+from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 
@@ -491,6 +493,51 @@ async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_op
     await stage.play(3_600, step=60)
     assert [await stage.state(lease) for lease in leases] == still, "what passes now is left alone"
     await stage.finish()
+
+
+async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a_while(stage: Stage) -> None:
+    organization = await stage.organization(gpu_quota=64)
+    leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 1)]
+    stage.challenger.otherwise = FAILED
+    await stage.play(DUE + 900, step=120)
+    assert [await stage.state(lease) for lease in leases] == ["ready"] * len(leases)
+    async with stage.api.db.transaction() as connection:
+        permitted = await operators.permit_endings(
+            connection, stage.api, FAKE, minutes=60, why="they sold slices", actor="key_1"
+        )
+    assert isinstance(permitted, operators.Permit)
+    ended: list[int] = []
+    for _ in range(int(proof.HELD_AGAIN.total_seconds() // 30) + 2):
+        [report] = await stage.run("challenge_machines")
+        ended.append(sum("ended" in note for note in report.notes))
+        await stage.round(without={"challenge_machines"})
+        stage.clock.advance(30)
+    assert sum(ended) == len(leases)
+    assert max(ended) <= proof.ENDED_PER_RUN_MAX, "many at once is still too many"
+    await stage.finish()
+
+
+async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -> None:
+    async def permitted(account: AccountName) -> bool:
+        async with stage.db.reading() as connection:
+            return bool(await permits.standing(connection, now=stage.clock.now(), account=account))
+
+    async with stage.api.db.transaction() as connection:
+        for minutes in (10, 30, 20):
+            await operators.permit_endings(
+                connection, stage.api, FAKE, minutes=minutes, why="w", actor="key_1"
+            )
+        nobody = AccountName("nobody")
+        refused = await operators.permit_endings(
+            connection, stage.api, nobody, minutes=1, why="w", actor="key_1"
+        )
+    assert isinstance(refused, Refused)
+    assert await permitted(FAKE)
+    assert not await permitted(AccountName("fake/other"))
+    stage.clock.advance(29 * 60)
+    assert await permitted(FAKE)
+    stage.clock.advance(60)
+    assert not await permitted(FAKE)
 
 
 async def test_our_verifier_being_away_postpones_and_judges_nobody(stage: Stage) -> None:

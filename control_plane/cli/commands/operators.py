@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli import render
+from control_plane.cli import operators
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.terminal import Terminal
 
@@ -34,14 +34,14 @@ def add(to: Commands) -> None:
 
 def loops(terminal: Terminal, args: Namespace) -> None:
     answer = terminal.client().get("/v1/operator/loops")
-    terminal.present(args.json, answer, lambda one: render.loops(one["items"]))
+    terminal.present(args.json, answer, lambda one: operators.loops(one["items"]))
 
 
 def orphans(terminal: Terminal, args: Namespace) -> None:
     answer = terminal.client().get("/v1/operator/orphans")
-    terminal.present(args.json, answer, lambda one: render.orphans(one["items"], terminal.now()))
+    terminal.present(args.json, answer, lambda one: operators.orphans(one["items"], terminal.now()))
 
 
 def accounts(terminal: Terminal, args: Namespace) -> None:
     answer = terminal.client().get("/v1/operator/accounts")
-    terminal.present(args.json, answer, lambda one: render.accounts(one["items"], terminal.now()))
+    terminal.present(args.json, answer, lambda one: operators.accounts(one["items"], terminal.now()))

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli import proofs
+from control_plane.cli import operators, proofs
 from control_plane.cli.commands.lookup import find
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
@@ -47,6 +47,27 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("--account", help="only of this provider account")
     parser.add_argument("--outcome", choices=OUTCOMES, help="only those that came to this")
+    parser = command(
+        commands,
+        "permit",
+        permit,
+        "Let machines of an account that fail be ended, however many fail (operators).",
+        more=(
+            "When more than three machines of one account fail within an hour, our own\n"
+            "references or verifier are the likelier fault, and none is ended. Look at\n"
+            "splitplane proof record first. Once you know that it is the provider, permit\n"
+            "the endings: they begin within 15 minutes, two machines in each run."
+        ),
+        examples="""
+        splitplane proof permit lambda_cloud --why "ticket 4711: they sold MIG slices"
+        """,
+    )
+    parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane accounts" shows it')
+    parser.add_argument("--why", required=True, metavar="TEXT", help="kept with whose key it was")
+    parser.add_argument(
+        "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def list_proofs(terminal: Terminal, args: Namespace) -> None:
@@ -85,3 +106,15 @@ def record(terminal: Terminal, args: Namespace) -> None:
     params = {name: value for name, value in wanted.items() if value is not None} | {"limit": RECORD_LIMIT}
     answer = terminal.client().get("/v1/operator/proofs", params)
     terminal.present(args.json, answer, lambda one: proofs.records(one["items"], terminal.now()))
+
+
+def permit(terminal: Terminal, args: Namespace) -> None:
+    if not args.yes:
+        terminal.confirm(
+            f"End every machine of {args.account} that fails its proof again in the next {args.minutes} min?"
+            " Their leases end with them.",
+            otherwise="--yes",
+        )
+    wanted = {"account": args.account, "why": args.why, "minutes": args.minutes}
+    answer = terminal.client().post("/v1/operator/ending-permits", wanted)
+    terminal.present(args.json, answer, operators.permit)

@@ -12,10 +12,11 @@ from litestar import Litestar
 
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
+from control_plane.db import accounts
 from control_plane.db.engine import Database
 from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
@@ -108,6 +109,7 @@ async def api(db: Database, api_db: Database, clock: Clock) -> Api:
     world, owner = World(api_db, now=clock.now, new_id=uuid7), World(db, now=clock.now)
     async with db.transaction() as connection:
         await catalogue.load_price_book(connection, owner, [H100, H100X8])
+        await accounts.register(connection, AccountName("fake"), "fake", now=clock.now())
     metrics = Metrics()
     made = Api(metrics, world, owner, clock)
     made.app = create_app(world, SETTINGS, metrics=metrics, sleep=made.sleep)

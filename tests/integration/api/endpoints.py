@@ -95,6 +95,12 @@ ENDPOINTS = (
     _get("/v1/operator/proofs", "account", "outcome", "limit", "cursor", operator=True),
     Endpoint(
         "POST",
+        "/v1/operator/ending-permits",
+        {"account": "fake", "why": "slices", "minutes": 30},
+        operator=True,
+    ),
+    Endpoint(
+        "POST",
         "/v1/operator/organizations",
         {"name": "newcomer", "gpu_quota": 8, "key_name": "first"},
         operator=True,

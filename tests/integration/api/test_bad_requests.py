@@ -131,7 +131,8 @@ def _usable(field: str, value: Any) -> bool:
     return (
         (value is None and field in {"name", "price_usd_per_hour_max"})
         or (value is True and field == "operator")
-        or (value == 7 and field == "gpu_quota" and value is not True)
+        or (value == 7 and field in {"gpu_quota", "minutes"} and value is not True)
+        or (field == "why" and value in ("../etc", "=1+1", "🦀" * 50))
     )
 
 

@@ -1,6 +1,7 @@
 """Rows for every table, made from the tables themselves, so that a new table cannot be forgotten here."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -38,6 +39,7 @@ _VALUES: dict[str, Any] = {
     "skus.capacity": "vm",
     "proofs.occasion": "start",
     "proofs.outcome": "passed",
+    "ending_permits.until": START + timedelta(hours=1),
 }
 
 

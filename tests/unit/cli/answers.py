@@ -499,13 +499,23 @@ def an_account(name: str, **changes: Any) -> Json:
         "frozen_why": None,
         "failing_since": None,
         "failing_why": None,
+        "ending_permit": None,
     } | changes
+
+
+PERMIT: Json = {
+    "account": "lambda_cloud",
+    "why": "ticket 4711: they sold MIG slices",
+    "actor": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+    "at": at(minutes=7),
+    "until": at(minutes=-53),
+}
 
 
 ACCOUNTS: Json = {
     "items": [
         an_account("hyperstack", listing_asked_at=None, listing_size=0),
-        an_account("lambda_cloud"),
+        an_account("lambda_cloud", ending_permit=PERMIT),
         an_account(
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
             frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",

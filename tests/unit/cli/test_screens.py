@@ -59,6 +59,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "proof_show_emulated": (f"proof show {PROOF_ID}", {PROOF: answers.EMULATED}),
     "proof_record": ("proof record", {"GET /v1/operator/proofs": answers.PROOF_RECORDS}),
     "proof_record_none": ("proof record --account local", {"GET /v1/operator/proofs": EMPTY}),
+    "proof_permit": (
+        "proof permit lambda_cloud --why slices --yes",
+        {"POST /v1/operator/ending-permits": answers.PERMIT},
+    ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),

@@ -10,6 +10,7 @@ the best try counts: that takes the network's jitter from an honest machine and 
 every try is opened and checked. A wrong answer is never asked for again in the same conversation.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -30,7 +31,16 @@ from data_plane.proof.conversation import (
     Ended,
     Turn,
 )
-from data_plane.proof.jobs import Commitment, Job, LaunchJob, TilesJob, Verifier, WalkJob
+from data_plane.proof.jobs import (
+    CHECK_SECONDS_MAX,
+    Checked,
+    Commitment,
+    Job,
+    LaunchJob,
+    TilesJob,
+    Verifier,
+    WalkJob,
+)
 from data_plane.proof.judgement import Band, band, judge_identity, launch_band, time_finding
 from data_plane.proof.messages import (
     ATTEST_NONCE_BYTES,
@@ -65,7 +75,7 @@ from data_plane.proof.messages import (
     WalkOrder,
 )
 from data_plane.proof.plan import KINDS, Plan, Sizes, plan
-from data_plane.proof.port import Expected, Finding, Line, Occasion, ProofReport, Rate
+from data_plane.proof.port import Expected, Finding, Line, Occasion, ProofReport, Rate, VerifierAway
 from data_plane.proof.record import Due, Record, commitment_evidence
 from data_plane.proof.reference import References, TimedPhase, Times
 
@@ -130,8 +140,15 @@ class ProofChallenger:
         failed = any(finding.code in judgement.FAILURES for finding in record.findings)
         if record.due and not failed:
             # Also when the line broke: who saw what was opened must not escape by breaking it afterwards.
-            record.check(await self._verifier.check([due.job for due in record.due]))
+            record.check(await self._checked([due.job for due in record.due]))
         return record.report(conversation.seconds)
+
+    async def _checked(self, jobs: Sequence[Job]) -> Sequence[Checked]:
+        try:
+            async with asyncio.timeout(CHECK_SECONDS_MAX):
+                return await self._verifier.check(jobs)
+        except TimeoutError:
+            raise VerifierAway(f"no result for {len(jobs)} jobs within {CHECK_SECONDS_MAX} s") from None
 
     async def _converse(self, conversation: Conversation, record: Record) -> None:
         sent = await conversation.order(Hello(), HELLO_SECONDS)

@@ -109,6 +109,9 @@ class JobTooLarge(ValueError):  # noqa: N818 - reads as a sentence
     """A job asks for more work than the verifier does for anybody."""
 
 
+CHECK_SECONDS_MAX = 200
+"""For all jobs of a machine, which take a core about four seconds a GPU. Longer, and the verifier counts as away:
+that we are slow is no machine's fault."""
 COST_MAX = 60_000_000
 """CPU microseconds a verifier spends on one job at most."""
 

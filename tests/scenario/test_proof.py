@@ -22,6 +22,8 @@ from control_plane.services import leases as lease_service
 from control_plane.services import operators
 from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
+from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
+from data_plane.proof.jobs import CHECK_SECONDS_MAX
 from data_plane.proof.port import Occasion, Outcome
 from reconciler import proving
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer
@@ -267,6 +269,13 @@ async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage
     assert "attested was sold" in str(refused.fail_why)
     assert (await stage.shown(lease)).tier is Tier.ATTESTED
     await stage.finish()
+
+
+def test_what_a_challenge_waits_for_by_itself_ends_before_it_is_cut_off() -> None:
+    """Cut off is unanswered, which speaks against the machine; a verifier of ours that is slow must not."""
+    pushing_the_agent_and_saying_goodbye = 30
+    own = CONVERSATION_SECONDS_MAX + CHECK_SECONDS_MAX + pushing_the_agent_and_saying_goodbye
+    assert own < proving.CHALLENGE_SECONDS_MAX
 
 
 async def test_a_hung_challenge_is_cut_off_and_unanswered(

@@ -20,7 +20,7 @@ SPLITPLANE_VERIFIER_NAME                the name in the service's certificate (t
 SPLITPLANE_VERIFIER_CA                  PEM file: the CA that the service's certificate is signed by
 SPLITPLANE_VERIFIER_CALLER_CERTIFICATE  PEM file: our certificate, with the chain
 SPLITPLANE_VERIFIER_CALLER_KEY          PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_SECONDS             how long a call may take, retries included (180)
+SPLITPLANE_VERIFIER_SECONDS             how long a call may take, retries included; at most 200 (180)
 
 Both: SPLITPLANE_VERIFIER_PLAINTEXT=yes does without certificates, on loopback or a Unix socket only.
 """
@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_plane.proof.jobs import CHECK_SECONDS_MAX
 from data_plane.proof.service.codec import JOBS_MAX
 from data_plane.proof.service.tls import TlsFiles
 
@@ -124,7 +125,7 @@ def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
         addresses=addresses,
         tls=tls,
         name=name,
-        seconds=_whole(environ, "SPLITPLANE_VERIFIER_SECONDS", 180, 1, 3600),
+        seconds=_whole(environ, "SPLITPLANE_VERIFIER_SECONDS", 180, 1, CHECK_SECONDS_MAX),
     )
 
 

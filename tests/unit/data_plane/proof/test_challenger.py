@@ -1,11 +1,13 @@
 """The challenger against a prover of another make: whose turn, what silence means, what a report says."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from data_plane.proof import challenger
 from data_plane.proof.challenger import TRIES_MAX, ProofChallenger, chosen
 from data_plane.proof.jobs import Checked, Commitment, Job
 from data_plane.proof.judgement import CODES, UNTIMED
@@ -429,6 +431,17 @@ async def test_our_own_verifier_that_is_away_is_no_strike() -> None:
     with pytest.raises(VerifierAway):
         await a_challenger(verifier=Away()).challenge(line, expected(), Occasion.START)
     assert isinstance(line.orders[-1], Goodbye)
+
+
+async def test_our_own_verifier_that_is_slow_is_no_strike_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow:
+        async def check(self, jobs: Any) -> list[Checked]:
+            await asyncio.Event().wait()
+            return []
+
+    monkeypatch.setattr(challenger, "CHECK_SECONDS_MAX", 0.01)
+    with pytest.raises(VerifierAway, match="no result for 6 jobs within"):
+        await a_challenger(verifier=Slow()).challenge(ScriptedLine(), expected(), Occasion.START)
 
 
 async def test_the_evidence_is_enough_to_check_the_sample_again() -> None:

@@ -238,6 +238,11 @@ def while_starting(record: Record, result: Result, demanded: Tier, *, chance: fl
             return Again(AGAIN_WHILE_STARTING, suspect=False)
 
 
+def makes(result: Result, demanded: Tier) -> bool:
+    """Whether a machine that shows this while it is being set up is what was sold."""
+    return isinstance(while_starting(Record(), result, demanded, chance=0.0), Keep)
+
+
 def while_running(record: Record, result: Result, *, chance: float) -> Keep | Again | Drop:
     """What a challenge means for a machine that a customer uses. `record` is what was known before it."""
     after = record.after(result)

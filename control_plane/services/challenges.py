@@ -126,7 +126,10 @@ async def while_in_use(
             await _next(connection, one, again, suspect=False, now=now)
         case Again(after=after, suspect=suspect):
             await _next(connection, one, after, suspect=suspect, now=now)
-        case Held(why=why, again=again):
+        case Held(again=again):
+            # What holds it is the inside of our accounts: operators read that in `challenge_machines`' report.
+            minutes = int(again.total_seconds() // 60)
+            why = f"it failed again and is not ended yet; the next challenge is in {minutes} min"
             await _note(connection, one.instance, "proof_ending_held", why, actor=actor, now=now)
             await _next(connection, one, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):

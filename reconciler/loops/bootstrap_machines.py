@@ -49,7 +49,6 @@ VERIFIER_PATIENCE = timedelta(hours=1)
 VERIFIER_AGAIN = timedelta(seconds=20)
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
-PASSED = proof.ProofOutcome.PASSED
 STEP_TRIES_MAX = 5
 STRANGE_KEY_TRIES_MAX = 10
 """How often another host key is met with patience: cloud-init replaces the image's key during boot."""
@@ -86,11 +85,12 @@ async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID
             if gpus is None:
                 return
             verdict = _judged(world, lease, gpus)
-            to_prove = isinstance(verdict, Verified) and proof.challenged(lease.proof)
-            shown = await _challenge(world, instance, lease, session, token) if to_prove else None
-            if to_prove and shown is None:
-                return
-            as_sold = isinstance(verdict, Verified) and (shown is None or shown.proof.outcome is PASSED)
+            as_sold, shown = isinstance(verdict, Verified), None
+            if as_sold and proof.challenged(lease.proof):
+                shown = await _challenge(world, instance, lease, session, token)
+                if shown is None:
+                    return
+                as_sold = proof.makes(shown.result, lease.proof)
             if as_sold and not await _admit(world, instance, lease, session, token):
                 return
     except AccessError as error:

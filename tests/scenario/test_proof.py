@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -26,6 +26,7 @@ from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
 from data_plane.proof.jobs import CHECK_SECONDS_MAX
 from data_plane.proof.port import Occasion, Outcome
 from reconciler import proving
+from reconciler.loop import Report
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer
 from tests.support.stage import FAKE, Stage
 
@@ -57,6 +58,15 @@ async def address(stage: Stage, lease: Lease) -> str:
 
 async def noted(stage: Stage, lease: Lease, event: str) -> list[str]:
     return [line.why for line in (await stage.why(lease)).journal if line.event == event]
+
+
+async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncIterator[Report]:
+    """Play on, and show what each run of `challenge_machines` reports."""
+    for _ in range(int(seconds // step)):
+        for report in await stage.run("challenge_machines"):
+            yield report
+        await stage.round(without={"challenge_machines"})
+        stage.clock.advance(step)
 
 
 async def booting(stage: Stage, wish: Wish = PROVEN, organization: OrganizationId | None = None) -> Lease:
@@ -136,9 +146,21 @@ async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) ->
     await stage.finish()
 
 
-@pytest.mark.parametrize("answer", [PASSED, FAILED, UNANSWERED, EMULATED])
-async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(stage: Stage, answer: Answer) -> None:
-    lease = await booting(stage)
+@pytest.mark.parametrize(
+    ("sku", "answer", "admitted"),
+    [
+        ("h100x1-proven", PASSED, True),
+        ("h100x1-proven", FAILED, False),
+        ("h100x1-proven", UNANSWERED, False),
+        ("h100x1-proven", EMULATED, False),
+        ("h100x1-attested", PASSED, False),
+        ("h100x1-attested", dataclasses.replace(PASSED, attested=True), True),
+    ],
+)
+async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
+    stage: Stage, sku: str, answer: Answer, admitted: bool
+) -> None:
+    lease = await booting(stage, Wish(sku))
     known = stage.access.machine(await address(stage, lease))
     before: list[str] = []
 
@@ -151,8 +173,8 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(stage: Stage, a
     world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
     await stage.run("bootstrap_machines", world=world)
     assert before == ["connect", "make mesh key", "join mesh", "run agent", "prove"]
-    assert known.calls[len(before) :] == (["install keys"] if answer is PASSED else [])
-    stage.challenger.otherwise = PASSED
+    assert known.calls[len(before) :] == (["install keys"] if admitted else [])
+    stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     await stage.finish()
 
 
@@ -474,9 +496,10 @@ async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> No
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    await stage.play(2 * DUE, step=300)
+    said = [error async for report in challenged(stage, 2 * DUE, step=300) for error in report.errors]
     assert await stage.state(lease) == "ready"
-    assert "dry run" in (await noted(stage, lease, "proof_ending_held"))[0]
+    assert "dry run: it would be ended" in said[0]
+    assert "next challenge is in 15 min" in (await noted(stage, lease, "proof_ending_held"))[0]
     del stage.challenger.always[where]
     await stage.play(DUE, step=300)
     assert (await stage.shown(lease)).tier is Tier.PROVEN, "a machine that passes in the end is cleared"
@@ -487,17 +510,17 @@ async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_op
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
     stage.challenger.otherwise = FAILED
-    ended = 0
-    for _ in range(int(DUE // 60) + 90):
-        for report in await stage.run("challenge_machines"):
-            ended += sum("ended" in note for note in report.notes)
-        await stage.round(without={"challenge_machines"})
-        stage.clock.advance(60)
+    ended, said = 0, list[str]()
+    async for report in challenged(stage, DUE + 5_400, step=60):
+        ended += sum("ended" in note for note in report.notes)
+        said += report.errors
     assert ended <= FAILING_MACHINES_MAX
     still = [await stage.state(lease) for lease in leases]
     assert still.count("ready") >= len(leases) - FAILING_MACHINES_MAX
+    assert any("mistake of ours" in error for error in said)
     held = [why for lease in leases for why in await noted(stage, lease, "proof_ending_held")]
-    assert any("mistake of ours" in why for why in held)
+    assert held
+    assert not any("account" in why for why in held), "what a customer reads says nothing of our accounts"
     stage.challenger.otherwise = PASSED
     await stage.play(3_600, step=60)
     assert [await stage.state(lease) for lease in leases] == still, "what passes now is left alone"
@@ -515,12 +538,10 @@ async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a
             connection, stage.api, FAKE, minutes=60, why="they sold slices", actor="key_1"
         )
     assert isinstance(permitted, operators.Permit)
-    ended: list[int] = []
-    for _ in range(int(proof.HELD_AGAIN.total_seconds() // 30) + 2):
-        [report] = await stage.run("challenge_machines")
-        ended.append(sum("ended" in note for note in report.notes))
-        await stage.round(without={"challenge_machines"})
-        stage.clock.advance(30)
+    ended = [
+        sum("ended" in note for note in report.notes)
+        async for report in challenged(stage, proof.HELD_AGAIN.total_seconds() + 60, step=30)
+    ]
     assert sum(ended) == len(leases)
     assert max(ended) <= proof.ENDED_PER_RUN_MAX, "many at once is still too many"
     await stage.finish()

@@ -24,10 +24,10 @@ from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
 from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
 from data_plane.proof.jobs import CHECK_SECONDS_MAX
-from data_plane.proof.port import Occasion, Outcome
+from data_plane.proof.port import Occasion, Outcome, ProofReport
 from reconciler import proving
 from reconciler.loop import Report
-from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer
+from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
@@ -134,13 +134,11 @@ async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) ->
     lease = await booting(stage)
     told: list[tuple[int, str]] = []
 
-    class Watching:
-        async def challenge(self, *args: object) -> object:
-            status = (await stage.shown(lease)).status
-            told.append((status.steps_done, status.message))
-            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+    async def look(_: str) -> None:
+        status = (await stage.shown(lease)).status
+        told.append((status.steps_done, status.message))
 
-    world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
+    world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, look))
     await stage.run("bootstrap_machines", world=world)
     assert told == [(6, "The GPUs read as sold; proving them.")]
     await stage.finish()
@@ -164,13 +162,11 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
     known = stage.access.machine(await address(stage, lease))
     before: list[str] = []
 
-    class Watching:
-        async def challenge(self, *args: object) -> object:
-            before.extend(known.calls)
-            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+    async def watch(_: str) -> None:
+        before.extend(known.calls)
 
     stage.challenger.otherwise = answer
-    world = dataclasses.replace(stage.world, challenger=Watching())  # type: ignore[arg-type]
+    world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, watch))
     await stage.run("bootstrap_machines", world=world)
     assert before == ["connect", "make mesh key", "join mesh", "run agent", "prove"]
     assert known.calls[len(before) :] == (["install keys"] if admitted else [])
@@ -318,14 +314,13 @@ async def test_a_worker_that_lost_its_machine_during_the_proof_changes_nothing(s
     where = await address(stage, lease)
     slow = proving.CLAIM.total_seconds() + 1
 
-    class TakenOver:
-        async def challenge(self, *args: object) -> object:
-            stage.clock.advance(slow)
-            await stage.run("bootstrap_machines", world=stage.replica("quick"))
-            return await stage.challenger.challenge(*args)  # type: ignore[arg-type]
+    async def take_over(_: str) -> None:
+        stage.clock.advance(slow)
+        await stage.run("bootstrap_machines", world=stage.replica("quick"))
 
     stage.challenger.script(where, FAILED, PASSED)
-    world = dataclasses.replace(stage.replica("slow"), challenger=TakenOver())  # type: ignore[arg-type]
+    taken_over = Interposed(stage.challenger, take_over)
+    world = dataclasses.replace(stage.replica("slow"), challenger=taken_over)
     await stage.run("bootstrap_machines", world=world)
     assert await stored(stage) == [("start", "failed")], "the slow worker's proof counts although it had lost"
     assert await stage.state(lease) == "starting"
@@ -585,18 +580,13 @@ async def test_our_verifier_being_away_postpones_and_judges_nobody(stage: Stage)
 async def test_an_offer_whose_machines_failed_is_passed_over_for_everybody_for_a_day(stage: Stage) -> None:
     cheapest = (await _candidates(stage))[0]
 
-    def lies(where: str) -> Answer:
+    async def lie(where: str) -> None:
         machines = {one.address: one for one in stage.cloud.machines.values()}
         one = machines[where].order
-        return FAILED if _key_of(one.native_type, one.native_region) == cheapest else PASSED
+        lies = _key_of(one.native_type, one.native_region) == cheapest
+        stage.challenger.script(where, FAILED if lies else PASSED)
 
-    class Liars:
-        async def challenge(self, line: object, *args: object) -> object:
-            where = line.target.address  # type: ignore[attr-defined]
-            stage.challenger.script(where, lies(where))
-            return await stage.challenger.challenge(line, *args)  # type: ignore[arg-type]
-
-    stage.world = dataclasses.replace(stage.world, challenger=Liars())  # type: ignore[arg-type]
+    stage.world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, lie))
     for _ in range(2):
         lease = await ready(stage)
         assert [one.fail_reason for one in await stage.attempts(lease)] == [FailReason.PROOF_FAILED, None]
@@ -734,17 +724,15 @@ async def test_a_provers_words_are_stored_printable_and_bounded(stage: Stage) ->
     lease = await booting(stage)
     where = await address(stage, lease)
 
-    class Rude:
-        async def challenge(self, *args: object) -> object:
-            report = await stage.challenger.challenge(*args)  # type: ignore[arg-type]
-            return dataclasses.replace(
-                report,
-                driver="570\x00\x1b[31m" + "x" * 10_000,
-                gpu_uuids=("GPU-\udc80",),
-                evidence={"a\x00": ["\ud800", {"b": "\u202e"}], "big": "x" * 300_000},
-            )
+    def rude(report: ProofReport) -> ProofReport:
+        return dataclasses.replace(
+            report,
+            driver="570\x00\x1b[31m" + "x" * 10_000,
+            gpu_uuids=("GPU-\udc80",),
+            evidence={"a\x00": ["\ud800", {"b": "\u202e"}], "big": "x" * 300_000},
+        )
 
-    world = dataclasses.replace(stage.world, challenger=Rude())  # type: ignore[arg-type]
+    world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, instead=rude))
     await stage.run("bootstrap_machines", world=world)
     assert await stage.state(lease) == "ready", where
     async with stage.db.reading() as connection:

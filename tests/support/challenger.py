@@ -5,7 +5,7 @@ A machine without a script passes everything, by CUDA, with GPUs of its own. No 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from data_plane.access.port import Target
@@ -97,6 +97,25 @@ class ScriptedChallenger:
             await asyncio.Event().wait()
         self.sleep(answer.seconds)
         return _report(answer, expected, occasion, address)
+
+
+async def _nothing(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Interposed:
+    """`port.Challenger`: another one, with something done before each challenge or to each report."""
+
+    inner: ScriptedChallenger
+    before: Callable[[str], Awaitable[None]] = _nothing
+    """With the machine's address."""
+    instead: Callable[[ProofReport], ProofReport] = lambda report: report
+
+    async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
+        assert isinstance(line, PaperLine)
+        await self.before(line.target.address)
+        return self.instead(await self.inner.challenge(line, expected, occasion))
 
 
 def _report(answer: Answer, expected: Expected, occasion: Occasion, address: str) -> ProofReport:

@@ -110,6 +110,9 @@ async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], re
             group.create_task(one(item))
 
 
+LASTS = timedelta(seconds=30)
+"""How long most activations may take: they wait for providers and databases, and not for machines."""
+
 Activate = Callable[[World], Awaitable[Report]]
 ActivateAccount = Callable[[World, AccountName], Awaitable[Report]]
 
@@ -123,6 +126,8 @@ class Loop:
     activate: Activate
     wakes: tuple[str, ...] = ()
     """Loops that have something to do when this one acted."""
+    lasts: timedelta = LASTS
+    """How long one activation may take and be well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +138,7 @@ class AccountLoop:
     every: timedelta
     activate: ActivateAccount
     wakes: tuple[str, ...] = ()
+    lasts: timedelta = LASTS
     lanes: int = 1
     """How many activations of one account run side by side, where a single one may take minutes: what one of them
     waits for delays the others' machines not. They share rows as replicas do, by claims."""

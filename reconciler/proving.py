@@ -17,7 +17,7 @@ from control_plane.db.proofs import Stored
 from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel
 from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
-from control_plane.domain.proof import Occasion, ProofOutcome, Result, settled
+from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, Result, settled
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import Session, StepFailed
 from data_plane.proof import port
@@ -59,19 +59,20 @@ async def challenge(
         async with asyncio.timeout(limit), session.prover(world.agent) as line:
             return await world.challenger.challenge(line, expected, why)
     except TimeoutError:
-        return _unanswered(why, "no_end", f"no end after {limit:g} s", limit)
+        return unanswered(why, OwnCode.NO_END, f"no end after {limit:g} s", limit)
     except StepFailed as error:
-        return _unanswered(why, "no_prover", str(error), 0.0)
+        return unanswered(why, OwnCode.NO_PROVER, str(error), 0.0)
 
 
-def _unanswered(occasion: port.Occasion, code: str, why: str, seconds: float) -> ProofReport:
+def unanswered(occasion: port.Occasion, code: OwnCode, why: str, seconds: float) -> ProofReport:
+    """The report of a challenge that came to nothing, and of one that could not be made on a machine in reach."""
     return ProofReport(
         outcome=port.Outcome.UNANSWERED,
         occasion=occasion,
         source="",
         driver="",
         reference="",
-        findings=(Finding(code, None, why),),
+        findings=(Finding(code.value, None, why),),
         hints=(),
         gpu_uuids=(),
         proven_bytes=(),

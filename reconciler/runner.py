@@ -21,6 +21,7 @@ ACTED = Counter("loop_acted_on", "What a loop acted on.", ("loop", "account"))
 SECONDS = Histogram("loop_seconds", "Duration of one activation.", ("loop", "account"))
 REPORT_EVERY = timedelta(seconds=5)
 """An uneventful loop writes its report this often; an eventful one at once."""
+LATE_AFTER_TURNS = 3
 ERRORS_KEPT = 10
 TEXT_MAX = 500
 
@@ -69,6 +70,11 @@ class Runner:
         for (name, _), event in self._wake.items():
             if name in names:
                 event.set()
+
+
+def late_after(loop: Loop | AccountLoop) -> timedelta:
+    """How long a loop that is well may be silent: a few turns, one of which takes as long as it may."""
+    return LATE_AFTER_TURNS * max(loop.every, REPORT_EVERY) + loop.lasts
 
 
 def _bound(
@@ -143,6 +149,7 @@ class _Reporting:
                     started_at=started_at,
                     finished_at=now,
                     every_seconds=self._loop.every.total_seconds(),
+                    late_after_seconds=late_after(self._loop).total_seconds(),
                     looked_at=report.looked_at,
                     acted_on=report.acted_on,
                     errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],

@@ -559,8 +559,10 @@ class LoopView(View):
     notes: tuple[str, ...]
     activations: int
     age_seconds: int
+    late_after_seconds: int
+    """How long it may be silent and be well: three of its turns, and what one of them may take."""
     late: bool
-    """Whether it has been silent for more than three of its periods."""
+    """Whether it has been silent for longer than that."""
 
 
 class LoopList(View):

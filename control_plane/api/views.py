@@ -19,7 +19,6 @@ from control_plane.services.leases import Explanation, Quote, Shown
 from control_plane.services.operators import Account, Permit
 from control_plane.services.organizations import ApiKey, Organization, SshKey
 
-_LATE_AFTER_PERIODS = 3
 # What these sentences tell an operator is our purchase price, or the inside of our accounts.
 _SPOKEN_TO_CUSTOMERS = {
     RejectCode.COSTS_MORE_THAN_SOLD: "It is not sold at the SKU's price.",
@@ -450,7 +449,8 @@ def loop(row: dict[str, Any], now: datetime) -> schemas.LoopView:
         notes=tuple(row["notes"]),
         activations=row["activations"],
         age_seconds=age,
-        late=age > _LATE_AFTER_PERIODS * row["every_seconds"],
+        late_after_seconds=row["late_after_seconds"],
+        late=age > row["late_after_seconds"],
     )
 
 

@@ -49,7 +49,8 @@ def _loop_words(loop: Loop) -> list[RenderableType]:
     where = " ".join(word for word in (loop["account"], f"on {loop['replica']}") if word)
     lines: list[tuple[Cell, RenderableType]] = []
     if loop["late"]:
-        silent = f"silent for {_seconds(loop['age_seconds'])}; it should report every {_seconds(loop['every_seconds'])}"
+        allowed = _seconds(loop["late_after_seconds"])
+        silent = f"silent for {_seconds(loop['age_seconds'])}; it should report within {allowed}"
         lines.append((Text("▲", style="red"), Text(silent, style="red")))
     lines += [(Text("✗", style="red"), Text(error, style="red")) for error in loop["errors"]]
     lines += [(" ", Text(note, style="dim")) for note in loop["notes"]]

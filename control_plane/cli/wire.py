@@ -307,6 +307,7 @@ class Loop(TypedDict):
     notes: list[str]
     activations: int
     age_seconds: int
+    late_after_seconds: int
     late: bool
 
 

@@ -268,6 +268,7 @@ WHERE id IN (
   WHERE account = :account AND state = :state AND due_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
     AND (NOT CAST(:known AS boolean) OR provider_ref IS NOT NULL)
     AND (erasing_until IS NULL OR erasing_until <= :now)
+    AND (state <> 'bootstrapping' OR deadline_at > :now)
   ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
 RETURNING id
 """)
@@ -287,7 +288,8 @@ async def claim(
 ) -> list[Instance]:
     """Hold due instances for longer than a transaction: until `until`, or until they move.
 
-    One that waits for the proof that its memory is overwritten is not due before.
+    One that waits for the proof that its memory is overwritten is not due before, and one whose time for being
+    set up is over is not any more.
     """
     taken = await rows(
         connection,
@@ -389,9 +391,12 @@ async def record_missed(
         await connection.execute(_MISSED, {"ids": list(instance_ids), "asked_at": asked_at})
 
 
+# Who sets a machine up at its deadline finishes; the claim on it ends.
 _STUCK = text(
     SELECT
-    + """ WHERE (i.state IN ('launching', 'booting', 'bootstrapping') AND i.deadline_at <= :now)
+    + """ WHERE (i.state IN ('launching', 'booting') AND i.deadline_at <= :now)
+       OR (i.state = 'bootstrapping' AND i.deadline_at <= :now
+           AND (i.claimed_until IS NULL OR i.claimed_until <= :now))
        OR (i.state = 'intended' AND i.created_at <= :intended_before)
     ORDER BY i.id LIMIT :limit"""
 )

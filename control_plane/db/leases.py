@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.db.proofs import RECORD_OF_INSTANCE, record_of
+from control_plane.db.proofs import record_of, record_of_instance
 from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
 from control_plane.domain.instance import InstanceState, Step
 from control_plane.domain.lease import BILLED, END_REASONS, LIVE, EndReason, Lease, LeaseMove, LeaseState
@@ -217,7 +217,7 @@ LEFT JOIN provider_accounts a ON a.name = i.account
 LEFT JOIN peers p ON p.instance_id = i.id
 LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE l.proof <> 'listed' AND instance_id = i.id
   ORDER BY at DESC, id DESC LIMIT 1) v ON true
-LEFT JOIN LATERAL ({RECORD_OF_INSTANCE.format(instance="i.id AND l.proof <> 'listed'")}) r ON true
+LEFT JOIN LATERAL ({record_of_instance("i.id AND l.proof <> 'listed'")}) r ON true
 """
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(

@@ -19,25 +19,34 @@ from control_plane.db.instances import SELECT, instance_of
 from control_plane.domain.ids import AccountName, InstanceId, LeaseId, OrganizationId
 from control_plane.domain.instance import Instance
 from control_plane.domain.placement import Disproven
-from control_plane.domain.proof import Occasion, ProofOutcome, Record
+from control_plane.domain.proof import VOID, Occasion, ProofOutcome, Record
 
 # Of the last two weeks with proofs: what is older makes no tier. Answers of an emulation are held against a machine
-# like failures; what is shown after the end is not.
-RECORD_OF_INSTANCE = """
+# like failures; what is shown after the end is not, nor a challenge that the customer's own work spoilt.
+_RECORD_OF_INSTANCE = """
 SELECT count(*) FILTER (WHERE passed) AS passes, min(at) FILTER (WHERE passed) AS first_passed_at, last_passed_at,
   coalesce(bool_or(attested) FILTER (WHERE passed AND at = last_passed_at), false) AS attested,
   count(*) FILTER (WHERE since AND outcome IN ('failed', 'emulated')) AS failed,
-  count(*) FILTER (WHERE since AND outcome = 'unanswered') AS unanswered
+  count(*) FILTER (WHERE since AND outcome = 'unanswered' AND NOT void) AS unanswered
 FROM (
   SELECT *, last_passed_at IS NULL OR at > last_passed_at AS since FROM (
     SELECT p.at, p.outcome, p.attested, p.outcome = 'passed' AS passed,
+           coalesce(p.code IN ({void}), false) AS void,
            max(p.at) FILTER (WHERE p.outcome = 'passed') OVER () AS last_passed_at
     FROM proofs p WHERE p.instance_id = {instance} AND p.occasion <> 'end'
       AND p.at > (SELECT max(at) - interval '15 days' FROM proofs WHERE instance_id = {instance})
   ) each_proof
 ) judged GROUP BY last_passed_at
 """
-_RECORD = text(RECORD_OF_INSTANCE.format(instance=":instance_id"))
+
+
+def record_of_instance(instance: str) -> str:
+    """SQL of what the challenges of one machine add up to; `instance` is an SQL expression."""
+    void = ", ".join(f"'{code}'" for code in sorted(VOID))
+    return _RECORD_OF_INSTANCE.format(instance=instance, void=void)
+
+
+_RECORD = text(record_of_instance(":instance_id"))
 
 
 def record_of(row: Any) -> Record:
@@ -205,7 +214,7 @@ async def again(
     due_at: datetime,
     deadline_at: datetime | None = None,
 ) -> None:
-    """Give a machine that is being set up back, to be challenged again. Not a failed try of ours.
+    """Give a machine that is being set up, or erased, back to be challenged again. Not a failed try of ours.
 
     `deadline_at` puts the end of its patience off; it never comes nearer.
     """
@@ -244,7 +253,7 @@ async def erased(connection: AsyncConnection, instance_id: InstanceId, *, token:
 
 # GPUs that two machines show
 
-# Two workers that find the same GPU at the same moment wait for each other here.
+# Two workers that find the same GPU at the same moment wait for each other here, before they hold anything else.
 _LOCK_GPUS = text("""
 SELECT pg_advisory_xact_lock(hashtextextended(uuid, 4711)) FROM (SELECT uuid FROM unnest(CAST(:uuids AS text[])) uuid
   ORDER BY uuid) ordered
@@ -270,13 +279,18 @@ class Holder:
     lease_id: LeaseId
 
 
+async def lock_gpus(connection: AsyncConnection, gpu_uuids: Sequence[str]) -> None:
+    """Until the transaction's end nobody else judges a machine that shows one of these GPUs. Lock them first of all."""
+    if gpu_uuids:
+        await rows(connection, _LOCK_GPUS, uuids=list(gpu_uuids))
+
+
 async def holders(
     connection: AsyncConnection, instance_id: InstanceId, gpu_uuids: Sequence[str]
 ) -> list[Holder]:
-    """Other live machines that passed with one of these GPUs. Whoever asks for them at once waits."""
+    """Other live machines that passed with one of these GPUs, which are locked."""
     if not gpu_uuids:
         return []
-    await rows(connection, _LOCK_GPUS, uuids=list(gpu_uuids))
     found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, uuids=list(gpu_uuids))
     return [
         Holder(InstanceId(row.id), OrganizationId(row.organization_id), LeaseId(row.lease_id))
@@ -292,20 +306,29 @@ async def challenge_now(connection: AsyncConnection, instance_id: InstanceId, *,
 
 # Under a lock, so that replicas who judge machines of one account count each other's.
 _LOCK_ACCOUNT = text("SELECT pg_advisory_xact_lock(hashtextextended(:account, 4712))")
+# A machine that is only silent fails too, once it was silent often enough: a fault of ours mostly looks like that.
 _FAILING = text("""
-SELECT count(DISTINCT instance_id) AS machines FROM proof_records
-WHERE account = :account AND outcome = 'failed' AND occasion <> 'end' AND at > :since AND instance_id <> :but
+SELECT count(*) AS machines FROM (
+  SELECT instance_id FROM proof_records
+  WHERE account = :account AND (ended OR outcome IN ('failed', 'emulated')) AND occasion <> 'end' AND at > :since
+  UNION
+  SELECT id FROM instances WHERE account = :account AND state = 'verified' AND suspect_since IS NOT NULL
+) failing WHERE instance_id <> :but
 """)
+# One that passed and was ended made only a lesser tier than was sold, which no offer had promised.
 _DISPROVEN = text("""
 SELECT offer_key, array_agg(proof_id ORDER BY at, proof_id) AS proofs FROM proof_records
-WHERE ended AND outcome = 'failed' AND at > :since GROUP BY offer_key
+WHERE ended AND outcome <> 'passed' AND at > :since GROUP BY offer_key
 """)
 
 
 async def failing_machines(
     connection: AsyncConnection, account: AccountName, *, since: datetime, but: InstanceId
 ) -> int:
-    """How many machines of an account, `but` one, failed a challenge since then. One asker at a time."""
+    """How many machines of an account, `but` one, failed or were ended since then, or stand failed now.
+
+    One asker at a time.
+    """
     await rows(connection, _LOCK_ACCOUNT, account=account)
     found = await rows(connection, _FAILING, account=account, since=since, but=but)
     return int(found[0].machines)

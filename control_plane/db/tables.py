@@ -344,6 +344,11 @@ instances = Table(
         "proof_due_at",
         postgresql_where=text("state = 'verified' AND proof_due_at IS NOT NULL"),
     ),
+    Index(
+        "ix_instances_suspect",
+        "account",
+        postgresql_where=text("state = 'verified' AND suspect_since IS NOT NULL"),
+    ),
     # One wanted machine per lease: a second one would be paid for and never used.
     Index(
         "uq_instances_wanted",
@@ -416,6 +421,7 @@ proofs = Table(
     Index("ix_proofs_lease_id_at", "lease_id", text("at DESC"), text("id DESC")),
     Index("ix_proofs_instance_id_at", "instance_id", text("at DESC")),
     Index("ix_proofs_gpu_uuids", "gpu_uuids", postgresql_using="gin"),
+    Index("ix_proofs_passed", "at", postgresql_where=text("outcome = 'passed'")),
 )
 
 # The same proofs as a provider's record: what placement and operators read across all tenants.
@@ -435,7 +441,12 @@ proof_records = Table(
     Column("ended", Boolean, nullable=False),
     _at("at", nullable=False),
     Index("ix_proof_records_at", text("at DESC"), text("proof_id DESC")),
-    Index("ix_proof_records_failed", "account", "at", postgresql_where=text("outcome = 'failed'")),
+    Index(
+        "ix_proof_records_failed",
+        "account",
+        "at",
+        postgresql_where=text("ended OR outcome IN ('failed', 'emulated')"),
+    ),
     Index("ix_proof_records_ended", "at", postgresql_where=text("ended")),
 )
 
@@ -622,6 +633,7 @@ loop_reports = Table(
     _at("started_at", nullable=False),
     _at("finished_at", nullable=False),
     Column("every_seconds", Integer, nullable=False),
+    Column("late_after_seconds", Integer, nullable=False, server_default=text("60")),
     Column("looked_at", Integer, nullable=False),
     Column("acted_on", Integer, nullable=False),
     Column("errors", ARRAY(Text), nullable=False),

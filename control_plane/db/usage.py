@@ -189,6 +189,7 @@ FROM charges WHERE organization_id = :organization_id AND started_at >= :since A
 """)
 _BY_LEASE = text("""
 SELECT l.id, l.name, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.state, l.ready_at, l.billed_until, l.metered_until,
+       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since,
        coalesce(c.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(c.amount_nano, 0)::bigint AS amount_nano
 FROM leases l
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges

@@ -9,8 +9,11 @@ A proof is evidence and decides nothing by itself. Here is what it leads to:
     running    PASSED       the next challenge, at a time nobody can foresee
                FAILED       once: again soon. Twice in a row: the machine is ended, if law 5 lets us
                UNANSWERED   again; several in a row, while the machine can be reached, are one failure
+               void         the customer's own work was in its way: it says nothing, and is made again later
 
 Silence between two failures changes nothing: "in a row" means that no challenge was passed in between.
+From the first failure the bill waits, for a second one or a pass. If neither can be had for DOUBT_LASTS,
+because the GPUs are busy or the machine is out of reach, it waits no longer.
 The arithmetic of the proof itself is in docs/gpu-proof.md; who speaks to machines is in the loops.
 """
 
@@ -30,6 +33,8 @@ AGAIN_WHILE_STARTING = timedelta(seconds=15)
 AGAIN_WHILE_RUNNING = timedelta(minutes=5)
 BUSY_POSTPONED = timedelta(minutes=15)
 """A customer who computes is not disturbed; when to look again."""
+DOUBT_LASTS = timedelta(minutes=30)
+"""How long one failure holds the bill while no second look can be had."""
 IDLE_PERCENT_MAX = 2
 """Utilisation up to which a GPU without processes counts as idle, percent."""
 IDLE_MEAN = timedelta(hours=4)
@@ -100,6 +105,28 @@ class ProofOutcome(StrEnum):
     EMULATED = "emulated"
 
 
+class OwnCode(StrEnum):
+    """Codes of findings that are ours and not the conversation's."""
+
+    SOLD_TWICE = "gpu_sold_twice"
+    DISTURBED = "disturbed"
+    NO_HEALTH = "no_health"
+    NO_PROVER = "no_prover"
+    NO_END = "no_end"
+
+
+OWN_CODES = {
+    OwnCode.SOLD_TWICE: "Another machine that is leased now has shown a GPU of the same UUID. This fails a proof.",
+    OwnCode.DISTURBED: "The customer began to compute while the challenge went on. It counts for nothing.",
+    OwnCode.NO_HEALTH: "Whether the GPUs are in use could not be read, so they were not challenged. A silence.",
+    OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",
+    OwnCode.NO_END: "The challenge as a whole took longer than any may. A silence.",
+}
+
+VOID = frozenset({OwnCode.DISTURBED.value, "memory_in_use"})
+"""Codes of unanswered challenges that count for nothing: the customer's own work was in the way."""
+
+
 def settled(outcome: ProofOutcome, source: str) -> ProofOutcome:
     """The outcome as it counts: only CUDA passes, whoever says otherwise."""
     return ProofOutcome.EMULATED if outcome is ProofOutcome.PASSED and source != "cuda" else outcome
@@ -118,6 +145,10 @@ class Result:
     hinted: bool = False
     attested: bool = False
 
+    @property
+    def void(self) -> bool:
+        return self.outcome is ProofOutcome.UNANSWERED and self.code in VOID
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -131,11 +162,16 @@ class Record:
     failed: int = 0
     """Failures since the last pass, answers of an emulation among them."""
     unanswered: int = 0
-    """Unanswered challenges since the last pass."""
+    """Unanswered challenges since the last pass, void ones left out."""
 
     @property
     def strikes(self) -> int:
         return self.failed + self.unanswered // UNANSWERED_PER_STRIKE
+
+    @property
+    def confirmed(self) -> bool:
+        """It failed, and a second look found the same."""
+        return self.strikes >= STRIKES_MAX
 
     @property
     def quiet(self) -> bool:
@@ -147,7 +183,7 @@ class Record:
             case ProofOutcome.PASSED:
                 return Record(self.passes + 1, self.first_passed_at or result.at, result.at, result.attested)
             case ProofOutcome.UNANSWERED:
-                return replace(self, unanswered=self.unanswered + 1)
+                return self if result.void else replace(self, unanswered=self.unanswered + 1)
             case ProofOutcome.FAILED | ProofOutcome.EMULATED:
                 return replace(self, failed=self.failed + 1)
 
@@ -206,8 +242,8 @@ class Again:
     """Nothing is concluded yet: challenge it again."""
 
     after: timedelta
-    suspect: bool
-    """Whether something is held against it. The bill waits at the moment this began."""
+    suspect: bool | None
+    """Whether something is held against it: the bill waits at the moment this began. None: as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +284,16 @@ def while_running(record: Record, result: Result, *, chance: float) -> Keep | Ag
     after = record.after(result)
     if result.outcome is ProofOutcome.PASSED:
         return Keep(tier(after, result.at), _next(result, chance))
-    if after.strikes >= STRIKES_MAX:
+    if result.void:
+        return Again(BUSY_POSTPONED, suspect=None)
+    if after.confirmed:
         return Drop(FailReason.PROOF_FAILED, _told(result))
     return Again(AGAIN_WHILE_RUNNING, suspect=after.strikes > 0)
+
+
+def doubt_lapses(record: Record, since: datetime | None, now: datetime) -> bool:
+    """Whether a failure that nothing confirmed holds the bill no longer. `since` is when the doubt began."""
+    return since is not None and not record.confirmed and now - since >= DOUBT_LASTS
 
 
 def next_occasion(record: Record) -> Occasion:

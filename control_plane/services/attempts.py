@@ -3,13 +3,14 @@
 Every function locks the lease first, then its attempts: the order all transactions keep.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import instances, journal, leases
+from control_plane.db import instances, journal, leases, proofs
 from control_plane.domain.ids import InstanceId, LeaseId
 from control_plane.domain.instance import WANTED, FailReason, Instance, InstanceEvent, InstanceMove, Step
 from control_plane.domain.instance import step as instance_step
@@ -90,11 +91,23 @@ async def _without_machine(
     billed_until = None
     if lease.ready_at is not None:
         # A machine that was lost while running is billed through the last list that showed it, one that failed
-        # its proof to when it first did.
+        # its proof to when it first did, whatever it was lost for then.
         seen = failed.billed_until if event is LeaseEvent.PROOF_FAILED else attempt.sighted_at
-        billed_until = max(lease.ready_at, min(now, seen or lease.ready_at))
+        until = min(now, seen or lease.ready_at, await failed_since(connection, [attempt]) or now)
+        billed_until = max(lease.ready_at, until)
     move = LeaseMove(lease.id, lease.generation, moved, why=failed.why, billed_until=billed_until)
     await leases.move(connection, [move], actor=actor, now=now)
+
+
+async def failed_since(connection: AsyncConnection, attempts: Iterable[Instance]) -> datetime | None:
+    """Since when a machine stands failed that failed again: nobody pays for what comes after. None when none does.
+
+    It is running on because law 5 holds its ending. One failure alone takes nothing off a bill.
+    """
+    for attempt in attempts:
+        if attempt.suspect_since is not None and (await proofs.record(connection, attempt.id)).confirmed:
+            return attempt.suspect_since
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,10 @@ def _line(row: Any, now: datetime) -> BillLine:
     # What was metered before this period is history; what runs since the last interval is not rated yet.
     metered_until = row.metered_until or row.ready_at
     before = gpu_seconds_total(row.ready_at, row.gpu_count, metered_until)
-    through = gpu_seconds_total(row.ready_at, row.gpu_count, row.billed_until or now)
+    # As the meter: it waits while a failed GPU proof stands.
+    through = gpu_seconds_total(
+        row.ready_at, row.gpu_count, row.billed_until or min(now, row.suspect_since or now)
+    )
     return BillLine(
         lease_id=row.id,
         name=row.name,

@@ -24,14 +24,17 @@ from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId, Prefix
 from control_plane.domain.instance import FailReason, Instance, InstanceEvent
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import (
+    DOUBT_LASTS,
     FAILING_WINDOW,
     Again,
     Drop,
     Held,
     Keep,
+    OwnCode,
     ProofOutcome,
     Record,
     Result,
+    doubt_lapses,
     held_back,
     while_running,
     while_starting,
@@ -41,7 +44,6 @@ from control_plane.services.attempts import Failed, Verification
 
 SECOND_LOOK = timedelta(minutes=3)
 """What a machine that failed once has left at least, before the time for setting it up is over."""
-SOLD_TWICE = "gpu_sold_twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ async def while_being_set_up(
     now: datetime,
 ) -> Keep | Again | Drop | None:
     """Record the challenge of a machine that is being set up. None when it is not ours any more."""
+    await proofs.lock_gpus(connection, one.proof.gpu_uuids)
     known = await _known(connection, one)
     if known is None:
         return None
@@ -108,10 +111,12 @@ async def while_in_use(
 
     `ended` counts what the caller has ended in this run.
     """
+    await proofs.lock_gpus(connection, one.proof.gpu_uuids)
     known = await _known(connection, one)
     if known is None:
         return None
     lease, record = known
+    one = await _sold_once(connection, one, actor=actor, now=now)
     decided: Keep | Again | Drop | Held = while_running(record, one.result, chance=chance)
     if isinstance(decided, Drop):
         others = await proofs.failing_machines(
@@ -124,8 +129,10 @@ async def while_in_use(
     match decided:
         case Keep(again=again):
             await _next(connection, one, again, suspect=False, now=now)
+        case Again(after=after, suspect=None):
+            await put_off(connection, one.instance, one.token, record, after, actor=actor, now=now)
         case Again(after=after, suspect=suspect):
-            await _next(connection, one, after, suspect=suspect, now=now)
+            await _next(connection, one, after, suspect=bool(suspect), now=now)
         case Held(again=again):
             # What holds it is the inside of our accounts: operators read that in `challenge_machines`' report.
             minutes = int(again.total_seconds() // 60)
@@ -137,6 +144,28 @@ async def while_in_use(
             failure = Failed(InstanceEvent.DISPROVEN, reason, why, billed_until=since or now)
             await attempts.fail(connection, lease.id, one.instance.id, failure, actor=actor, now=now)
     return decided
+
+
+async def put_off(
+    connection: AsyncConnection,
+    instance: Instance,
+    token: UUID,
+    record: Record,
+    after: timedelta,
+    *,
+    actor: str,
+    now: datetime,
+) -> None:
+    """No challenge could be made: give the machine back until later. `record` is what is known of it."""
+    lapses = doubt_lapses(record, instance.suspect_since, now)
+    if lapses:
+        minutes = int(DOUBT_LASTS.total_seconds() // 60)
+        why = f"it could not be challenged again within {minutes} min of its failure; the bill goes on"
+        await _note(connection, instance, "proof_doubt_lapsed", why, actor=actor, now=now)
+    suspect = False if lapses else None
+    await proofs.next_challenge(
+        connection, instance.id, token=token, due_at=now + after, suspect=suspect, now=now
+    )
 
 
 async def after_its_lease(connection: AsyncConnection, one: Challenged, *, actor: str, now: datetime) -> bool:
@@ -172,7 +201,8 @@ async def _sold_once(
 ) -> Challenged:
     """The same; or failed, when another live machine has shown one of these GPUs.
 
-    Which of the two lies is not known: the newcomer is not sold, and the other one is challenged at once.
+    Which of the two lies is not known: what this one shows is no pass, and the other one is challenged at once.
+    A machine that copies another's UUID so does it no harm.
     """
     if one.result.outcome is not ProofOutcome.PASSED:
         return one
@@ -186,22 +216,24 @@ async def _sold_once(
             other.organization_id,
             other.lease_id,
             other.instance_id,
-            event=SOLD_TWICE,
-            why="a new machine shows a GPU of this machine's UUID; it is refused, and this one is challenged",
+            event=OwnCode.SOLD_TWICE,
+            why="another machine shows a GPU of this one's UUID; it is refused, and this one is challenged",
             actor=actor,
             now=now,
         )
         await proofs.challenge_now(connection, other.instance_id, now=now)
-    finding = {"code": SOLD_TWICE, "gpu": None, "why": why}
+    finding = {"code": OwnCode.SOLD_TWICE, "gpu": None, "why": why}
     proof = replace(
         one.proof,
         outcome=ProofOutcome.FAILED,
-        code=SOLD_TWICE,
+        code=OwnCode.SOLD_TWICE,
         why=why,
         findings=[finding, *one.proof.findings],
     )
     return replace(
-        one, proof=proof, result=replace(one.result, outcome=ProofOutcome.FAILED, code=SOLD_TWICE, why=why)
+        one,
+        proof=proof,
+        result=replace(one.result, outcome=ProofOutcome.FAILED, code=OwnCode.SOLD_TWICE, why=why),
     )
 
 

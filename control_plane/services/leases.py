@@ -22,6 +22,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import region_within
 from control_plane.domain.status import Status, project
 from control_plane.domain.wish import Wish
+from control_plane.services.attempts import failed_since
 from control_plane.world import World
 
 EXPLAINED_PROOFS_MAX = 200
@@ -210,13 +211,17 @@ async def end_lease(
     why: str,
     actor: str,
     now: datetime,
-    billed_until: datetime | None = None,
 ) -> bool:
-    """Move a locked lease towards its end, and every open attempt of it. False when it is ending already."""
+    """Move a locked lease towards its end, and every open attempt of it. False when it is ending already.
+
+    It is billed to now, or to when its machine failed its GPU proof, if that stands.
+    """
     moved = lease_step(lease.state, event)
     if not isinstance(moved, Moved):
         return False
     attempts = await instances.lock_open(connection, [lease.id])
+    since = await failed_since(connection, attempts)
+    billed_until = None if since is None or lease.ready_at is None else max(lease.ready_at, since)
     await instances.move(connection, end_moves(lease, attempts, why=why, now=now), actor=actor, now=now)
     # Last, because it takes the organization's standing: lease, instances, standing is the order everywhere.
     move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=billed_until)

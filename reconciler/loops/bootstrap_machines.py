@@ -223,4 +223,11 @@ def _next_try(instance: Instance, now: datetime) -> datetime:
     return now + delay(instance.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("place_leases", "end_instances"), lanes=LANES)
+LOOP = AccountLoop(
+    NAME,
+    timedelta(seconds=1),
+    activate,
+    lasts=proving.CLAIM,
+    wakes=("place_leases", "end_instances"),
+    lanes=LANES,
+)

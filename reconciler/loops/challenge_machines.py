@@ -3,7 +3,7 @@
 A proof is of a moment: a provider could show a whole card when the lease starts and take half of it away
 afterwards. So every proven machine is asked again, every few hours, at random. Nobody who computes is
 disturbed: busy GPUs are looked at again later, and a challenge during which the customer began to compute
-counts as unanswered, whatever came of it.
+counts for nothing unless it was passed.
 
 Ending a machine takes its customer's work away (law 5). It needs two failures in a row with no pass between
 them; at most a few per run; none while many machines of the account fail at once, since then our references
@@ -21,10 +21,10 @@ from control_plane.domain import proof
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
-from control_plane.domain.proof import Drop, Held, Load, Occasion, Record
+from control_plane.domain.proof import Drop, Held, Load, Occasion, OwnCode, Record
 from control_plane.services import challenges
 from control_plane.services.challenges import Challenged
-from data_plane.access.port import AccessError, HealthReport, Session, Target
+from data_plane.access.port import AccessError, HealthReport, Session, StepFailed, Target
 from data_plane.proof import port
 from data_plane.proof.port import Finding, ProofReport, VerifierAway
 from reconciler import proving
@@ -75,15 +75,15 @@ class _Run:
             async with self.world.access.connect(target) as session:
                 shown = await self._ask(session, instance, lease, proof.next_occasion(known))
         except AccessError as error:
-            await self._come_back(instance, UNREACHABLE_AGAIN)
+            await self._put_off(instance, known, UNREACHABLE_AGAIN)
             self.report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
             return
         except VerifierAway as error:
-            await self._come_back(instance, UNREACHABLE_AGAIN)
+            await self._put_off(instance, known, UNREACHABLE_AGAIN)
             self.report.errors.append(f"{instance.launch_key}: our verifier is away: {error}")
             return
         if shown is None:
-            await self._come_back(instance, proof.BUSY_POSTPONED)
+            await self._put_off(instance, known, proof.BUSY_POSTPONED)
             return
         await self._record(shown)
 
@@ -91,23 +91,34 @@ class _Run:
         self, session: Session, instance: Instance, lease: Lease, occasion: Occasion
     ) -> Challenged | None:
         """What the machine shows; None while it is busy."""
-        if _busy(await session.read_health(self.world.agent)) is not None:
+        shown = await self._shown(session, lease, occasion)
+        if shown is None:
             return None
-        shown = await proving.challenge(self.world, session, lease, occasion)
-        if shown.outcome is not port.Outcome.PASSED:
-            disturbed = _busy(await session.read_health(self.world.agent))
-            if disturbed is not None:
-                shown = _disturbed(shown, disturbed)
         return proving.challenged(
             instance, self.token, shown, proof_id=self.world.new_id(), now=self.world.now()
         )
 
-    async def _come_back(self, instance: Instance, after: timedelta) -> None:
-        async with self.world.db.statement() as connection:
-            now = self.world.now()
-            await proofs.next_challenge(
-                connection, instance.id, token=self.token, due_at=now + after, suspect=None, now=now
-            )
+    async def _shown(self, session: Session, lease: Lease, occasion: Occasion) -> ProofReport | None:
+        try:
+            if _busy(await session.read_health(self.world.agent)) is not None:
+                return None
+        except StepFailed as error:
+            # Whether its customer computes is not known, so it is not challenged; but it can be reached, and owes us
+            # an answer.
+            return proving.unanswered(port.Occasion(occasion.value), OwnCode.NO_HEALTH, str(error), 0.0)
+        shown = await proving.challenge(self.world, session, lease, occasion)
+        if shown.outcome is port.Outcome.PASSED:
+            return shown
+        try:
+            disturbed = _busy(await session.read_health(self.world.agent))
+        except AccessError:
+            return shown  # A failure that takes the machine's driver or its line with it is one all the same.
+        return shown if disturbed is None else _disturbed(shown, disturbed)
+
+    async def _put_off(self, instance: Instance, known: Record, after: timedelta) -> None:
+        actor, now = self.world.actor(NAME), self.world.now()
+        async with self.world.db.transaction() as connection:
+            await challenges.put_off(connection, instance, self.token, known, after, actor=actor, now=now)
 
     async def _record(self, shown: Challenged) -> None:
         async with self.turn, self.world.db.transaction() as connection:
@@ -139,8 +150,10 @@ def _busy(health: HealthReport) -> str | None:
 
 def _disturbed(shown: ProofReport, why: str) -> ProofReport:
     """A challenge that the customer's own work may have spoilt says nothing of the machine."""
-    finding = Finding("disturbed", None, f"the GPUs were in use when it ended: {why}")
+    finding = Finding(OwnCode.DISTURBED.value, None, f"the GPUs were in use when it ended: {why}")
     return dataclasses.replace(shown, outcome=port.Outcome.UNANSWERED, findings=(finding, *shown.findings))
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=30), activate, wakes=("end_instances", "meter_usage"))
+LOOP = AccountLoop(
+    NAME, timedelta(seconds=30), activate, lasts=proving.CLAIM, wakes=("end_instances", "meter_usage")
+)

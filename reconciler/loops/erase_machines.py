@@ -13,11 +13,11 @@ passed, which is recorded, and the machine ends all the same.
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import instances, leases, proofs
+from control_plane.db import leases, proofs
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
-from control_plane.domain.proof import Occasion
+from control_plane.domain.proof import ERASED_WITHIN, Occasion
 from control_plane.services import challenges
 from data_plane.access.port import AccessError, Target
 from data_plane.proof.port import VerifierAway
@@ -56,7 +56,8 @@ async def _erase(world: World, instance: Instance, lease: Lease, token: UUID, re
     except (AccessError, VerifierAway) as error:
         again = min(world.now() + AGAIN, instance.erasing_until)
         async with world.db.statement() as connection:
-            await instances.retry(connection, instance.id, token=token, due_at=again)
+            # No failed try: those put off the terminating that follows.
+            await proofs.again(connection, instance.id, token=token, due_at=again)
         report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
         return
     one = proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
@@ -65,4 +66,6 @@ async def _erase(world: World, instance: Instance, lease: Lease, token: UUID, re
             report.acted_on += 1
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("end_instances",), lanes=LANES)
+LOOP = AccountLoop(
+    NAME, timedelta(seconds=1), activate, lasts=ERASED_WITHIN, wakes=("end_instances",), lanes=LANES
+)

@@ -12,6 +12,7 @@ from control_plane.domain import instance, lease
 from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.verification import MismatchCode
 from data_plane.proof import judgement
@@ -77,6 +78,7 @@ def test_the_codes_of_a_proof_are_listed_as_they_are() -> None:
         ("Findings that fail a proof", judgement.FAILURES),
         ("Silences, after which nothing is known", judgement.SILENCES),
         ("Hints, which bring the next challenge forward", judgement.HINTS),
+        ("What we find ourselves, around the conversation", {code: OWN_CODES[code] for code in OwnCode}),
     )
     lines = [NOTE, "# What a GPU proof may say", ""]
     for title, codes in kinds:

@@ -18,13 +18,13 @@ from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
 from control_plane.domain.proof import FAILING_MACHINES_MAX, Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.wish import Wish
+from control_plane.services import billing, operators
 from control_plane.services import leases as lease_service
-from control_plane.services import operators
 from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
 from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
 from data_plane.proof.jobs import CHECK_SECONDS_MAX
-from data_plane.proof.port import Occasion, Outcome, ProofReport
+from data_plane.proof.port import Occasion, Outcome, ProofReport, VerifierAway
 from reconciler import proving
 from reconciler.loop import Report
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
@@ -276,6 +276,62 @@ async def test_a_verifier_that_stays_away_does_not_keep_a_machine_for_ever(stage
     await stage.finish()
 
 
+async def test_a_verifier_of_ours_that_is_slow_costs_the_machine_no_time_either(stage: Stage) -> None:
+    lease = await booting(stage)
+    asked = 0
+
+    async def slow(_: str) -> None:
+        nonlocal asked
+        asked += 1
+        for _step in range(24):
+            stage.clock.advance(10)
+            await stage.run("expire_stuck")
+        raise VerifierAway("no result within 180 s")
+
+    world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, slow))
+    for _turn in range(40):
+        await stage.run("bootstrap_machines", world=world)
+        await stage.run("expire_stuck")
+        stage.clock.advance(5)
+    assert asked > 5
+    assert (await machine(stage, lease)).state is InstanceState.BOOTSTRAPPING
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.finish()
+
+
+async def test_a_second_look_that_began_in_time_is_let_finish(stage: Stage) -> None:
+    lease = await booting(stage)
+    where = await address(stage, lease)
+    stage.clock.advance(9 * 60 + 50)
+    looks = 0
+
+    async def slow(_: str) -> None:
+        nonlocal looks
+        looks += 1
+        for _step in range(20 if looks > 1 else 0):
+            stage.clock.advance(10)
+            await stage.run("expire_stuck")
+
+    stage.challenger.script(where, FAILED, PASSED)
+    world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, slow))
+    await stage.run("bootstrap_machines", world=world)
+    stage.clock.advance(15)
+    await stage.run("bootstrap_machines", world=world)
+    assert looks == 2
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_a_machine_past_its_time_is_not_taken_up_again(stage: Stage) -> None:
+    lease = await booting(stage)
+    stage.clock.advance(3_600)
+    await stage.run("bootstrap_machines")
+    assert stage.challenger.asked == []
+    await stage.run("expire_stuck")
+    assert (await machine(stage, lease)).fail_reason is FailReason.UNREACHABLE
+    await stage.finish()
+
+
 async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage) -> None:
     lease = await booting(stage, Wish("h100x1-attested"))
     first = await address(stage, lease)
@@ -338,11 +394,27 @@ async def test_a_gpu_that_two_live_machines_show_is_sold_once(stage: Stage) -> N
     assert refused.fail_reason is FailReason.PROOF_FAILED
     assert "gpu_sold_twice" in str(refused.fail_why)
     [told, _] = await noted(stage, first, "gpu_sold_twice")
-    assert "a new machine" in told
+    assert "another machine" in told
     assert str(second.organization_id.hex) not in told
     # The one that was there first is asked whether it has the GPU.
     await stage.play(60)
     assert stage.challenger.occasions(await address(stage, first))[1:] != []
+    await stage.finish()
+
+
+async def test_a_gpu_that_comes_to_be_shown_by_two_machines_is_noticed_while_they_run(stage: Stage) -> None:
+    """Two cards at the start, and one of them for both afterwards."""
+    organization = await stage.organization(gpu_quota=64)
+    liar, honest = [await ready(stage, organization=organization) for _ in range(2)]
+    theirs = f"GPU-{await address(stage, honest)}-0"
+    where = await address(stage, liar)
+    stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
+    await stage.play(DUE + 900, step=60)
+    ended = await stage.lease_row(liar)
+    assert ended.end_reason is EndReason.PROOF_FAILED
+    assert "gpu_sold_twice" in str(ended.end_why)
+    assert await noted(stage, honest, "gpu_sold_twice")
+    assert (await stage.shown(honest)).tier is Tier.PROVEN, "whoever is copied takes no harm"
     await stage.finish()
 
 
@@ -410,6 +482,53 @@ async def test_a_challenge_that_the_customers_work_spoilt_is_no_strike(stage: St
     await stage.finish()
 
 
+@pytest.mark.parametrize("code", sorted(proof.VOID))
+async def test_however_often_a_customers_work_is_in_the_way_their_lease_goes_on(
+    stage: Stage, code: str
+) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = dataclasses.replace(UNANSWERED, code=code)
+    await stage.play(DUE + 4 * 3_600, step=120)
+    asked = stage.challenger.occasions(where)
+    assert len(asked) > proof.STRIKES_MAX * proof.UNANSWERED_PER_STRIKE
+    assert Occasion.RECHECK not in asked
+    assert len(asked) < 4 * 3_600 / proof.BUSY_POSTPONED.total_seconds() + 3
+    assert (await machine(stage, lease)).suspect_since is None
+    assert (await stage.shown(lease)).tier is Tier.PROVEN
+    await stage.play(proof.FRESH_FOR.total_seconds(), step=7_200)
+    assert (await stage.shown(lease)).tier is Tier.LISTED, "what counts for nothing renews nothing"
+    await stage.finish()
+
+
+async def test_a_failure_counts_although_the_machine_cannot_be_looked_at_after_it(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+
+    def breaks(_: float) -> None:
+        stage.access.machine(where).step_fails["read health"] = 1
+
+    stage.challenger.sleep = breaks
+    await idle_challenge(stage, lease, FAILED)
+    assert (await stored(stage))[:2] == [("start", "passed"), ("idle", "failed")]
+    await stage.finish()
+
+
+async def test_a_machine_in_reach_that_cannot_tell_its_health_is_not_challenged_and_not_excused(
+    stage: Stage,
+) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.access.machine(where).step_fails["read health"] = 10**6
+    await stage.play(DUE, step=300)
+    assert stage.challenger.occasions(where) == [Occasion.START]
+    assert "no_health" in (await noted(stage, lease, "proof_unanswered"))[0]
+    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=60)
+    assert (await stage.lease_row(lease)).end_reason is EndReason.PROOF_FAILED
+    stage.access.machine(where).step_fails.clear()
+    await stage.finish()
+
+
 async def test_a_hint_brings_the_next_challenge_forward(stage: Stage) -> None:
     lease = await ready(stage)
     where = await idle_challenge(stage, lease, dataclasses.replace(PASSED, hinted=True))
@@ -456,7 +575,8 @@ async def test_failed_twice_ends_the_lease_and_the_bill_stopped_at_the_first_fai
 
 
 async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> None:
-    """A full hour between the first failure and the second: metered, it would have to be taken back."""
+    """The end of an hour lies between the first failure and the second: metered, it would have to be taken back."""
+    stage.clock.advance((50 * 60 - stage.clock.now().timestamp() - DUE) % 3_600)
     lease = await ready(stage)
     where = await address(stage, lease)
     await stage.play(DUE - 180, step=60)
@@ -464,14 +584,82 @@ async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> Non
     while ("idle", "failed") not in await stored(stage):
         await stage.round()
         stage.clock.advance(10)
+    failed_at = stage.clock.now()
     busy_health(stage, where, processes=1, percent=99)
-    await stage.play(3 * 3_600, step=120)
+    await stage.play(1_080, step=60)
     assert await stage.state(lease) == "ready"
     busy_health(stage, where, processes=0, percent=0)
     await stage.play(1_800, step=60)
     row = await stage.lease_row(lease)
     assert row.end_reason is EndReason.PROOF_FAILED
     assert row.billed_until is not None
+    assert row.billed_until <= failed_at
+    assert failed_at.hour != (failed_at + timedelta(seconds=1_080)).hour
+    await stage.finish()
+
+
+@pytest.mark.parametrize("how", ["busy", "out of reach"])
+async def test_one_failure_stops_no_meter_for_longer_than_a_second_look_may_take(
+    stage: Stage, how: str
+) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    await stage.play(DUE - 180, step=60)
+    stage.challenger.script(where, FAILED, FAILED)
+    while ("idle", "failed") not in await stored(stage):
+        await stage.round()
+        stage.clock.advance(10)
+    if how == "busy":
+        busy_health(stage, where, processes=1, percent=99)
+    else:
+        stage.access.script(where, unreachable=10**6)
+    await stage.play(86_400, step=600)
+    [why] = await noted(stage, lease, "proof_doubt_lapsed")
+    assert "the bill goes on" in why
+    busy_health(stage, where, processes=0, percent=0)
+    stage.access.script(where, unreachable=0)
+    await stage.play(1_800, step=60)
+    row = await stage.lease_row(lease)
+    assert row.end_reason is EndReason.PROOF_FAILED
+    assert row.billed_until is not None
+    async with stage.db.reading() as connection:
+        judged = [one.at for one in await rows(connection, _PROOFS) if one.outcome == "failed"]
+    assert len(judged) == 2
+    assert row.billed_until == judged[1], "a day of work is paid for"
+    await stage.finish()
+
+
+@pytest.mark.parametrize("end", ["released", "unfunded", "machine_lost"])
+async def test_a_machine_that_failed_twice_and_is_not_ended_is_not_paid_for_however_its_lease_ends(
+    stage: Stage, end: str
+) -> None:
+    stage.world = dataclasses.replace(stage.world, proof_dry_run=True)
+    organization = await stage.organization(usd=18 if end == "unfunded" else 1_000)
+    lease = await ready(stage, organization=organization)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = FAILED
+    await stage.play(DUE + 3_600, step=120)
+    failed = await machine(stage, lease)
+    assert failed.provider_ref is not None
+    assert failed.suspect_since is not None
+    [line] = (await billing.bill(stage.api, organization)).lines
+    match end:
+        case "released":
+            await stage.release(lease)
+        case "machine_lost":
+            stage.cloud.disappear(failed.provider_ref)
+            await stage.play(20 * 60, step=20)
+        case _:
+            await stage.play(2 * 3_600, step=120)
+    row = await stage.lease_row(lease)
+    assert row.end_reason is not None
+    assert row.end_reason.value == end
+    assert row.billed_until == failed.suspect_since
+    assert row.ready_at is not None
+    used = (failed.suspect_since - row.ready_at).total_seconds()
+    assert line.gpu_seconds + line.unrated_gpu_seconds == int(used), (
+        "the running bill waits as the meter does"
+    )
     await stage.finish()
 
 
@@ -483,6 +671,10 @@ async def test_lasting_silence_of_a_machine_that_can_be_reached_ends_it(stage: S
     assert await stage.state(lease) == "ready"
     await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=60)
     assert (await stage.lease_row(lease)).end_reason is EndReason.PROOF_FAILED
+    async with stage.db.reading() as connection:
+        speaks_against = await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW)
+    [offer] = speaks_against.values()
+    assert len(offer.proofs) == 1, "silence is no way to keep an offer's record clean"
     await stage.finish()
 
 
@@ -501,17 +693,21 @@ async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> No
     await stage.finish()
 
 
-async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_operator(stage: Stage) -> None:
+@pytest.mark.parametrize("answer", [FAILED, UNANSWERED, EMULATED])
+async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_operator(
+    stage: Stage, answer: Answer
+) -> None:
+    """Silence most of all: a fault of ours looks like that."""
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
-    stage.challenger.otherwise = FAILED
+    stage.challenger.otherwise = answer
     ended, said = 0, list[str]()
     async for report in challenged(stage, DUE + 5_400, step=60):
         ended += sum("ended" in note for note in report.notes)
         said += report.errors
-    assert ended <= FAILING_MACHINES_MAX
+    assert ended == 0
     still = [await stage.state(lease) for lease in leases]
-    assert still.count("ready") >= len(leases) - FAILING_MACHINES_MAX
+    assert still == ["ready"] * len(leases)
     assert any("mistake of ours" in error for error in said)
     held = [why for lease in leases for why in await noted(stage, lease, "proof_ending_held")]
     assert held
@@ -689,6 +885,20 @@ async def _terminated_within(stage: Stage, released: datetime) -> None:
         stage.clock.advance(2)
         assert stage.clock.now() - released <= proof.ERASED_WITHIN + timedelta(seconds=6)
     assert stage.clock.now() - released > proof.ERASED_WITHIN
+
+
+async def test_tries_to_overwrite_do_not_put_off_the_terminating(stage: Stage) -> None:
+    lease = await ready(stage)
+    stage.access.script(await address(stage, lease), unreachable=10**6)
+    await stage.release(lease)
+    for _ in range(int(proof.ERASED_WITHIN.total_seconds())):
+        await stage.run("erase_machines")
+        stage.clock.advance(1)
+    tries = (await machine(stage, lease)).tries
+    assert tries == 0
+    await stage.run("end_instances")
+    assert stage.cloud.calls_of("terminate") == 1
+    await stage.finish()
 
 
 async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) -> None:

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import references
+from control_plane.db.engine import rows
 from data_plane.proof.learning import DEVICES_MIN
 from data_plane.proof.reference import TABLE, Basis
 from reconciler.loops.learn_references import LEARNT_FROM
@@ -129,3 +130,12 @@ def test_every_learnt_phase_is_one_value_of_its_model_and_driver() -> None:
         (570, {"walk", "int8"}),
         (580, {"walk"}),
     ]
+
+
+async def test_what_is_learnt_from_is_found_without_reading_every_proof_there_ever_was(stage: Stage) -> None:
+    """Proofs are kept for ever, and the loop runs every hour."""
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        query = text(f"EXPLAIN {references._SHOWN.text}")
+        plan = [row[0] for row in await rows(connection, query, since=stage.clock.now(), limit=1)]
+    assert any("ix_proofs_passed" in line for line in plan), plan

@@ -1,6 +1,7 @@
 """The runner in real time: what a stage, which plays loop after loop, cannot show."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -9,7 +10,9 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.wish import Wish
 from providers.weather import Event
 from reconciler import registry
-from reconciler.runner import Runner
+from reconciler.loop import LASTS
+from reconciler.proving import CHALLENGE_SECONDS_MAX
+from reconciler.runner import REPORT_EVERY, Runner, late_after
 from tests.support.challenger import PASSED, Answer
 from tests.support.clock import WallClock
 from tests.support.stage import FAKE, set_stage
@@ -18,6 +21,23 @@ pytestmark = pytest.mark.database
 
 SECONDS_MAX = 20.0
 HEALTHY = AccountName("fake/healthy")
+
+
+@pytest.mark.parametrize("name", sorted(registry.discovered()))
+def test_a_loop_that_is_well_is_never_shown_as_stuck(name: str) -> None:
+    """Its longest silence: a report was just not due, the turn after it comes, and that one takes its time."""
+    loop = registry.discovered()[name]
+    assert REPORT_EVERY + loop.every + loop.lasts < late_after(loop)
+
+
+def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> None:
+    loops = registry.discovered()
+    assert {name for name, loop in loops.items() if loop.lasts > LASTS} == {
+        "bootstrap_machines",
+        "challenge_machines",
+        "erase_machines",
+    }
+    assert loops["challenge_machines"].lasts >= timedelta(seconds=CHALLENGE_SECONDS_MAX)
 
 
 async def test_an_account_that_never_answers_delays_no_other_account(db: Database) -> None:

@@ -13,7 +13,7 @@ def add(to: Commands) -> None:
         "loops",
         loops,
         "Show the last report of every loop (operators).",
-        more="A loop that was silent for more than three of its periods shows as stuck.",
+        more="A loop that is silent for longer than three turns may take shows as stuck.",
         examples="splitplane loops",
     )
     command(

@@ -459,6 +459,7 @@ def a_loop(name: str, account: str = "", **changes: Any) -> Json:
         "notes": [],
         "activations": 31_337,
         "age_seconds": 1,
+        "late_after_seconds": 60,
         "late": False,
     } | changes
 

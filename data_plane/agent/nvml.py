@@ -79,6 +79,7 @@ class Library:
         try:
             return self._call(call, *arguments)
         except pynvml.NVMLError as error:
+            self.refused += error.value not in _SILENT
             raise Unanswered("nvml_error", f"{self.about}: {call}: {error}") from None
 
     def fields(self, handle: object, ids: "Sequence[int | tuple[int, int]]") -> "list[int | None]":

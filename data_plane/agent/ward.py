@@ -127,7 +127,9 @@ class Ward:
             handle = self._library.must("nvmlDeviceGetHandleByIndex", index)
             uuid = str(self._library.must("nvmlDeviceGetUUID", handle))
             where = bus_id(self._library, handle)
-        except Lost:
+        except (Lost, Unanswered):
+            # A process that starts after a card fell off the bus is often told of an unknown error and not of a
+            # lost card, and here the others matter more than the reason.
             if index >= len(self._cards):
                 return _Card(None, GpuHealth(index, None, None, lost=True), lost=True)
             before = self._cards[index]

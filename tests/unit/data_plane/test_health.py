@@ -209,6 +209,42 @@ def test_a_card_that_was_lost_before_we_came_has_no_name_and_a_place() -> None:
     assert not document.gpus[1].lost
 
 
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST])
+def test_a_card_that_will_not_say_who_it_is_is_lost_and_the_others_are_read(call: str, error: int) -> None:
+    """A process that starts after XID 79 often gets UNKNOWN for the card, and never GPU_IS_LOST."""
+    clock = Clock()
+    cards = library("l40s-2", clock=clock)
+    asked = getattr(cards.api, call)
+    fallen = {0, cards.api.nvmlDeviceGetHandleByIndex(0)}
+
+    def answer(card: object) -> object:
+        if card in fallen:
+            raise pynvml.NVMLError(error)
+        return asked(card)
+
+    setattr(cards.api, call, answer)
+    watched = Ward(cards, Schedule(10), Unreadable(), monotonic=clock, unix=clock.unix)
+    document = watched.look()
+    assert document.gpus[0] == GpuHealth(0, None, None, lost=True)
+    assert (document.gpus[1].lost, document.gpus[1].usage.compute_processes) == (False, 0)
+    assert decode(encode(document).encode()) == document
+    refused = {reading.group: reading.refused for reading in document.readings}
+    assert refused["identity"] == (error == pynvml.NVML_ERROR_UNKNOWN)
+    fallen.clear()
+    assert [card.lost for card in watched.look().gpus] == [False, False]
+
+
+def test_a_card_that_stops_saying_who_it_is_keeps_its_last_word() -> None:
+    clock = Clock()
+    unsaid = {"at": 5, "gpu": 0, "answers": {"nvmlDeviceGetUUID": {"error": "UNKNOWN"}}}
+    watched = ward("l40s-2", unsaid, clock=clock)
+    before = watched.look().gpus[0]
+    clock.sleep(PERIODS["identity"])
+    after = watched.look().gpus[0]
+    assert (after.uuid, after.usage, after.lost) == (before.uuid, before.usage, True)
+
+
 def test_a_card_that_comes_back_is_found_at_the_next_look() -> None:
     clock = Clock()
     script = ({"at": 0, "gpu": 0, "lost": True}, {"at": 15, "gpu": 0, "lost": False})

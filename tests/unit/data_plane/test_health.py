@@ -6,11 +6,13 @@ from typing import Any
 import pynvml
 import pytest
 
+from data_plane.access.bootstrap import READ_HEALTH
+from data_plane.agent import __main__ as agent
 from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
 from data_plane.agent.nvml import Unanswered
 from data_plane.agent.schedule import PERIODS, Schedule
-from data_plane.agent.ward import Ward, watch
+from data_plane.agent.ward import SETTLE_SECONDS, Ward, watch
 from data_plane.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.protocol import decode, encode
 from tests.support.cards import BOOT, MODELS, Clock, Log, library, ward
@@ -177,6 +179,35 @@ def test_an_older_driver_has_older_words() -> None:
         },
     }
     assert ward("l4-1", old, clock=Clock()).look().gpus[0].throttle.reasons == 4
+
+
+def test_a_card_that_our_own_look_woke_is_not_taken_for_busy() -> None:
+    """A driver that wakes a card with ECC scrubs its memory, which counts as utilisation (nvml.h)."""
+    clock = Clock()
+    woken = {"at": 0, "gpu": 1, "answers": {"nvmlDeviceGetUtilizationRates": {"gpu": 100, "memory": 60}}}
+    calm = {"at": 1, "gpu": 1, "answers": {"nvmlDeviceGetUtilizationRates": {"gpu": 0, "memory": 0}}}
+    (document,) = agent.healths(library("l40s-2", woken, calm, clock=clock), None, sleep=clock.sleep)
+    assert [card.usage.utilisation_percent for card in document.gpus] == [0, 0]
+    assert clock.now == SETTLE_SECONDS
+    watching = agent.healths(library("l40s-2", woken, calm, clock=Clock()), 10, sleep=Clock().sleep)
+    assert next(watching).gpus[1].usage.utilisation_percent == 100
+
+
+@pytest.mark.parametrize("processes", [[], [{"pid": 7, "usedGpuMemory": 512 << 20}]])
+def test_a_card_at_work_is_busy_whether_its_processes_show_or_not(processes: list[Any]) -> None:
+    clock = Clock()
+    work = {
+        "nvmlDeviceGetUtilizationRates": {"gpu": 97, "memory": 40},
+        "nvmlDeviceGetComputeRunningProcesses_v3": processes,
+    }
+    cards = library("l40s-2", {"at": 0, "gpu": 0, "answers": work}, clock=clock)
+    (document,) = agent.healths(cards, None, sleep=clock.sleep)
+    assert document.gpus[0].usage.utilisation_percent == 97
+    assert clock.now == (0 if processes else SETTLE_SECONDS)
+
+
+def test_a_login_outlasts_all_the_time_that_the_agent_allows_itself() -> None:
+    assert READ_HEALTH.seconds - 2 > agent.HANGS_SECONDS + SETTLE_SECONDS  # For Python to start.
 
 
 def test_a_group_is_read_when_it_is_due_and_its_last_word_stands_until_then() -> None:

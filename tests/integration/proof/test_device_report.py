@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_plane.agent import cuda
+from data_plane.agent import cuda, library
+from data_plane.agent.nvml import Library
+from data_plane.agent.schedule import PERIODS
 from data_plane.proof import measurements
 from data_plane.proof.device_report import measure, render
 from data_plane.proof.device_report.__main__ import main
@@ -51,6 +54,39 @@ def test_a_whole_report_of_an_emulation_says_that_it_is_one(
     assert max(map(len, said.replace(str(out), "").splitlines())) <= 80
     with pytest.raises(ValueError, match="an emulation was measured"):
         measurements.parse(out.read_text())
+
+
+class Heard:
+    """An NVML of which every call about a card is heard."""
+
+    def __init__(self, inner: Any, heard: list[str]) -> None:
+        self._inner, self._heard = inner, heard
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("nvmlDevice"):
+            self._heard.append(name)
+        return getattr(self._inner, name)
+
+
+def test_both_looks_at_nvml_ask_everything_and_the_first_comes_before_cuda(
+    emulation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    real = library.opened
+
+    @contextmanager
+    def opened(path: Path) -> Iterator[Library]:
+        with real(path) as found:
+            yield Library(Heard(found.api, heard), found.source)
+
+    monkeypatch.setattr(library, "opened", opened)
+    monkeypatch.setattr(cuda, "library", lambda: heard.append("CUDA"))
+    main(["--emulation", str(emulation), "--out", str(tmp_path / "report.json")])
+    costs = json.loads((tmp_path / "report.json").read_text())["nvml"]
+    each = sum(one["calls"] for one in costs["first"].values())
+    assert costs["first"].keys() == costs["second"].keys() == set(PERIODS)
+    assert heard[:each] == heard[each : 2 * each]
+    assert heard[2 * each :] == ["CUDA"]
 
 
 def test_without_a_gpu_it_says_so_and_writes_nothing(

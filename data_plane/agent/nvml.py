@@ -80,7 +80,7 @@ class Library:
             return self._call(call, *arguments)
         except pynvml.NVMLError as error:
             self.refused += error.value not in _SILENT
-            raise Unanswered("nvml_error", f"{self.about}: {call}: {error}") from None
+            raise Unanswered("nvml_error", f"{self.about}: {call}: {_words(error)}") from None
 
     def fields(self, handle: object, ids: "Sequence[int | tuple[int, int]]") -> "list[int | None]":
         """Field values in the order of their ids (or pairs of id and scope), all in one call. Raises Lost.
@@ -109,8 +109,18 @@ class Library:
             if error.value in _GONE:
                 raise Lost from None
             raise
+        except UnicodeDecodeError:  # The bindings decode what the card says, strictly.
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from None
         finally:
             self.asking = "nothing"
+
+
+def _words(error: Any) -> str:
+    """What NVML calls its error. The library is asked for the newer ones, and may say what is no text."""
+    try:
+        return str(error)
+    except UnicodeDecodeError:
+        return f"error {error.value}"
 
 
 @contextmanager
@@ -125,7 +135,7 @@ def opened(api: Any = pynvml, source: Source = "nvml") -> "Iterator[Library]":
     except pynvml.NVMLError_LibraryNotFound:
         raise NoLibrary from None
     except pynvml.NVMLError as error:
-        raise Unanswered("nvml_error", f"nvmlInit: {error}") from None
+        raise Unanswered("nvml_error", f"nvmlInit: {_words(error)}") from None
     try:
         yield Library(api, source)
     finally:

@@ -163,6 +163,7 @@ ERRORS = [
     "TIMEOUT",
     "UNKNOWN",
     "CORRUPTED_INFOROM",
+    NOT_TEXT := "a byte that is not UTF-8, which the bindings decode strictly",
 ]
 NEEDED = {"nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"}
 OF_THE_MACHINE = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetTopologyCommonAncestor"}
@@ -182,6 +183,8 @@ class Refusing:
         return getattr(self.inner, name)
 
     def fail(self, *arguments: object) -> None:
+        if self.error == NOT_TEXT:
+            b"NVIDIA L40S \xff".decode()
         raise pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{self.error}"))
 
 
@@ -207,6 +210,15 @@ def test_what_every_card_must_say_is_not_made_up(call: str) -> None:
     with pytest.raises(Unanswered) as caught:
         inventory.read(cards, NOWHERE)
     assert (caught.value.code, caught.value.detail) == ("nvml_error", f"GPU 0: {call}: Unknown Error")
+
+
+def test_an_error_that_has_no_readable_name_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = library("l4-1")
+    monkeypatch.setattr(pynvml, "nvmlErrorString", lambda number: b"\xff".decode())
+    monkeypatch.setattr(pynvml, "NVML_ERROR_NEW", 998, raising=False)
+    cards.api = Refusing(cards.api, "nvmlDeviceGetName", "NEW")
+    with pytest.raises(Unanswered, match="nvmlDeviceGetName: error 998"):
+        inventory.read(cards, NOWHERE)
 
 
 @pytest.mark.parametrize("call", every_call("l40s-2") + every_call("gh200-1"))

@@ -124,6 +124,23 @@ def test_a_card_that_fell_off_the_bus_claims_nothing(root: Path) -> None:
     assert silent.throttle(BUS) is None
 
 
+@pytest.mark.parametrize(
+    ("call", "driver", "name"),
+    [
+        ("nvmlSystemGetDriverVersion", "unknown", "NVIDIA H100 80GB HBM3"),
+        ("nvmlDeviceGetSerial", RECORDED["driver_version"], "NVIDIA H100 80GB HBM3"),
+        ("nvmlDeviceGetName", RECORDED["driver_version"], None),
+    ],
+)
+def test_a_card_that_says_what_is_no_text_claims_the_rest(
+    tmp_path: Path, call: str, driver: str, name: str | None
+) -> None:
+    api = Nvml()
+    setattr(api, call, lambda *arguments: b"NVIDIA \xff".decode())  # As the bindings do.
+    claims = Claims(tmp_path, api)
+    assert (claims.driver(), claims.of(BUS)["nvml_name"]) == (driver, name)
+
+
 def test_an_older_driver_knows_throttling_by_another_name(root: Path) -> None:
     older = Nvml(nvmlDeviceGetCurrentClocksEventReasons=None, nvmlDeviceGetCurrentClocksThrottleReasons=8)
     assert Claims(root, older).throttle(BUS) == 8

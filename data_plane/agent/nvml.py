@@ -104,7 +104,9 @@ class Library:
         self.calls += 1
         self.asking = call
         try:
-            return getattr(self.api, call)(*arguments)
+            said = getattr(self.api, call)(*arguments)
+            # The bindings decode most texts, and leave a few as they came.
+            return said.decode("ascii", "replace") if isinstance(said, bytes) else said
         except pynvml.NVMLError as error:
             if error.value in _GONE:
                 raise Lost from None

@@ -70,6 +70,16 @@ def test_who_a_card_is() -> None:
     assert gpu.sharing == "none"
 
 
+def test_a_text_that_the_bindings_leave_as_bytes_is_read() -> None:
+    cards = library("h100-sxm-8")
+    handle = cards.api.nvmlDeviceGetHandleByIndex(0)
+    version = described("h100-sxm-8")["every_gpu"]["answers"]["nvmlDeviceGetGspFirmwareVersion"]
+    assert cards.api.nvmlDeviceGetGspFirmwareVersion(handle) == version.encode()  # As nvidia-ml-py answers.
+    assert seen("h100-sxm-8").gpus[0].gsp_firmware == version
+    cards.api.nvmlDeviceGetGspFirmwareVersion = lambda card: b"570\xff"
+    assert inventory.read(cards, NOWHERE).gpus[0].gsp_firmware is None
+
+
 def test_a_consumer_card_says_less_and_is_read_all_the_same() -> None:
     (gpu,) = seen("rtx4090-1").gpus
     assert (gpu.name, gpu.memory_total_mib, gpu.brand) == ("NVIDIA GeForce RTX 4090", 24564, 5)

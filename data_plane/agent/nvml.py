@@ -7,7 +7,7 @@ here changes a card or wakes one; `nvmlDeviceGetPcieThroughput` is never used, b
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pynvml
 
@@ -148,3 +148,11 @@ def bus_id(library: Library, handle: object) -> "str | None":
     """`0000:3b:00.0`, as sysfs writes it; None where the card does not say. Raises Lost."""
     pci = library.ask("nvmlDeviceGetPciInfo", handle)
     return None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+
+
+def processes(library: Library, handle: object, kind: "Literal['Compute', 'Graphics']") -> "int | None":
+    """How many have a context on the card; None where it does not say. Raises Lost."""
+    found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
+    if found is None:  # The name before R510.
+        found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
+    return None if found is None else len(found)

@@ -176,9 +176,21 @@ def test_an_older_driver_has_older_words() -> None:
         "answers": {
             "nvmlDeviceGetCurrentClocksEventReasons": None,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 4,
+            "nvmlDeviceGetComputeRunningProcesses_v3": None,
+            "nvmlDeviceGetComputeRunningProcesses_v2": [process(7), process(8)],
+            "nvmlDeviceGetGraphicsRunningProcesses_v3": None,
+            "nvmlDeviceGetGraphicsRunningProcesses_v2": [process(9)],
         },
     }
-    assert ward("l4-1", old, clock=Clock()).look().gpus[0].throttle.reasons == 4
+    card = ward("l4-1", old, clock=Clock()).look().gpus[0]
+    assert card.throttle.reasons == 4
+    assert (card.usage.compute_processes, card.usage.graphics_processes) == (2, 1)
+
+
+def test_processes_of_which_no_driver_says_anything_are_not_none() -> None:
+    silent = {f"nvmlDeviceGet{kind}RunningProcesses_v3": None for kind in ("Compute", "Graphics")}
+    card = ward("l4-1", {"at": 0, "gpu": 0, "answers": silent}, clock=Clock()).look().gpus[0]
+    assert (card.usage.compute_processes, card.usage.graphics_processes) == (None, None)
 
 
 def test_a_card_that_our_own_look_woke_is_not_taken_for_busy() -> None:

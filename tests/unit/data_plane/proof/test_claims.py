@@ -146,6 +146,13 @@ def test_an_older_driver_knows_throttling_by_another_name(root: Path) -> None:
     assert Claims(root, older).throttle(BUS) == 8
 
 
+def test_an_older_driver_counts_processes_by_another_name(root: Path) -> None:
+    older = Nvml(
+        nvmlDeviceGetComputeRunningProcesses_v3=None, nvmlDeviceGetComputeRunningProcesses_v2=[{"pid": 7}]
+    )
+    assert Claims(root, older).of(BUS)["nvml_processes"] == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"0x10dez", b"10de", b"0x10de10de", b"\xff\xff", b"0x10de\n\n"])
 def test_a_pci_number_that_is_none_is_not_claimed(root: Path, content: bytes) -> None:
     (root / "sys/bus/pci/devices" / BUS / "vendor").write_bytes(content)

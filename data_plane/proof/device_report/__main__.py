@@ -2,7 +2,8 @@
 
 About two minutes for each GPU, which must be idle. Needs what the control plane needs (numpy) beside the driver,
 because it checks every answer. Exit status 0 when the arithmetic is exact and the challenge is passed, whether or
-not the aims are met; 1 when not; 3 when there is no GPU to measure.
+not the aims are met; 1 when not, or when a GPU fails on the way: then what was measured until then is written, with
+why under `failed`; 3 when there is no GPU to measure.
 """
 
 import argparse
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> int:
     one_blas_thread()
     nvml_costs = _nvml_costs(options.emulation)  # Before CUDA wakes the cards.
     began = time.monotonic()
+    found: dict[str, Any] = {}
     with ExitStack() as stack:
         # The kernels are compiled for this run, so that the report says what compiling costs.
         cache = stack.enter_context(tempfile.TemporaryDirectory())
@@ -46,10 +48,16 @@ def main(arguments: list[str]) -> int:
         print(
             f"{len(machine.devices)} GPUs prepared in {prepared:.1f} s; measuring, about two minutes for each"
         )
-        found = asyncio.run(report.report(machine, prepared, nvml_costs, _prover(options.emulation)))
+        try:
+            asyncio.run(report.report(found, machine, prepared, nvml_costs, _prover(options.emulation)))
+        except (DeviceError, report.NotOneModel) as error:
+            found["failed"] = str(error)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    if "failed" in found:
+        print(f"{found['failed']}\nwhat was measured before is in {options.out}", file=sys.stderr)
+        return 1
     for line in render.lines(found):
         print(line)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"\nwritten to {options.out}")
     exact = all(all(gpu["exactness"].values()) for gpu in found["gpus"])
     passed = found["challenge"]["outcome"] in (Outcome.PASSED, Outcome.EMULATED)

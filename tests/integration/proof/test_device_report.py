@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_plane.agent import cuda, library
+from data_plane.agent import cuda, library, prove
+from data_plane.agent.device import DeviceError
 from data_plane.agent.nvml import Library
 from data_plane.agent.schedule import PERIODS
 from data_plane.proof import measurements
@@ -96,6 +98,69 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(
     assert main(["--emulation", str(tmp_path / "none"), "--out", str(out)]) == 3
     assert "no GPU to measure: no_driver" in capsys.readouterr().err
     assert not out.exists()
+
+
+class Failing:
+    """A device that breaks at one question."""
+
+    def __init__(self, device: Any, question: str) -> None:
+        self._device, self._question = device, question
+        self.is_closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._question else getattr(self._device, name)
+
+    def _fail(self, *arguments: object) -> None:
+        raise DeviceError("cuda_error", "the driver failed (cuEventSynchronize: error 719)")
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._device.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "known"),
+    [
+        ("identity", None),
+        ("walk", {"index", "name", "uuid"}),
+        (
+            "gaps",
+            {"index", "name", "uuid", "exactness", "largest_allocation", "fill", "walk_by_steps"}
+            | {"walk_by_share_of_memory", "tiles", "launch"},
+        ),
+    ],
+)
+def test_a_gpu_that_fails_on_the_way_leaves_what_was_measured_before(
+    emulation: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    question: str,
+    known: set[str] | None,
+) -> None:
+    honest = machine_from(emulation)
+    device = Failing(honest.devices[0], question)
+    monkeypatch.setattr(prove, "machine", lambda *of: replace(honest, devices=(device,)))
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(emulation), "--out", str(out)]) == 1
+    report = json.loads(out.read_text())
+    assert report["failed"] == "cuda_error: the driver failed (cuEventSynchronize: error 719)"
+    assert report["failed"] in capsys.readouterr().err
+    assert [set(one) for one in report["gpus"]] == ([] if known is None else [known])
+    assert all(all(one.get("exactness", {}).values()) for one in report["gpus"])
+    assert (report["driver"], report["nvml"].keys()) == ("570.124.06", {"first", "second"})
+    assert device.is_closed
+
+
+def test_gpus_of_several_models_are_not_measured_and_the_report_says_so(
+    emulation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    l4 = {"index": 1, "name": "NVIDIA L4", "uuid": "GPU-2", "memory_total_mib": 23034}
+    emulation.write_text(json.dumps({"driver_version": "570.124.06", "gpus": [H200, l4]}))
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(emulation), "--out", str(out)]) == 1
+    assert "not of one model" in json.loads(out.read_text())["failed"]
+    assert "not of one model" in capsys.readouterr().err
 
 
 class RoundingBf16:

@@ -431,7 +431,7 @@ def test_a_device_report_asks_a_card_through_the_same_calls_and_leaves_nothing_b
     fake = FakeCuda([FakeGpu(memory=8 << 20)])
     machine = a_machine(fake, sizes=SliceSizes(fill=1, walk=1, tiles=1, digests=1 << 12))
     (device,) = machine.devices
-    found = device_figures(device, device.identity(), TABLE["h100-sxm-80gb"], EMULATED)
+    found = dict(device_figures(device, device.identity(), TABLE["h100-sxm-80gb"], EMULATED))
     assert all(found["exactness"].values())
     assert 0 < found["largest_allocation"]["bytes"] <= 8 << 20
     assert {kind: one["tiles"] for kind, one in found["tiles"].items()} == {"int8": 4, "bf16": 4}

@@ -150,7 +150,7 @@ class GpuHealth:
     """Null when the card was lost before it could say."""
     bus_id: Annotated[str, Text(BUS_ID)] | None
     lost: bool
-    """The card has fallen off the bus, or answers nothing until it is reset: what follows is from before."""
+    """The card has fallen off the bus, or will not say who it is until it is reset: what follows is from before."""
     usage: Usage = Usage()
     power: Power = Power()
     throttle: Throttle = Throttle()

@@ -25,7 +25,7 @@ from data_plane.agent.guard import Hangs, guarded
 from data_plane.agent.library import opened
 from data_plane.agent.nvml import Library, Unanswered
 from data_plane.agent.schedule import Schedule
-from data_plane.agent.ward import Ward, watch
+from data_plane.agent.ward import SETTLE_SECONDS, Ward, once, watch
 from data_plane.health import Health
 from data_plane.inventory import Inventory
 from data_plane.protocol import VERSION, Failure, Message, decode, encode
@@ -43,7 +43,10 @@ def inventories(library: Library) -> "Iterator[Inventory]":
     yield inventory.read(library)
 
 
-def healths(library: Library, seconds: "int | None") -> "Iterator[Health]":
+def healths(
+    library: Library, seconds: "int | None", *, sleep: "Callable[[float], object]" = time.sleep
+) -> "Iterator[Health]":
+    """One document, or one every so many seconds for ever."""
     ward = Ward(
         library,
         Schedule(seconds or 0),
@@ -52,9 +55,9 @@ def healths(library: Library, seconds: "int | None") -> "Iterator[Health]":
         unix=time.time,
     )
     if seconds is None:
-        yield ward.look()
+        yield once(ward, sleep=sleep)
     else:
-        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=time.sleep, beside=_beside)
+        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=sleep, beside=_beside)
 
 
 def _beside(work: "Callable[[], object]") -> None:
@@ -93,7 +96,7 @@ def main(arguments: "list[str]", emulation: Path = emulated.PATH) -> int:
         case ["inventory"]:
             return _say(documents(inventories, emulation))
         case ["health"]:
-            return _say(documents(lambda library: healths(library, None), emulation))
+            return _say(documents(lambda library: healths(library, None), emulation, every=SETTLE_SECONDS))
         case ["health", "--watch", text] if re.fullmatch("[0-9]{1,4}", text):
             seconds = int(text)
             if 1 <= seconds <= WATCH_SECONDS_MAX:

@@ -84,7 +84,6 @@ class Claims:
             who = identity.read(library, card)
             ecc = library.ask("nvmlDeviceGetEccMode", card)
             memory = library.ask("nvmlDeviceGetMemoryInfo", card)
-            processes = library.ask("nvmlDeviceGetComputeRunningProcesses_v3", card)
             return {
                 "nvml_name": who["name"],
                 "nvml_uuid": who["uuid"],
@@ -94,7 +93,7 @@ class Claims:
                 "nvml_sharing": who["sharing"],
                 "nvml_ecc": None if ecc is None else bool(ecc[0]),
                 "nvml_throttle": _reasons(library, card),
-                "nvml_processes": None if processes is None else len(processes),
+                "nvml_processes": nvml.processes(library, card, "Compute"),
             }
         except (nvml.Lost, nvml.Unanswered):
             return said

@@ -28,6 +28,7 @@ ATTRIBUTE_L2_BYTES = 38
 ATTRIBUTE_CAPABILITY_MAJOR = 75
 ATTRIBUTE_CAPABILITY_MINOR = 76
 ATTRIBUTE_MPS = 133
+"""Since CUDA 12.3, which is driver 545; all others are older than any driver that we can use."""
 
 _JIT_ERROR_LOG = 5
 _JIT_ERROR_LOG_BYTES = 6
@@ -161,9 +162,15 @@ class Driver:
         self.cuDeviceGetPCIBusId(text, len(text), device)
         return text.value.decode("ascii", "replace").lower()
 
-    def attribute(self, attribute: int, device: int) -> int:
+    def attribute(self, attribute: int, device: int, *, unknown: "int | None" = None) -> int:
+        """`unknown` is the answer of a driver older than the attribute. Raises DeviceError where there is none."""
         value = c_int()
-        self.cuDeviceGetAttribute(byref(value), attribute, device)
+        try:
+            self.cuDeviceGetAttribute(byref(value), attribute, device)
+        except cuda_errors.CudaError as error:
+            if unknown is None or error.number != cuda_errors.INVALID_VALUE:
+                raise
+            return unknown
         return value.value
 
     def memory(self, device: int) -> int:

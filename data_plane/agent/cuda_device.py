@@ -125,7 +125,7 @@ class CudaDevice:
             cuda_bus_bits=attribute(ATTRIBUTE_BUS_BITS),
             cuda_l2=attribute(ATTRIBUTE_L2_BYTES),
             cuda_ecc=bool(attribute(ATTRIBUTE_ECC)),
-            cuda_mps=bool(attribute(ATTRIBUTE_MPS)),
+            cuda_mps=bool(driver.attribute(ATTRIBUTE_MPS, device, unknown=0)),
             **self._claimed,
         )
 

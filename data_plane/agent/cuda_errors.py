@@ -2,6 +2,17 @@
 
 from data_plane.agent.device import DeviceError
 
+INVALID_VALUE = 1
+
+
+class CudaError(DeviceError):
+    """What the driver answered instead of success, with its own number."""
+
+    def __init__(self, code: str, detail: str, number: int) -> None:
+        super().__init__(code, detail)
+        self.number = number
+
+
 _MEANINGS: "dict[int, tuple[str, str]]" = {
     2: ("out_of_memory", "the GPU has too little free memory"),
     34: ("no_driver", "the library found is CUDA's stub and no driver: take its folder off the library path"),
@@ -23,7 +34,7 @@ _MEANINGS: "dict[int, tuple[str, str]]" = {
             "a container needs `compute` among its NVIDIA_DRIVER_CAPABILITIES"
         ),
     ),
-    222: ("no_compiler", "the driver is too old for PTX 7.0: install 450 or later"),
+    222: ("no_compiler", "the driver is too old for PTX 7.0: install 470 or later"),
     223: ("no_compiler", "the driver may not compile: unset CUDA_DISABLE_PTX_JIT"),
     702: ("cuda_error", "a kernel ran too long for the display's watchdog: detach the display"),
     802: ("cuda_error", "the NVSwitches are not up: start nvidia-fabricmanager of the driver's own version"),
@@ -36,10 +47,10 @@ _MEANINGS: "dict[int, tuple[str, str]]" = {
 }
 
 
-def named(call: str, code: int, name: str) -> DeviceError:
+def named(call: str, code: int, name: str) -> CudaError:
     """The error of a call into the driver, with what to change where we know it.
 
     `name` is the driver's own name of the code.
     """
     kind, sentence = _MEANINGS.get(code, ("cuda_error", "the driver failed"))
-    return DeviceError(kind, f"{sentence} ({call}: {name or 'error'} {code})")
+    return CudaError(kind, f"{sentence} ({call}: {name or 'error'} {code})", code)

@@ -119,6 +119,10 @@ class EmulatedNvml:
                 setattr(info._obj, key, value)  # noqa: SLF001
         return int(BINDINGS.NVML_SUCCESS)
 
+    def nvmlDeviceGetGspFirmwareVersion(self, card: _Thing) -> bytes:  # noqa: N802
+        """The one text that the bindings do not decode."""
+        return _text(self._answer("nvmlDeviceGetGspFirmwareVersion", card)).encode()
+
     def nvmlDeviceGetMigDeviceHandleByIndex(self, card: _Thing, index: int) -> _Thing:  # noqa: N802
         self._known(card, "nvmlDeviceGetMigDeviceHandleByIndex")
         if index >= len(card.instances):

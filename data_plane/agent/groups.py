@@ -10,7 +10,7 @@ from ctypes import byref
 from typing import Any
 
 from data_plane.agent import mig, topology
-from data_plane.agent.nvml import BINDINGS, Library
+from data_plane.agent.nvml import BINDINGS, Library, processes
 from data_plane.health import (
     Ecc,
     Fabric,
@@ -41,16 +41,14 @@ def usage(library: Library, handle: object) -> Usage:
     if memory is None:
         memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
     rates = library.ask("nvmlDeviceGetUtilizationRates", handle)
-    compute = library.ask("nvmlDeviceGetComputeRunningProcesses_v3", handle)
-    graphics = library.ask("nvmlDeviceGetGraphicsRunningProcesses_v3", handle)
     return fitting(
         Usage,
         memory_used_mib=None if memory is None else int(memory.used) >> 20,
         memory_free_mib=None if memory is None else int(memory.free) >> 20,
         utilisation_percent=None if rates is None else rates.gpu,
         memory_utilisation_percent=None if rates is None else rates.memory,
-        compute_processes=None if compute is None else len(compute),
-        graphics_processes=None if graphics is None else len(graphics),
+        compute_processes=processes(library, handle, "Compute"),
+        graphics_processes=processes(library, handle, "Graphics"),
     )
 
 

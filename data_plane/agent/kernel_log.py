@@ -1,6 +1,7 @@
 """Errors that the NVIDIA driver wrote to the kernel log: parsing only.
 
     NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+    NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 43, pid=1122, name=python3, Ch 00000008
     nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)
 
 Lines hold text that tenants choose (a process may be named like a line), so only a line's beginning counts, and
@@ -16,10 +17,12 @@ from typing import Any, Literal, cast
 LINE_BYTES_MAX = 8192
 """The kernel's own bound for a record (CONSOLE_EXT_LOG_MAX)."""
 
-_PCI = r"\(PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?\)"
+_PCI = r"PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
+_INSTANCE = r"(?: GPU-I:[0-9]{2,10}(?: GPU-CI:[0-9]{2,10})?)?"
+"""Of a card that is divided: an error is its card's, whichever part it happened in."""
 _LINES: "tuple[tuple[Literal['xid', 'sxid'], re.Pattern[str]], ...]" = (
-    ("xid", re.compile(rf"NVRM: Xid {_PCI}: ([0-9]{{1,6}})(?![0-9])")),
-    ("sxid", re.compile(rf"nvidia-nvswitch[0-9]{{1,3}}: SXid {_PCI}: ([0-9]{{1,6}})(?![0-9])")),
+    ("xid", re.compile(rf"NVRM: Xid \({_PCI}{_INSTANCE}\): ([0-9]{{1,6}})(?![0-9])")),
+    ("sxid", re.compile(rf"nvidia-nvswitch[0-9]{{1,3}}: SXid \({_PCI}\): ([0-9]{{1,6}})(?![0-9])")),
 )
 _KERNEL = 0
 """The facility of the kernel's own records; what is written to /dev/kmsg from outside gets another."""

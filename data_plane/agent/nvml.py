@@ -7,7 +7,7 @@ here changes a card or wakes one; `nvmlDeviceGetPcieThroughput` is never used, b
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pynvml
 
@@ -79,7 +79,8 @@ class Library:
         try:
             return self._call(call, *arguments)
         except pynvml.NVMLError as error:
-            raise Unanswered("nvml_error", f"{self.about}: {call}: {error}") from None
+            self.refused += error.value not in _SILENT
+            raise Unanswered("nvml_error", f"{self.about}: {call}: {_words(error)}") from None
 
     def fields(self, handle: object, ids: "Sequence[int | tuple[int, int]]") -> "list[int | None]":
         """Field values in the order of their ids (or pairs of id and scope), all in one call. Raises Lost.
@@ -103,13 +104,25 @@ class Library:
         self.calls += 1
         self.asking = call
         try:
-            return getattr(self.api, call)(*arguments)
+            said = getattr(self.api, call)(*arguments)
+            # The bindings decode most texts, and leave a few as they came.
+            return said.decode("ascii", "replace") if isinstance(said, bytes) else said
         except pynvml.NVMLError as error:
             if error.value in _GONE:
                 raise Lost from None
             raise
+        except UnicodeDecodeError:  # The bindings decode what the card says, strictly.
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from None
         finally:
             self.asking = "nothing"
+
+
+def _words(error: Any) -> str:
+    """What NVML calls its error. The library is asked for the newer ones, and may say what is no text."""
+    try:
+        return str(error)
+    except UnicodeDecodeError:
+        return f"error {error.value}"
 
 
 @contextmanager
@@ -124,7 +137,7 @@ def opened(api: Any = pynvml, source: Source = "nvml") -> "Iterator[Library]":
     except pynvml.NVMLError_LibraryNotFound:
         raise NoLibrary from None
     except pynvml.NVMLError as error:
-        raise Unanswered("nvml_error", f"nvmlInit: {error}") from None
+        raise Unanswered("nvml_error", f"nvmlInit: {_words(error)}") from None
     try:
         yield Library(api, source)
     finally:
@@ -135,3 +148,11 @@ def bus_id(library: Library, handle: object) -> "str | None":
     """`0000:3b:00.0`, as sysfs writes it; None where the card does not say. Raises Lost."""
     pci = library.ask("nvmlDeviceGetPciInfo", handle)
     return None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
+
+
+def processes(library: Library, handle: object, kind: "Literal['Compute', 'Graphics']") -> "int | None":
+    """How many have a context on the card; None where it does not say. Raises Lost."""
+    found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
+    if found is None:  # The name before R510.
+        found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
+    return None if found is None else len(found)

@@ -13,8 +13,11 @@ from data_plane.agent.kernel_log_source import KernelLog
 from data_plane.agent.nvml import Library, Lost, Unanswered, bus_id
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.xids import Xids
-from data_plane.health import GpuHealth, Group, Health, Reading
+from data_plane.health import GpuHealth, Group, Health, Reading, Usage
 from data_plane.inventory import GPUS_MAX
+
+SETTLE_SECONDS = 1.5
+"""A sample of utilisation covers up to one second."""
 
 
 @dataclass
@@ -52,6 +55,10 @@ class Ward:
         """From now on, hear of events as they happen. The cards must have been looked at once."""
         self._events = Events(self._library, [card.handle for card in self._cards if card.handle is not None])
         return self._events
+
+    def hasten(self, group: Group) -> None:
+        """The next look reads this group, whenever it was read last."""
+        self._schedule.hasten(group)
 
     def look(self) -> Health:
         """Hear what happened, read what is due of every card, and say how it all is now."""
@@ -127,7 +134,9 @@ class Ward:
             handle = self._library.must("nvmlDeviceGetHandleByIndex", index)
             uuid = str(self._library.must("nvmlDeviceGetUUID", handle))
             where = bus_id(self._library, handle)
-        except Lost:
+        except (Lost, Unanswered):
+            # A process that starts after a card fell off the bus is often told of an unknown error and not of a
+            # lost card, and here the others matter more than the reason.
             if index >= len(self._cards):
                 return _Card(None, GpuHealth(index, None, None, lost=True), lost=True)
             before = self._cards[index]
@@ -135,6 +144,24 @@ class Ward:
         known = next((card.health for card in self._cards if card.health.uuid == uuid), None)
         health = known or GpuHealth(index, uuid, where, lost=False)
         return _Card(handle, replace(health, index=index, bus_id=where))
+
+
+def once(ward: Ward, *, sleep: "Callable[[float], object]") -> Health:
+    """A look at cards that may have been woken by it.
+
+    Where no process is, what keeps a card busy may be ourselves: a driver that wakes a card scrubs its memory, and
+    a prover of ours that just ended is in the sample still. So such a card is asked again when that is over.
+    """
+    health = ward.look()
+    if any(_is_restless(card.usage) for card in health.gpus):
+        sleep(SETTLE_SECONDS)
+        ward.hasten("usage")
+        health = ward.look()
+    return health
+
+
+def _is_restless(usage: Usage) -> bool:
+    return bool(usage.utilisation_percent) and not usage.compute_processes and not usage.graphics_processes
 
 
 def watch(

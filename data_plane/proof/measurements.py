@@ -19,6 +19,8 @@ from data_plane.proof.reference import TIMED_PHASES, Basis, Observed, Pace, driv
 def parse(content: str) -> Observed:
     """One report. Raises ValueError or KeyError: these files are ours, so a bad one is a bug of ours."""
     report = json.loads(content)
+    if "failed" in report:
+        raise ValueError(f"the run did not come to its end: {report['failed']}")
     if report["source"] != "cuda":
         raise ValueError("an emulation was measured, not a GPU")
     unknown = report["rates"].keys() - set(TIMED_PHASES)

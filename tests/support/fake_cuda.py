@@ -224,7 +224,9 @@ class FakeCuda:
         )
 
     def _cuDeviceGetAttribute(self, out: int, attribute: int, device: int) -> None:
-        c_int.from_address(out).value = self._gpu(device).attributes[attribute]
+        known = self._gpu(device).attributes
+        _must(attribute in known)  # As a driver refuses what only a newer cuda.h names.
+        c_int.from_address(out).value = known[attribute]
 
     def _cuDeviceGetUuid_v2(self, out: int, device: int) -> None:
         ctypes.memmove(out, self._gpu(device).uuid, 16)

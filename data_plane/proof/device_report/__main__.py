@@ -2,7 +2,8 @@
 
 About two minutes for each GPU, which must be idle. Needs what the control plane needs (numpy) beside the driver,
 because it checks every answer. Exit status 0 when the arithmetic is exact and the challenge is passed, whether or
-not the aims are met; 1 when not; 3 when there is no GPU to measure.
+not the aims are met; 1 when not, or when a GPU fails on the way: then what was measured until then is written, with
+why under `failed`; 3 when there is no GPU to measure.
 """
 
 import argparse
@@ -19,9 +20,10 @@ from typing import Any
 from data_plane.agent import emulated, library, prove
 from data_plane.agent.device import DeviceError
 from data_plane.agent.kernel_log_source import Unreadable
-from data_plane.agent.nvml import Unanswered
+from data_plane.agent.nvml import Library, Unanswered
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.ward import Ward
+from data_plane.health import Health
 from data_plane.proof.device_report import render, report
 from data_plane.proof.port import Outcome
 from data_plane.proof.verifier import one_blas_thread
@@ -30,7 +32,9 @@ from data_plane.proof.verifier import one_blas_thread
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     one_blas_thread()
+    nvml_costs = _nvml_costs(options.emulation)  # Before CUDA wakes the cards.
     began = time.monotonic()
+    found: dict[str, Any] = {}
     with ExitStack() as stack:
         # The kernels are compiled for this run, so that the report says what compiling costs.
         cache = stack.enter_context(tempfile.TemporaryDirectory())
@@ -44,12 +48,16 @@ def main(arguments: list[str]) -> int:
         print(
             f"{len(machine.devices)} GPUs prepared in {prepared:.1f} s; measuring, about two minutes for each"
         )
-        found = asyncio.run(
-            report.report(machine, prepared, _nvml_costs(options.emulation), _prover(options.emulation))
-        )
+        try:
+            asyncio.run(report.report(found, machine, prepared, nvml_costs, _prover(options.emulation)))
+        except (DeviceError, report.NotOneModel) as error:
+            found["failed"] = str(error)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    if "failed" in found:
+        print(f"{found['failed']}\nwhat was measured before is in {options.out}", file=sys.stderr)
+        return 1
     for line in render.lines(found):
         print(line)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"\nwritten to {options.out}")
     exact = all(all(gpu["exactness"].values()) for gpu in found["gpus"])
     passed = found["challenge"]["outcome"] in (Outcome.PASSED, Outcome.EMULATED)
@@ -85,17 +93,25 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _nvml_costs(emulation: Path) -> dict[str, Any]:
-    """Microseconds that each group of the health document took on all GPUs, twice: the first look wakes a driver."""
+    """Microseconds that each group of the health document took on all GPUs, read twice.
+
+    The first time is of cards that may have been asleep, unless a persistence daemon or somebody else keeps them
+    awake; the second is of cards that are awake.
+    """
     try:
         with library.opened(emulation) as opened:
-            ward = Ward(opened, Schedule(0), Unreadable(), monotonic=time.monotonic, unix=time.time)
-            looks = [ward.look(), ward.look()]
+            looks = {name: _whole_look(opened) for name in ("first", "second")}
     except Unanswered as error:
         return {"failed": f"{error.code}: {error.detail}"}
     return {
         name: {one.group: {"microseconds": one.microseconds, "calls": one.calls} for one in look.readings}
-        for name, look in zip(("first", "second"), looks, strict=True)
+        for name, look in looks.items()
     }
+
+
+def _whole_look(opened: Library) -> Health:
+    """Every group: a ward that has seen nothing yet takes nothing for known."""
+    return Ward(opened, Schedule(0), Unreadable(), monotonic=time.monotonic, unix=time.time).look()
 
 
 if __name__ == "__main__":

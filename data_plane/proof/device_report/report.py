@@ -1,12 +1,13 @@
 """The report of one machine: every device asked directly, one whole challenge, and our aims beside the figures.
 
 The document may be put into `data_plane/proof/measured/` as it is: `measurements` takes `model`, `date`,
-`driver` and `rates` from it. A report of an emulation says so, and has no place there.
+`driver` and `rates` from it. A report of an emulation, or of a run that failed on the way, says so, and has no
+place there.
 """
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +34,10 @@ MIB = 1 << 20
 REPEATS = 3
 
 
+class NotOneModel(Exception):  # noqa: N818 - reads as a sentence
+    """The GPUs are of several models, or of one that the reference table lacks."""
+
+
 def model_of(gpu: GpuIdentity) -> str | None:
     """Our word for the model, by PCI device id; None for a card that the table lacks."""
     ids = {gpu.sysfs_pci_device, gpu.nvml_pci_device}
@@ -41,22 +46,32 @@ def model_of(gpu: GpuIdentity) -> str | None:
 
 def device_figures(
     device: Device, identity: GpuIdentity, reference: Reference, sizes: Sizes
-) -> dict[str, Any]:
-    """All direct questions to one GPU, correctness first. `sizes` is EMULATED for a card that is not there."""
+) -> Iterator[tuple[str, Any]]:
+    """All direct questions to one GPU, correctness first, each with its answer as soon as there is one.
+
+    `sizes` is EMULATED for a card that is not there. Raises DeviceError.
+    """
     times = reference.estimate()
     repeats = 1 if sizes is EMULATED else REPEATS
 
     def chains(steps: int) -> int:
         return min(sizes.chains_max, round(sizes.walk_seconds * times.walk.rate / (steps * BLOCK_BYTES)))
 
-    exact = measure.exactness(device)
+    yield "index", identity.index
+    yield "name", identity.cuda_name
+    yield "uuid", identity.cuda_uuid
+    yield "exactness", measure.exactness(device)
     largest = measure.largest_fill(device, sizes.blocks_max)
+    yield "largest_allocation", {**largest, "share_of_total": largest["bytes"] / _total(identity)}
     blocks = largest["bytes"] // BLOCK_BYTES
-    filled = measure.fill_rate(device, min(reference.iterations, sizes.iterations_max), blocks)
-    by_steps = {
-        str(steps): measure.walk_rate(device, reference, chains(steps), steps)
-        for steps in ((sizes.steps,) if sizes is EMULATED else (128, 256, sizes.steps, 1024))
-    }
+    yield "fill", measure.fill_rate(device, min(reference.iterations, sizes.iterations_max), blocks)
+    yield (
+        "walk_by_steps",
+        {
+            str(steps): measure.walk_rate(device, reference, chains(steps), steps)
+            for steps in ((sizes.steps,) if sizes is EMULATED else (128, 256, sizes.steps, 1024))
+        },
+    )
     by_share = {}
     for share in (0.05, 0.25, 1.0):
         walked = partial(
@@ -68,6 +83,7 @@ def device_figures(
             sizes.steps,
         )
         by_share[f"{share:.0%}"] = measure.repeated(walked, repeats, "rate")
+    yield "walk_by_share_of_memory", by_share
     device.release()
     tiles = {}
     for kind in KINDS:
@@ -75,19 +91,9 @@ def device_figures(
         count = min(sizes.tiles_max, round(sizes.tile_seconds * times.of(kind).rate / work))
         computed = partial(measure.tile_rate, device, kind, reference, count, sizes.inner)
         tiles[kind] = measure.repeated(computed, repeats, "rate")
-    return {
-        "index": identity.index,
-        "name": identity.cuda_name,
-        "uuid": identity.cuda_uuid,
-        "exactness": exact,
-        "launch": measure.launch_round(device, sizes.rounds),
-        "largest_allocation": {**largest, "share_of_total": largest["bytes"] / _total(identity)},
-        "fill": filled,
-        "walk_by_share_of_memory": by_share,
-        "walk_by_steps": by_steps,
-        "tiles": tiles,
-        "gaps": measure.gap_histogram(device, sizes.gap_milliseconds, sizes.gap_threshold_us),
-    }
+    yield "tiles", tiles
+    yield "launch", measure.launch_round(device, sizes.rounds)
+    yield "gaps", measure.gap_histogram(device, sizes.gap_milliseconds, sizes.gap_threshold_us)
 
 
 def _total(identity: GpuIdentity) -> int:
@@ -160,31 +166,19 @@ def aims(figures: Sequence[dict[str, Any]], proof: ProofReport, cpu_seconds: flo
 
 
 async def report(
-    machine: Machine, prepared_seconds: float, nvml_costs: dict[str, Any], command: Sequence[str]
-) -> dict[str, Any]:
+    found: dict[str, Any],
+    machine: Machine,
+    prepared_seconds: float,
+    nvml_costs: dict[str, Any],
+    command: Sequence[str],
+) -> None:
     """Measure every GPU of `machine`, one after the other, then all of them in one challenge. Closes the machine.
 
-    Raises KeyError for a model that the reference table lacks.
+    Fills `found` as it goes, so that what was measured outlasts a GPU that fails. Raises DeviceError, NotOneModel.
     """
-    identities = [device.identity() for device in machine.devices]
-    models = {model_of(one) for one in identities}
-    model = models.pop() if len(models) == 1 else None
-    if model is None:
-        raise KeyError(
-            "these GPUs are not of one model of the reference table (data_plane/proof/reference.py)"
-        )
-    sizes = EMULATED if machine.source == "emulated" else Sizes()
-    figures = [
-        device_figures(device, one, TABLE[model], sizes)
-        for device, one in zip(machine.devices, identities, strict=True)
-    ]
-    for device in machine.devices:
-        device.close()  # The challenge brings its own prover, which wants the memory.
-    proof, cpu_seconds = await challenge(model, identities, command)
-    best = figures[0]
-    return {
+    gpus: list[dict[str, Any]] = []
+    found |= {
         "format": FORMAT,
-        "model": model,
         "source": machine.source,
         "date": datetime.fromtimestamp(time.time(), UTC).date().isoformat(),
         "driver": machine.driver,
@@ -193,20 +187,43 @@ async def report(
         "cpus": os.cpu_count(),
         "prepared_seconds": prepared_seconds,
         "nvml": nvml_costs,
-        "gpus": figures,
-        "rates": {
-            "fill": best["fill"]["rate"],
-            "walk": best["walk_by_share_of_memory"]["100%"]["rate"],
-            **{kind: best["tiles"][kind]["rate"] for kind in KINDS},
-        },
-        "challenge": {
-            "outcome": proof.outcome,
-            "seconds": proof.seconds,
-            "verifier_cpu_seconds": cpu_seconds,
-            "findings": [asdict(one) for one in proof.findings],
-            "hints": [asdict(one) for one in proof.hints],
-            "proven_bytes": list(proof.proven_bytes),
-            "rates": [asdict(one) for one in proof.rates],
-        },
-        "aims": [{**asdict(one), "is_met": one.is_met} for one in aims(figures, proof, cpu_seconds)],
+        "gpus": gpus,
     }
+    try:
+        identities = [device.identity() for device in machine.devices]
+        model = found["model"] = _model(identities)
+        sizes = EMULATED if machine.source == "emulated" else Sizes()
+        for device, identity in zip(machine.devices, identities, strict=True):
+            gpus.append({})
+            for question, answer in device_figures(device, identity, TABLE[model], sizes):
+                gpus[-1][question] = answer
+    finally:
+        for device in machine.devices:
+            device.close()  # The challenge brings its own prover, which wants the memory.
+    best = gpus[0]
+    found["rates"] = {
+        "fill": best["fill"]["rate"],
+        "walk": best["walk_by_share_of_memory"]["100%"]["rate"],
+        **{kind: best["tiles"][kind]["rate"] for kind in KINDS},
+    }
+    proof, cpu_seconds = await challenge(model, identities, command)
+    found["challenge"] = {
+        "outcome": proof.outcome,
+        "seconds": proof.seconds,
+        "verifier_cpu_seconds": cpu_seconds,
+        "findings": [asdict(one) for one in proof.findings],
+        "hints": [asdict(one) for one in proof.hints],
+        "proven_bytes": list(proof.proven_bytes),
+        "rates": [asdict(one) for one in proof.rates],
+    }
+    found["aims"] = [{**asdict(one), "is_met": one.is_met} for one in aims(gpus, proof, cpu_seconds)]
+
+
+def _model(identities: Sequence[GpuIdentity]) -> str:
+    models = {model_of(one) for one in identities}
+    model = models.pop() if len(models) == 1 else None
+    if model is None:
+        raise NotOneModel(
+            "these GPUs are not of one model of the reference table (data_plane/proof/reference.py)"
+        )
+    return model

@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_plane.agent import cuda
+from data_plane.agent import cuda, library, prove
+from data_plane.agent.device import DeviceError
+from data_plane.agent.nvml import Library
+from data_plane.agent.schedule import PERIODS
 from data_plane.proof import measurements
 from data_plane.proof.device_report import measure, render
 from data_plane.proof.device_report.__main__ import main
@@ -53,6 +58,39 @@ def test_a_whole_report_of_an_emulation_says_that_it_is_one(
         measurements.parse(out.read_text())
 
 
+class Heard:
+    """An NVML of which every call about a card is heard."""
+
+    def __init__(self, inner: Any, heard: list[str]) -> None:
+        self._inner, self._heard = inner, heard
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("nvmlDevice"):
+            self._heard.append(name)
+        return getattr(self._inner, name)
+
+
+def test_both_looks_at_nvml_ask_everything_and_the_first_comes_before_cuda(
+    emulation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    real = library.opened
+
+    @contextmanager
+    def opened(path: Path) -> Iterator[Library]:
+        with real(path) as found:
+            yield Library(Heard(found.api, heard), found.source)
+
+    monkeypatch.setattr(library, "opened", opened)
+    monkeypatch.setattr(cuda, "library", lambda: heard.append("CUDA"))
+    main(["--emulation", str(emulation), "--out", str(tmp_path / "report.json")])
+    costs = json.loads((tmp_path / "report.json").read_text())["nvml"]
+    each = sum(one["calls"] for one in costs["first"].values())
+    assert costs["first"].keys() == costs["second"].keys() == set(PERIODS)
+    assert heard[:each] == heard[each : 2 * each]
+    assert heard[2 * each :] == ["CUDA"]
+
+
 def test_without_a_gpu_it_says_so_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +98,69 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(
     assert main(["--emulation", str(tmp_path / "none"), "--out", str(out)]) == 3
     assert "no GPU to measure: no_driver" in capsys.readouterr().err
     assert not out.exists()
+
+
+class Failing:
+    """A device that breaks at one question."""
+
+    def __init__(self, device: Any, question: str) -> None:
+        self._device, self._question = device, question
+        self.is_closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._question else getattr(self._device, name)
+
+    def _fail(self, *arguments: object) -> None:
+        raise DeviceError("cuda_error", "the driver failed (cuEventSynchronize: error 719)")
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._device.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "known"),
+    [
+        ("identity", None),
+        ("walk", {"index", "name", "uuid"}),
+        (
+            "gaps",
+            {"index", "name", "uuid", "exactness", "largest_allocation", "fill", "walk_by_steps"}
+            | {"walk_by_share_of_memory", "tiles", "launch"},
+        ),
+    ],
+)
+def test_a_gpu_that_fails_on_the_way_leaves_what_was_measured_before(
+    emulation: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    question: str,
+    known: set[str] | None,
+) -> None:
+    honest = machine_from(emulation)
+    device = Failing(honest.devices[0], question)
+    monkeypatch.setattr(prove, "machine", lambda *of: replace(honest, devices=(device,)))
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(emulation), "--out", str(out)]) == 1
+    report = json.loads(out.read_text())
+    assert report["failed"] == "cuda_error: the driver failed (cuEventSynchronize: error 719)"
+    assert report["failed"] in capsys.readouterr().err
+    assert [set(one) for one in report["gpus"]] == ([] if known is None else [known])
+    assert all(all(one.get("exactness", {}).values()) for one in report["gpus"])
+    assert (report["driver"], report["nvml"].keys()) == ("570.124.06", {"first", "second"})
+    assert device.is_closed
+
+
+def test_gpus_of_several_models_are_not_measured_and_the_report_says_so(
+    emulation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    l4 = {"index": 1, "name": "NVIDIA L4", "uuid": "GPU-2", "memory_total_mib": 23034}
+    emulation.write_text(json.dumps({"driver_version": "570.124.06", "gpus": [H200, l4]}))
+    out = tmp_path / "report.json"
+    assert main(["--emulation", str(emulation), "--out", str(out)]) == 1
+    assert "not of one model" in json.loads(out.read_text())["failed"]
+    assert "not of one model" in capsys.readouterr().err
 
 
 class RoundingBf16:

@@ -70,6 +70,16 @@ def test_who_a_card_is() -> None:
     assert gpu.sharing == "none"
 
 
+def test_a_text_that_the_bindings_leave_as_bytes_is_read() -> None:
+    cards = library("h100-sxm-8")
+    handle = cards.api.nvmlDeviceGetHandleByIndex(0)
+    version = described("h100-sxm-8")["every_gpu"]["answers"]["nvmlDeviceGetGspFirmwareVersion"]
+    assert cards.api.nvmlDeviceGetGspFirmwareVersion(handle) == version.encode()  # As nvidia-ml-py answers.
+    assert seen("h100-sxm-8").gpus[0].gsp_firmware == version
+    cards.api.nvmlDeviceGetGspFirmwareVersion = lambda card: b"570\xff"
+    assert inventory.read(cards, NOWHERE).gpus[0].gsp_firmware is None
+
+
 def test_a_consumer_card_says_less_and_is_read_all_the_same() -> None:
     (gpu,) = seen("rtx4090-1").gpus
     assert (gpu.name, gpu.memory_total_mib, gpu.brand) == ("NVIDIA GeForce RTX 4090", 24564, 5)
@@ -163,6 +173,7 @@ ERRORS = [
     "TIMEOUT",
     "UNKNOWN",
     "CORRUPTED_INFOROM",
+    NOT_TEXT := "a byte that is not UTF-8, which the bindings decode strictly",
 ]
 NEEDED = {"nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo"}
 OF_THE_MACHINE = {"nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetTopologyCommonAncestor"}
@@ -182,6 +193,8 @@ class Refusing:
         return getattr(self.inner, name)
 
     def fail(self, *arguments: object) -> None:
+        if self.error == NOT_TEXT:
+            b"NVIDIA L40S \xff".decode()
         raise pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{self.error}"))
 
 
@@ -207,6 +220,15 @@ def test_what_every_card_must_say_is_not_made_up(call: str) -> None:
     with pytest.raises(Unanswered) as caught:
         inventory.read(cards, NOWHERE)
     assert (caught.value.code, caught.value.detail) == ("nvml_error", f"GPU 0: {call}: Unknown Error")
+
+
+def test_an_error_that_has_no_readable_name_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = library("l4-1")
+    monkeypatch.setattr(pynvml, "nvmlErrorString", lambda number: b"\xff".decode())
+    monkeypatch.setattr(pynvml, "NVML_ERROR_NEW", 998, raising=False)
+    cards.api = Refusing(cards.api, "nvmlDeviceGetName", "NEW")
+    with pytest.raises(Unanswered, match="nvmlDeviceGetName: error 998"):
+        inventory.read(cards, NOWHERE)
 
 
 @pytest.mark.parametrize("call", every_call("l40s-2") + every_call("gh200-1"))

@@ -6,11 +6,13 @@ from typing import Any
 import pynvml
 import pytest
 
+from data_plane.access.bootstrap import READ_HEALTH
+from data_plane.agent import __main__ as agent
 from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
 from data_plane.agent.nvml import Unanswered
 from data_plane.agent.schedule import PERIODS, Schedule
-from data_plane.agent.ward import Ward, watch
+from data_plane.agent.ward import SETTLE_SECONDS, Ward, watch
 from data_plane.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.protocol import decode, encode
 from tests.support.cards import BOOT, MODELS, Clock, Log, library, ward
@@ -174,9 +176,50 @@ def test_an_older_driver_has_older_words() -> None:
         "answers": {
             "nvmlDeviceGetCurrentClocksEventReasons": None,
             "nvmlDeviceGetCurrentClocksThrottleReasons": 4,
+            "nvmlDeviceGetComputeRunningProcesses_v3": None,
+            "nvmlDeviceGetComputeRunningProcesses_v2": [process(7), process(8)],
+            "nvmlDeviceGetGraphicsRunningProcesses_v3": None,
+            "nvmlDeviceGetGraphicsRunningProcesses_v2": [process(9)],
         },
     }
-    assert ward("l4-1", old, clock=Clock()).look().gpus[0].throttle.reasons == 4
+    card = ward("l4-1", old, clock=Clock()).look().gpus[0]
+    assert card.throttle.reasons == 4
+    assert (card.usage.compute_processes, card.usage.graphics_processes) == (2, 1)
+
+
+def test_processes_of_which_no_driver_says_anything_are_not_none() -> None:
+    silent = {f"nvmlDeviceGet{kind}RunningProcesses_v3": None for kind in ("Compute", "Graphics")}
+    card = ward("l4-1", {"at": 0, "gpu": 0, "answers": silent}, clock=Clock()).look().gpus[0]
+    assert (card.usage.compute_processes, card.usage.graphics_processes) == (None, None)
+
+
+def test_a_card_that_our_own_look_woke_is_not_taken_for_busy() -> None:
+    """A driver that wakes a card with ECC scrubs its memory, which counts as utilisation (nvml.h)."""
+    clock = Clock()
+    woken = {"at": 0, "gpu": 1, "answers": {"nvmlDeviceGetUtilizationRates": {"gpu": 100, "memory": 60}}}
+    calm = {"at": 1, "gpu": 1, "answers": {"nvmlDeviceGetUtilizationRates": {"gpu": 0, "memory": 0}}}
+    (document,) = agent.healths(library("l40s-2", woken, calm, clock=clock), None, sleep=clock.sleep)
+    assert [card.usage.utilisation_percent for card in document.gpus] == [0, 0]
+    assert clock.now == SETTLE_SECONDS
+    watching = agent.healths(library("l40s-2", woken, calm, clock=Clock()), 10, sleep=Clock().sleep)
+    assert next(watching).gpus[1].usage.utilisation_percent == 100
+
+
+@pytest.mark.parametrize("processes", [[], [{"pid": 7, "usedGpuMemory": 512 << 20}]])
+def test_a_card_at_work_is_busy_whether_its_processes_show_or_not(processes: list[Any]) -> None:
+    clock = Clock()
+    work = {
+        "nvmlDeviceGetUtilizationRates": {"gpu": 97, "memory": 40},
+        "nvmlDeviceGetComputeRunningProcesses_v3": processes,
+    }
+    cards = library("l40s-2", {"at": 0, "gpu": 0, "answers": work}, clock=clock)
+    (document,) = agent.healths(cards, None, sleep=clock.sleep)
+    assert document.gpus[0].usage.utilisation_percent == 97
+    assert clock.now == (0 if processes else SETTLE_SECONDS)
+
+
+def test_a_login_outlasts_all_the_time_that_the_agent_allows_itself() -> None:
+    assert READ_HEALTH.seconds - 2 > agent.HANGS_SECONDS + SETTLE_SECONDS  # For Python to start.
 
 
 def test_a_group_is_read_when_it_is_due_and_its_last_word_stands_until_then() -> None:
@@ -207,6 +250,42 @@ def test_a_card_that_was_lost_before_we_came_has_no_name_and_a_place() -> None:
     document = ward("l40s-2", {"at": 0, "gpu": 0, "lost": True}, clock=Clock()).look()
     assert document.gpus[0] == GpuHealth(0, None, None, lost=True)
     assert not document.gpus[1].lost
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID"])
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST])
+def test_a_card_that_will_not_say_who_it_is_is_lost_and_the_others_are_read(call: str, error: int) -> None:
+    """A process that starts after XID 79 often gets UNKNOWN for the card, and never GPU_IS_LOST."""
+    clock = Clock()
+    cards = library("l40s-2", clock=clock)
+    asked = getattr(cards.api, call)
+    fallen = {0, cards.api.nvmlDeviceGetHandleByIndex(0)}
+
+    def answer(card: object) -> object:
+        if card in fallen:
+            raise pynvml.NVMLError(error)
+        return asked(card)
+
+    setattr(cards.api, call, answer)
+    watched = Ward(cards, Schedule(10), Unreadable(), monotonic=clock, unix=clock.unix)
+    document = watched.look()
+    assert document.gpus[0] == GpuHealth(0, None, None, lost=True)
+    assert (document.gpus[1].lost, document.gpus[1].usage.compute_processes) == (False, 0)
+    assert decode(encode(document).encode()) == document
+    refused = {reading.group: reading.refused for reading in document.readings}
+    assert refused["identity"] == (error == pynvml.NVML_ERROR_UNKNOWN)
+    fallen.clear()
+    assert [card.lost for card in watched.look().gpus] == [False, False]
+
+
+def test_a_card_that_stops_saying_who_it_is_keeps_its_last_word() -> None:
+    clock = Clock()
+    unsaid = {"at": 5, "gpu": 0, "answers": {"nvmlDeviceGetUUID": {"error": "UNKNOWN"}}}
+    watched = ward("l40s-2", unsaid, clock=clock)
+    before = watched.look().gpus[0]
+    clock.sleep(PERIODS["identity"])
+    after = watched.look().gpus[0]
+    assert (after.uuid, after.usage, after.lost) == (before.uuid, before.usage, True)
 
 
 def test_a_card_that_comes_back_is_found_at_the_next_look() -> None:

@@ -36,6 +36,16 @@ WRITTEN = {
         154,
         "10000:c1:00.0",
     ),
+    "NVRM: Xid (PCI:0000:17:00 GPU-I:05): 43, pid=1122, name=python3, Ch 00000008": (
+        "xid",
+        43,
+        "0000:17:00.0",
+    ),
+    "NVRM: Xid (PCI:0000:17:00 GPU-I:13 GPU-CI:00): 13, pid=7, name=exe, Graphics SM Warp Exception": (
+        "xid",
+        13,
+        "0000:17:00.0",
+    ),
     "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)": (
         "sxid",
         28006,
@@ -82,6 +92,8 @@ HOSTILE: dict[str, bytes] = {
     "a number of 5,000 digits": record(f"NVRM: Xid (PCI:0000:3b:00): {'9' * 5_000}"),
     "a number in other digits": record("NVRM: Xid (PCI:0000:3b:00): ٧٩"),
     "an address in words": record("NVRM: Xid (PCI:../../etc): 79"),
+    "an instance in words": record("NVRM: Xid (PCI:0000:3b:00 GPU-I:one): 79"),
+    "an instance of an instance of none": record("NVRM: Xid (PCI:0000:3b:00 GPU-CI:00): 79"),
     "an address too long": record("NVRM: Xid (PCI:000000000:3b:00): 79"),
     "no text encoding": b"3,1,2,-;\xff\xfe\xfd",
 }

@@ -124,9 +124,33 @@ def test_a_card_that_fell_off_the_bus_claims_nothing(root: Path) -> None:
     assert silent.throttle(BUS) is None
 
 
+@pytest.mark.parametrize(
+    ("call", "driver", "name"),
+    [
+        ("nvmlSystemGetDriverVersion", "unknown", "NVIDIA H100 80GB HBM3"),
+        ("nvmlDeviceGetSerial", RECORDED["driver_version"], "NVIDIA H100 80GB HBM3"),
+        ("nvmlDeviceGetName", RECORDED["driver_version"], None),
+    ],
+)
+def test_a_card_that_says_what_is_no_text_claims_the_rest(
+    tmp_path: Path, call: str, driver: str, name: str | None
+) -> None:
+    api = Nvml()
+    setattr(api, call, lambda *arguments: b"NVIDIA \xff".decode())  # As the bindings do.
+    claims = Claims(tmp_path, api)
+    assert (claims.driver(), claims.of(BUS)["nvml_name"]) == (driver, name)
+
+
 def test_an_older_driver_knows_throttling_by_another_name(root: Path) -> None:
     older = Nvml(nvmlDeviceGetCurrentClocksEventReasons=None, nvmlDeviceGetCurrentClocksThrottleReasons=8)
     assert Claims(root, older).throttle(BUS) == 8
+
+
+def test_an_older_driver_counts_processes_by_another_name(root: Path) -> None:
+    older = Nvml(
+        nvmlDeviceGetComputeRunningProcesses_v3=None, nvmlDeviceGetComputeRunningProcesses_v2=[{"pid": 7}]
+    )
+    assert Claims(root, older).of(BUS)["nvml_processes"] == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"0x10dez", b"10de", b"0x10de10de", b"\xff\xff", b"0x10de\n\n"])

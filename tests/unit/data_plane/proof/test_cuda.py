@@ -179,6 +179,29 @@ def test_identity_is_what_the_driver_says(device: CudaDevice, fake: FakeCuda) ->
     assert device.throttle() == 4
 
 
+def test_a_driver_older_than_an_attribute_is_taken_for_one_without_what_it_says() -> None:
+    """MPS_ENABLED (133) came with CUDA 12.3: drivers 470 to 535 refuse it like any number that they do not know."""
+    gpu = FakeGpu()
+    gpu.attributes = {number: value for number, value in gpu.attributes.items() if number < 133}
+    fake = FakeCuda([gpu], version=12010)
+    identity = converse(fake, one_after_another, Hello(), Goodbye())[0][0]
+    assert isinstance(identity, Identity), identity
+    assert (identity.cuda, identity.gpus[0].cuda_mps) == ("12.1", False)
+    assert (fake.wrong, fake.leaks, fake.alive()) == ([], [], [])
+
+
+def test_an_attribute_that_every_driver_knows_is_never_made_up(device: CudaDevice, fake: FakeCuda) -> None:
+    fake.gpus[0].attributes = {133: 0}
+    with pytest.raises(DeviceError, match="cuDeviceGetAttribute: CUDA_ERROR_INVALID_VALUE 1"):
+        device.identity()
+
+
+def test_an_attribute_that_fails_for_another_reason_is_a_failure(device: CudaDevice, fake: FakeCuda) -> None:
+    fake.fails["cuDeviceGetAttribute"] = 700
+    with pytest.raises(DeviceError, match="ILLEGAL_ADDRESS"):
+        Driver(fake).attribute(133, 100, unknown=0)
+
+
 # How it works.
 
 
@@ -408,7 +431,7 @@ def test_a_device_report_asks_a_card_through_the_same_calls_and_leaves_nothing_b
     fake = FakeCuda([FakeGpu(memory=8 << 20)])
     machine = a_machine(fake, sizes=SliceSizes(fill=1, walk=1, tiles=1, digests=1 << 12))
     (device,) = machine.devices
-    found = device_figures(device, device.identity(), TABLE["h100-sxm-80gb"], EMULATED)
+    found = dict(device_figures(device, device.identity(), TABLE["h100-sxm-80gb"], EMULATED))
     assert all(found["exactness"].values())
     assert 0 < found["largest_allocation"]["bytes"] <= 8 << 20
     assert {kind: one["tiles"] for kind, one in found["tiles"].items()} == {"int8": 4, "bf16": 4}

@@ -121,6 +121,11 @@ def test_a_report_with_a_slip_in_it_is_not_shipped(rates: dict[str, float]) -> N
         measurements.parse(json.dumps({**REPORT, "rates": rates}))
 
 
+def test_a_report_of_a_run_that_failed_is_no_reference() -> None:
+    with pytest.raises(ValueError, match="did not come to its end: cuda_error: the GPU met a memory error"):
+        measurements.parse(json.dumps({**REPORT, "failed": "cuda_error: the GPU met a memory error"}))
+
+
 def test_every_report_that_ships_is_read_and_within_what_physics_allows() -> None:
     shipped = measurements.load()
     assert len(shipped) == len(list(Path("data_plane/proof/measured").glob("*.json")))

@@ -220,7 +220,7 @@ class _Phases:
             answers = [one.message.final for one in heard]
             for gpu in self._gpus:
                 self._owe(gpu, "launch", LaunchJob(starts[gpu], rounds, answers[gpu]))
-            took = [one.began - sent for one in heard]
+            took = [one.ended - sent for one in heard]
             tries = {"starts": [one.hex() for one in starts], "finals": [one.hex() for one in answers]}
             self._record.add("launch", {**tries, "seconds": [round(one, 6) for one in took]})
             return took
@@ -239,7 +239,7 @@ class _Phases:
         sent = await self._conversation.order(FillOrder(self._fills), seconds)
         heard = await self._each(Filled, sent, seconds)
         for gpu in self._gpus:
-            took, filled = heard[gpu].began - sent, heard[gpu].message
+            took, filled = heard[gpu].ended - sent, heard[gpu].message
             self._rate(gpu, "fill", took, self._plan.units_computed(gpu))
             self._record.add(
                 "fill",
@@ -450,7 +450,7 @@ class _Phases:
                 digests.blob,
             )
             self._owe(gpu, phase, job(gpu, commitment, samples[gpu]))
-            took.append(root.began - sent)
+            took.append(root.ended - sent)
             evidence.append(commitment_evidence(commitment, samples[gpu], root.message, took[gpu]))
             hint = judgement.throttle_hint(root.message)
             if hint is not None and not self._emulated:

@@ -71,8 +71,8 @@ OPENING = Stage(silent="unopened", broken="unopened", refused="unopened")
 class Heard:
     message: Any
     blob: bytes
-    began: float
-    """When its first byte arrived, on the line's clock."""
+    ended: float
+    """When its last byte arrived, on the line's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Conversation:
             raise Ended(Finding(stage.broken, None, why)) from None
         except strict.Malformed as error:
             raise Ended(Finding("malformed", None, _why("Not a message", error))) from None
-        self._now = max(self._now, frame.began)
+        self._now = max(self._now, frame.ended)
         if frame.began < sent:
             raise Ended(Finding("protocol", gpu, f"{type(message).__name__} came before it was asked for."))
         if isinstance(message, Refused):
@@ -187,7 +187,7 @@ class Conversation:
         if not isinstance(message, tuple(turn.message for turn in turns)):
             why = f"{type(message).__name__} came instead of {turns[0].message.__name__}."
             raise Ended(Finding("protocol", gpu, why))
-        return Heard(message, blob, frame.began)
+        return Heard(message, blob, frame.ended)
 
 
 def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:

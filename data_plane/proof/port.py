@@ -24,7 +24,10 @@ class LineSilent(Exception):  # noqa: N818
 class Frame:
     body: bytes
     began: float
-    """When its first byte arrived, on the line's clock, seconds."""
+    """When its first byte arrived, on the line's clock, seconds. That byte carries nothing: it may tell that a frame
+    came before it was asked for, and times nothing."""
+    ended: float
+    """When its last byte arrived: only then is anything known that the frame says."""
 
 
 class Line(Protocol):

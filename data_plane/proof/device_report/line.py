@@ -35,7 +35,8 @@ class ProcessLine:
                 length = int.from_bytes(first + await self._reader.readexactly(LENGTH_BYTES - 1), "big")
                 if length > bytes_max:
                     raise strict.Malformed(f"a frame of {length} bytes, {bytes_max} allowed")
-                return Frame(await self._reader.readexactly(length), began)
+                body = await self._reader.readexactly(length)
+                return Frame(body, began, time.monotonic())
         except TimeoutError:
             raise LineSilent(f"no whole frame within {seconds:.1f} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):

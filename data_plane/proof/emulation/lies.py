@@ -203,6 +203,10 @@ LIES: dict[str, Lie] = {
     "an answer before the question": _tampered(
         "protocol malformed", Premonition(Hello, LatencyAnswer(0, bytes(16)))
     ),
+    "a first byte in good time, the root when it is done": _late(
+        really=with_speeds(_H100, random_read=0.5),
+        attacker=Altered((Committed,), attackers.begun(walk=1.2, tiles=0.5)),
+    ),
     "roots that come a second too late": _tampered(
         "too_slow", Altered((Committed, Groups), attackers.delayed(1.0))
     ),

@@ -25,8 +25,11 @@ class Sent:
     """A frame's body as it leaves the machine. Without one, the line breaks at that moment."""
 
     at: float
+    """When its last byte leaves."""
     body: bytes | None
     gpu: int | None = None
+    began: float | None = None
+    """When its first byte leaves; None for all of it at once."""
 
 
 class Attacker(Protocol):
@@ -63,7 +66,8 @@ class VirtualLine:
         self._ended = False
         self._serial = 0
         self._last = 0.0
-        self._inbox: list[tuple[float, int, bytes | None]] = []
+        self._inbox: list[tuple[float, int, float, bytes | None]] = []
+        """(when the last byte comes, a number, when the first came, body)"""
 
     async def send(self, frame: bytes) -> float:
         if self._ended:
@@ -86,9 +90,12 @@ class VirtualLine:
         self._ended = not self._prover.handle(order, emit)
         for sent in sorted(self.attacker.answers(order, at, honest), key=lambda one: one.at):
             # One connection: nothing overtakes what left before it.
-            self._last = max(self._last, sent.at + self.network.one_way())
+            before, self._last = self._last, max(self._last, sent.at + self.network.one_way())
+            began = self._last
+            if sent.began is not None:
+                began = min(self._last, max(before, sent.began + self.network.one_way()))
             self._serial += 1
-            heapq.heappush(self._inbox, (self._last, self._serial, sent.body))
+            heapq.heappush(self._inbox, (self._last, self._serial, began, sent.body))
         return self.now
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
@@ -97,12 +104,12 @@ class VirtualLine:
         if not self._inbox or self._inbox[0][0] > self.now + seconds:
             self.now += seconds
             raise LineSilent(f"nothing within {seconds:g} s")
-        began, _, body = heapq.heappop(self._inbox)
-        self.now = max(self.now, began)
+        ended, _, began, body = heapq.heappop(self._inbox)
+        self.now = max(self.now, ended)
         if body is None:
             self._ended = True
             self._inbox.clear()
             raise LineBroken("the connection broke")
         if len(body) > bytes_max:
             raise Malformed(f"a frame of {len(body)} bytes, {bytes_max} allowed")
-        return Frame(body, began)
+        return Frame(body, began, ended)

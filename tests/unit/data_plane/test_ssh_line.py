@@ -69,7 +69,7 @@ async def test_frames_go_there_and_come_back() -> None:
             await line.receive(10, SOON)
 
 
-async def test_a_frame_is_stamped_when_its_first_byte_comes_not_its_last() -> None:
+async def test_a_frame_is_stamped_when_its_first_byte_comes_and_when_its_last_does() -> None:
     async def slowly(process: "Process[bytes]") -> None:
         process.stdout.write(framed(b"abcdef")[:1])
         await _frame(process)
@@ -83,7 +83,7 @@ async def test_a_frame_is_stamped_when_its_first_byte_comes_not_its_last() -> No
         sent = await line.send(framed(b"go on"))
         frame = await line.receive(6, SOON)
         assert frame.body == b"abcdef", "what came before the silence is not lost"
-        assert frame.began < sent
+        assert frame.began < sent < frame.ended
 
 
 async def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:

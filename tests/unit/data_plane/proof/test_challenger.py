@@ -246,6 +246,20 @@ async def test_a_remote_driver_is_seen_by_its_launches() -> None:
     assert codes(report) == {"too_slow"}
 
 
+async def test_the_first_byte_of_a_root_stops_no_clock() -> None:
+    """It is a length's, known in advance: who is slow could send it in time and the root when it is there."""
+
+    class Hasty(ScriptedLine):
+        async def receive(self, bytes_max: int, seconds: float) -> Any:
+            frame = await super().receive(bytes_max, seconds)
+            early = isinstance(self.heard[-1], Committed | LatencyAnswer)
+            return replace(frame, began=frame.began - 0.3) if early else frame
+
+    for slow in ({"walk": 1.6}, {"int8": 0.9}, {LatencyAnswer: 0.4}):
+        report = await challenge(Hasty(took={**TOOK, LatencyAnswer: 0.34, **slow}))
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"too_slow"}), slow
+
+
 async def test_repeats_that_differ_are_a_hint() -> None:
     report = await challenge(ScriptedLine(took={**TOOK, "int8": [0.5, 0.56]}))
     assert report.outcome is Outcome.PASSED

@@ -164,22 +164,22 @@ class Conversation:
     async def _hear(self, turns: Sequence[Turn], sent: float, until: float) -> Heard:
         """The next answer, of a kind that somebody's turn allows."""
         stage, gpu = turns[0].stage, turns[0].gpu if len(turns) == 1 else None
-        end = min(until, (self._began or 0.0) + CONVERSATION_SECONDS_MAX)
+        end = min(until, self._end)
         try:
             frame = await self._line.receive(max(turn.bytes_max for turn in turns), max(0.0, end - self._now))
             message, blob = decode(frame.body, ANSWERS)
         except LineSilent:
             self._now = max(self._now, end)
-            if end < until:
-                raise Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed.")) from None
-            why = f"No {turns[0].message.__name__} within {end - sent:.1f} s."
-            raise Ended(Finding(stage.silent, gpu, why)) from None
+            raise self._silence(turns, sent, until) from None
         except LineBroken as error:
             why = _why(f"The line broke before {turns[0].message.__name__}", error)
             raise Ended(Finding(stage.broken, None, why)) from None
         except strict.Malformed as error:
             raise Ended(Finding("malformed", None, _why("Not a message", error))) from None
         self._now = max(self._now, frame.ended)
+        if frame.ended > end:
+            # The line waits from when it is asked, which is later: an order may be held back at the other side.
+            raise self._silence(turns, sent, until)
         if frame.began < sent:
             raise Ended(Finding("protocol", gpu, f"{type(message).__name__} came before it was asked for."))
         if isinstance(message, Refused):
@@ -188,6 +188,18 @@ class Conversation:
             why = f"{type(message).__name__} came instead of {turns[0].message.__name__}."
             raise Ended(Finding("protocol", gpu, why))
         return Heard(message, blob, frame.ended)
+
+    @property
+    def _end(self) -> float:
+        return (self._began or 0.0) + CONVERSATION_SECONDS_MAX
+
+    def _silence(self, turns: Sequence[Turn], sent: float, until: float) -> Ended:
+        """What it means that nothing came before `until`, or before the end of the conversation."""
+        if self._end < until:
+            return Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed."))
+        gpu = turns[0].gpu if len(turns) == 1 else None
+        why = f"No {turns[0].message.__name__} within {until - sent:.1f} s."
+        return Ended(Finding(turns[0].stage.silent, gpu, why))
 
 
 def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:

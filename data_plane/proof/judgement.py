@@ -4,7 +4,7 @@ Every reason has a stable code with one sentence in FAILURES, SILENCES or HINTS.
 was wrong, too late or too early, or that claims contradict each other; a silence that nothing is known; a hint
 fails nobody and brings the next challenge forward.
 
-The time rule, on our clock, t being from the last byte of the question to the last of the commitment:
+The time rule, on our clock, t being from before the first byte of the question to the last of the commitment:
 
     max(0.7 T_ref, work / (peak with margin))  <=  t  <=  (1 + tolerance) T_ref + NETWORK_SECONDS
 

@@ -34,7 +34,10 @@ class Line(Protocol):
     """Frames to and from one prover, stamped by our own monotonic clock."""
 
     async def send(self, frame: bytes) -> float:
-        """Hand over one encoded frame. Answers when its last byte left us. Raises LineBroken."""
+        """Hand over one encoded frame. Raises LineBroken.
+
+        Answers the moment before any of it left us: when the rest leaves is for the other side's buffers to decide.
+        """
         ...
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:

@@ -20,12 +20,13 @@ class ProcessLine:
         self._writer = writer
 
     async def send(self, frame: bytes) -> float:
+        asked = time.monotonic()
         try:
             self._writer.write(frame)
             await self._writer.drain()
         except ConnectionError:
             raise LineBroken("the prover ended") from None
-        return time.monotonic()
+        return asked
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
         try:

@@ -279,6 +279,18 @@ async def test_nothing_is_waited_for_beyond_the_end_of_the_conversation() -> Non
     assert line.now - 100.0 == pytest.approx(60.0)
 
 
+async def test_an_order_that_is_held_back_buys_no_time_to_answer_it() -> None:
+    class Held(ScriptedLine):
+        async def send(self, frame: bytes) -> float:
+            asked = await super().send(frame)
+            self.now += 9.0 if isinstance(self.orders[-1], OpenOrder) else 0.0
+            return asked
+
+    assert codes(await challenge(Held(took={**TOOK, Opened: 9.9}))) == set()
+    late = await challenge(Held(took={**TOOK, Opened: 12.0}))
+    assert (late.outcome, codes(late)) == (Outcome.FAILED, {"unopened"})
+
+
 async def test_group_hashes_may_take_their_time_once_the_root_is_here() -> None:
     later = changing(Groups, lambda one: replace(one, later=9.0), "walk")
     assert (await challenge(ScriptedLine(bend=later))).outcome is Outcome.PASSED

@@ -6,8 +6,9 @@ of it has arrived, never before. `conversation` bounds what the prover may send 
 `judgement` holds the rules; the verifier recomputes, when the machine has already been let go.
 
 A timed phase that is out of time is repeated with a fresh nonce over the same fill, TRIES_MAX times in all, and
-the best try counts: that takes the network's jitter from an honest machine and gives a cheat nothing, because
-every try is opened and checked. A wrong answer is never asked for again in the same conversation.
+the best try counts in which every GPU was in time: that takes the network's jitter from an honest machine and
+gives a cheat nothing, because every try is opened and checked, and in none of them can one card be two. A wrong
+answer is never asked for again in the same conversation.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ from data_plane.proof.jobs import (
     Verifier,
     WalkJob,
 )
-from data_plane.proof.judgement import Band, band, judge_identity, launch_band, time_finding
+from data_plane.proof.judgement import Band, band, in_time, judge_identity, launch_band, time_findings
 from data_plane.proof.messages import (
     ATTEST_NONCE_BYTES,
     CHAIN_BYTES_MAX,
@@ -377,27 +378,24 @@ class _Phases:
         repeats: int,
         once: Callable[[float], Awaitable[list[float]]],
     ) -> list[float]:
-        """Run a phase until every GPU was in time. Answers each one's best time that was."""
+        """Run a phase until every GPU was in time in one try. Answers each one's best time in such tries."""
         self._record.bound(phase, bounds)
         seconds = EMULATION_SECONDS if self._emulated else max(one.most for one in bounds) + SLACK_SECONDS
-        tries: list[list[float]] = [[] for _ in self._gpus]
+        tries: list[list[float]] = []
         late: list[Finding] = []
         for number in range(1, TRIES_MAX + 1):
-            for gpu, took in enumerate(await once(seconds)):
-                tries[gpu].append(took)
-            found = [time_finding(gpu, phase, tries[gpu], bounds[gpu]) for gpu in self._gpus]
-            late = [one for one in found if one is not None]
+            tries.append(await once(seconds))
+            late = time_findings(phase, tries, bounds)
             if not late and number >= repeats:
                 break
         if late:
             raise Ended(*late)
-        for gpu in self._gpus:
-            hints = (
-                judgement.spread_hint(gpu, phase, tries[gpu]),
-                judgement.retry_hint(gpu, phase, tries[gpu], repeats, bounds[gpu]),
-            )
-            self._record.hints += [hint for hint in hints if hint is not None and not self._emulated]
-        return [min(took for took in tries[gpu] if bounds[gpu].code(took) is None) for gpu in self._gpus]
+        if not self._emulated:
+            spread = [judgement.spread_hint(gpu, phase, [took[gpu] for took in tries]) for gpu in self._gpus]
+            self._record.hints += [hint for hint in spread if hint is not None]
+            self._record.hints += judgement.retry_hints(phase, tries, repeats, bounds)
+        counted = [took for took in tries if in_time(took, bounds)]
+        return [min(took[gpu] for took in counted) for gpu in self._gpus]
 
     async def _committed(
         self,

@@ -6,7 +6,7 @@ in the messages themselves are in `attackers`.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,22 @@ class Skipping(EmulatedDevice):
             if self._chance.random() < share:
                 made[at : at + DIGEST_BYTES] = self._chance.randbytes(DIGEST_BYTES)
         return bytes(made)
+
+
+class InRotation:
+    """Runs the GPUs of a machine one after the other, and has another one begin with every order.
+
+    For one card that poses as several: after as many tries each of them was first, and in time, once.
+    """
+
+    def __init__(self) -> None:
+        self._order = 0
+
+    def __call__(self, jobs: Sequence[Callable[[], None]]) -> None:
+        self._order += 1
+        first = self._order % len(jobs)
+        for job in (*jobs[first:], *jobs[:first]):
+            job()
 
 
 class Foresighted(EmulatedDevice):

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from data_plane.agent.prover import Run, one_after_another
 from data_plane.proof.emulation import attackers, cheats
 from data_plane.proof.emulation.attackers import Altered, Premonition
 from data_plane.proof.emulation.cards import CARDS, CPU, H20, RTX_4090_48GB, Card, identity
@@ -65,6 +66,8 @@ class Lie:
     gpus: int = 1
     one_device: bool = False
     """All GPUs are one, in turns."""
+    run: Callable[[], Run] = lambda: one_after_another
+    """Makes what says who of them comes first."""
     attacker: Attacker = FAITHFUL
     says: Callable[[GpuIdentity], GpuIdentity] = _as_told
 
@@ -91,7 +94,7 @@ class Lie:
             for at, timer in enumerate(timers)
         )
         machine = EmulatedMachine(devices, DRIVER, source="cuda", libraries=LIBRARIES)
-        return VirtualLine(machine, timers, Network(0.02, 0.003, chance), self.attacker)
+        return VirtualLine(machine, timers, Network(0.02, 0.003, chance), self.attacker, run=self.run())
 
 
 def _late(**how: object) -> Lie:
@@ -140,6 +143,7 @@ LIES: dict[str, Lie] = {
     "a 1g MIG slice": _late(really=_H100.part(memory_slices=1, sms=16), make=without(0.875)),
     "one card as two, in time slices": _late(gpus=2, one_device=True, make=without(0.5)),
     "one card as two, with memory for both": _late(gpus=2, one_device=True),
+    "one card as two, another one first each time": _late(gpus=2, one_device=True, run=cheats.InRotation),
     "an A100 by the name of an H100": _late(really=CARDS["a100-sxm-80gb"]),
     "an H100 PCIe by the name of an H100 SXM": _late(really=CARDS["h100-pcie-80gb"]),
     "an H20 by the name of an H100": _late(really=H20),

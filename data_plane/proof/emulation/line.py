@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from data_plane.agent.device import Machine
-from data_plane.agent.prover import ORDERS, Prover, one_after_another
+from data_plane.agent.prover import ORDERS, Prover, Run, one_after_another
 from data_plane.proof.emulation.timing import CardTimer, Network
 from data_plane.proof.messages import Order
 from data_plane.proof.port import Frame, LineBroken, LineSilent
@@ -60,9 +60,11 @@ class VirtualLine:
     network: Network = field(default_factory=Network)
     attacker: Attacker = FAITHFUL
     now: float = 0.0
+    run: Run = one_after_another
+    """Which GPU begins matters where several are one."""
 
     def __post_init__(self) -> None:
-        self._prover = Prover(self.machine, one_after_another)
+        self._prover = Prover(self.machine, self.run)
         self._ended = False
         self._serial = 0
         self._last = 0.0

@@ -10,10 +10,10 @@ Which silence is evidence, and which is the network:
 - To an untimed question (Hello, the fill) silence, a broken line and a refusal tell nothing: UNANSWERED.
 - After a nonce has left, silence beyond the bound is an answer that came too late: `too_slow`. A broken line or a
   refusal still tells nothing; who escapes that way has proven nothing either, and cannot do so again and again.
-- After we have said what we want to see opened, everything but the answer counts as `unopened`, a broken line
-  included. Otherwise a cheat who left something out would look at the sample, break the line when it is caught,
-  and try until it is not. The window is a second; an honest machine that loses its network in just that
-  second is challenged again at once.
+- After we have said what we want to see opened, everything but the answer counts as `unopened`, a broken line and
+  the end of the conversation's time included. Otherwise a cheat who left something out would look at the sample,
+  break the line when it is caught, and try until it is not. The window is a second; an honest machine that loses
+  its network in just that second is challenged again at once.
 - For the same reason what was opened is checked even when the conversation breaks later.
 """
 
@@ -194,11 +194,14 @@ class Conversation:
         return (self._began or 0.0) + CONVERSATION_SECONDS_MAX
 
     def _silence(self, turns: Sequence[Turn], sent: float, until: float) -> Ended:
-        """What it means that nothing came before `until`, or before the end of the conversation."""
-        if self._end < until:
+        """What it means that nothing came before `until`, or before the end of the conversation.
+
+        Who knows the sample must not have its silence excused by a conversation that it made long itself.
+        """
+        if self._end < until and turns[0].stage is not OPENING:
             return Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed."))
         gpu = turns[0].gpu if len(turns) == 1 else None
-        why = f"No {turns[0].message.__name__} within {until - sent:.1f} s."
+        why = f"No {turns[0].message.__name__} within {min(until, self._end) - sent:.1f} s."
         return Ended(Finding(turns[0].stage.silent, gpu, why))
 
 

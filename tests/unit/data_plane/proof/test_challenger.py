@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -23,6 +23,7 @@ from data_plane.proof.messages import (
     LatencyAnswer,
     Opened,
     OpenOrder,
+    Order,
     Refused,
     SmGaps,
     TilesOrder,
@@ -33,6 +34,7 @@ from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Occasion, Outcom
 from data_plane.proof.record import Record, commitment_evidence
 from data_plane.proof.reference import TABLE, References
 from data_plane.proof.verifier import LocalVerifier, check
+from data_plane.proof.wire import decode
 from tests.support.prover import (
     CHAINS,
     MIB,
@@ -289,6 +291,33 @@ async def test_an_order_that_is_held_back_buys_no_time_to_answer_it() -> None:
     assert codes(await challenge(Held(took={**TOOK, Opened: 9.9}))) == set()
     late = await challenge(Held(took={**TOOK, Opened: 12.0}))
     assert (late.outcome, codes(late)) == (Outcome.FAILED, {"unopened"})
+
+
+async def test_who_has_used_up_the_time_is_not_shown_the_sample() -> None:
+    """Group hashes that begin in time and end late count by their end."""
+    slow = changing(Groups, lambda one: replace(one, later=7.0), "walk")
+    line = ScriptedLine(took={**TOOK, Identity: 28.0, Filled: 15.0}, bend=slow)
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"too_long"})
+    assert not any(isinstance(order, OpenOrder) for order in line.orders)
+
+
+async def test_silence_after_the_sample_is_a_failure_also_where_the_conversation_ends_first() -> None:
+    class HeldUp(ScriptedLine):
+        """Seven seconds pass at our side between the group hashes and the question for the sample."""
+
+        async def send(self, frame: bytes) -> float:
+            order, _ = decode(frame[4:], get_args(Order))
+            self.now += 7.0 if isinstance(order, OpenOrder) else 0.0
+            return await super().send(frame)
+
+    slow = {**TOOK, Identity: 28.0, Filled: 15.0}
+    line = HeldUp(with_wrong_digests("walk")(identity()), took=slow, bend=dropping(Opened))
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"unopened"})
+    assert line.now - 100.0 == pytest.approx(60.0), (
+        "it ended with its answer's time, not with the conversation's"
+    )
 
 
 async def test_group_hashes_may_take_their_time_once_the_root_is_here() -> None:

@@ -151,7 +151,7 @@ LIES: dict[str, Lie] = {
     "a CPU that says at once that it has filled": _late(
         really=CPU, make=lambda i, t, _: cheats.LazyFill(i, t)
     ),
-    "calls that travel to a GPU elsewhere": _late(really=with_speeds(_H100, launch=200e-6)),
+    "calls that travel to a GPU elsewhere beneath its agent": _late(really=with_speeds(_H100, launch=200e-6)),
     "a card twice as fast as it may be": Lie(
         frozenset({"too_fast"}), really=with_speeds(_H100, everything=2.0)
     ),
@@ -233,3 +233,11 @@ UNANSWERED: dict[str, Lie] = {
 }
 """What tells nothing for or against a machine; it has proven nothing either. The CPU does not get its memory
 filled while anybody waits for it."""
+
+PASSING: dict[str, Lie] = {
+    "calls that its own agent sends to a GPU elsewhere": Lie(
+        really=with_speeds(_H100, launch=200e-6), make=lambda i, t, _: cheats.ChainOnCpu(i, t)
+    ),
+}
+"""What a proof does not find, as docs/gpu-proof.md says: relaying, which no software rules out. Of the timed phases
+only the launch chain would have shown it, and that one needs no GPU."""

@@ -10,7 +10,7 @@ from data_plane.proof import soundness
 from data_plane.proof.challenger import ProofChallenger
 from data_plane.proof.emulation.attackers import Recorder, Replay
 from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.lies import LIES, UNANSWERED, Lie, skipping, without
+from data_plane.proof.emulation.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
 from data_plane.proof.emulation.miniature import SIZES, Miniature
 from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
 from data_plane.proof.port import Occasion, Outcome, ProofReport
@@ -81,6 +81,19 @@ async def test_nothing_is_proven_by_a_machine_with(name: str) -> None:
     assert report.outcome is Outcome.UNANSWERED, report.findings
     assert codes(report) == lie.caught_by
     assert report.proven_bytes == ()
+
+
+@pytest.mark.parametrize("name", PASSING)
+async def test_no_proof_finds_as_its_limits_say_a_machine_with(name: str) -> None:
+    lie = PASSING[name]
+    report = await challenge(lie, seed=7)
+    assert (report.outcome, report.findings, report.hints) == (Outcome.PASSED, (), ())
+    assert lie.caught_by == frozenset()
+
+
+async def test_the_launch_chain_finds_the_same_machine_where_its_agent_is_ours() -> None:
+    (lie,) = PASSING.values()
+    assert codes(await challenge(replace(lie, make=Lie().make), seed=7)) == {"too_slow"}
 
 
 async def test_a_conversation_that_is_played_back_is_caught() -> None:

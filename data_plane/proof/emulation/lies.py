@@ -57,7 +57,7 @@ def _as_told(identity: GpuIdentity) -> GpuIdentity:
 @dataclass(frozen=True)
 class Lie:
     caught_by: frozenset[str] = frozenset()
-    """The codes of which one must be among the findings; none for an honest machine."""
+    """The codes of which one must be among the findings; none for an honest machine, or one that no proof finds."""
     sold: str = "h100-sxm-80gb"
     """What it is sold as and says that it is."""
     really: Card | None = None

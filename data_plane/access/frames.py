@@ -1,4 +1,4 @@
-"""Frames out of a stream that a hostile prover writes: how much is kept, and when each frame began. No IO.
+"""Frames out of a stream that a hostile prover writes: how much is kept, and when each frame came. No IO.
 
 A frame is a 32-bit big-endian length and that many bytes (`data_plane.proof.wire`). The length is looked at
 before the body is waited for, and nothing is parsed here.
@@ -35,7 +35,8 @@ class FrameBuffer:
     def feed(self, piece: bytes, now: float) -> None:
         """Take a piece that arrived at `now`. Raises Dribble."""
         self._pieces += 1
-        self._stamps.append((self._taken + len(self._bytes), now))
+        if piece:
+            self._stamps.append((self._taken + len(self._bytes), now))
         self._bytes += piece
         if self._pieces > _PIECES_FREE + (self._taken + len(self._bytes)) // DRIBBLE_BYTES:
             raise Dribble
@@ -50,12 +51,16 @@ class FrameBuffer:
         end = LENGTH_BYTES + length
         if len(self._bytes) < end:
             return None
-        began = self._stamps[0][1]
         body = bytes(memoryview(self._bytes)[LENGTH_BYTES:end])
         del self._bytes[:end]
         self._taken += end
-        while len(self._stamps) > 1 and self._stamps[1][0] <= self._taken:
-            self._stamps.popleft()
-        if not self._bytes:
-            self._stamps.clear()
-        return Frame(body, began)
+        return Frame(body, *self._times())
+
+    def _times(self) -> tuple[float, float]:
+        """When the first and the last byte came of what was taken just now."""
+        began = ended = self._stamps[0][1]
+        while self._stamps and self._stamps[0][0] < self._taken:
+            _, ended = self._stamps.popleft()
+        if self._bytes and (not self._stamps or self._stamps[0][0] > self._taken):
+            self._stamps.appendleft((self._taken, ended))  # The piece holds the next frame's beginning too.
+        return began, ended

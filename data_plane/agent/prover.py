@@ -188,7 +188,7 @@ class Prover:
             wanted = order.gpus[gpu]
             self._commit(gpu, device, device.walk(wanted.nonce, wanted.chains, order.steps), emit)
 
-        return self._on_each(work, emit)
+        return self._on_each(work, emit) and self._show_groups(emit)
 
     def _tiles(self, order: TilesOrder, emit: Emit) -> bool:
         self._fits(order.gpus)
@@ -201,7 +201,7 @@ class Prover:
             slices = device.tiles(order.kind, wanted.seed, order.inner, order.columns, wanted.tiles)
             self._commit(gpu, device, slices, emit)
 
-        return self._on_each(work, emit)
+        return self._on_each(work, emit) and self._show_groups(emit)
 
     def _open(self, order: OpenOrder, emit: Emit) -> bool:
         self._fits(order.gpus)
@@ -250,7 +250,7 @@ class Prover:
         self._commitments = tuple(Committer(group, key, phase) for key in keys)
 
     def _commit(self, gpu: int, device: Device, slices: "Iterator[bytes]", emit: Emit) -> None:
-        """Hash what arrives while the device computes on; the root first, since it stops the clock."""
+        """Hash what arrives while the device computes on, and tell the root, which stops the clock."""
         assert self._phase is not None  # noqa: S101 - set by the order that brought us here
         committer = self._commitments[gpu]
         throttle: int | None = None
@@ -259,7 +259,15 @@ class Prover:
             committer.feed(digests)
         root = committer.finish()
         emit(gpu, encode(Committed(gpu, self._phase, root, device.busy_us(), throttle)))
-        emit(gpu, encode(Groups(gpu, self._phase), committer.hashes))
+
+    def _show_groups(self, emit: Emit) -> bool:
+        """Once every root is out: a third of a megabyte of each GPU would hold up its neighbours' roots on the line."""
+
+        def work(gpu: int, _: Device) -> None:
+            assert self._phase is not None  # noqa: S101 - as above
+            emit(gpu, encode(Groups(gpu, self._phase), self._commitments[gpu].hashes))
+
+        return self._on_each(work, emit)
 
     def _on_each(self, work: "Callable[[int, Device], None]", emit: Emit) -> bool:
         """Have every GPU do it. False if one refused: the others still finish what they are at."""

@@ -6,8 +6,9 @@ of it has arrived, never before. `conversation` bounds what the prover may send 
 `judgement` holds the rules; the verifier recomputes, when the machine has already been let go.
 
 A timed phase that is out of time is repeated with a fresh nonce over the same fill, TRIES_MAX times in all, and
-the best try counts: that takes the network's jitter from an honest machine and gives a cheat nothing, because
-every try is opened and checked. A wrong answer is never asked for again in the same conversation.
+the best try counts in which every GPU was in time: that takes the network's jitter from an honest machine and
+gives a cheat nothing, because every try is opened and checked, and in none of them can one card be two. A wrong
+answer is never asked for again in the same conversation.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ from data_plane.proof.jobs import (
     Verifier,
     WalkJob,
 )
-from data_plane.proof.judgement import Band, band, judge_identity, launch_band, time_finding
+from data_plane.proof.judgement import Band, band, in_time, judge_identity, launch_band, time_findings
 from data_plane.proof.messages import (
     ATTEST_NONCE_BYTES,
     CHAIN_BYTES_MAX,
@@ -220,7 +221,7 @@ class _Phases:
             answers = [one.message.final for one in heard]
             for gpu in self._gpus:
                 self._owe(gpu, "launch", LaunchJob(starts[gpu], rounds, answers[gpu]))
-            took = [one.began - sent for one in heard]
+            took = [one.ended - sent for one in heard]
             tries = {"starts": [one.hex() for one in starts], "finals": [one.hex() for one in answers]}
             self._record.add("launch", {**tries, "seconds": [round(one, 6) for one in took]})
             return took
@@ -239,7 +240,7 @@ class _Phases:
         sent = await self._conversation.order(FillOrder(self._fills), seconds)
         heard = await self._each(Filled, sent, seconds)
         for gpu in self._gpus:
-            took, filled = heard[gpu].began - sent, heard[gpu].message
+            took, filled = heard[gpu].ended - sent, heard[gpu].message
             self._rate(gpu, "fill", took, self._plan.units_computed(gpu))
             self._record.add(
                 "fill",
@@ -377,27 +378,24 @@ class _Phases:
         repeats: int,
         once: Callable[[float], Awaitable[list[float]]],
     ) -> list[float]:
-        """Run a phase until every GPU was in time. Answers each one's best time that was."""
+        """Run a phase until every GPU was in time in one try. Answers each one's best time in such tries."""
         self._record.bound(phase, bounds)
         seconds = EMULATION_SECONDS if self._emulated else max(one.most for one in bounds) + SLACK_SECONDS
-        tries: list[list[float]] = [[] for _ in self._gpus]
+        tries: list[list[float]] = []
         late: list[Finding] = []
         for number in range(1, TRIES_MAX + 1):
-            for gpu, took in enumerate(await once(seconds)):
-                tries[gpu].append(took)
-            found = [time_finding(gpu, phase, tries[gpu], bounds[gpu]) for gpu in self._gpus]
-            late = [one for one in found if one is not None]
+            tries.append(await once(seconds))
+            late = time_findings(phase, tries, bounds)
             if not late and number >= repeats:
                 break
         if late:
             raise Ended(*late)
-        for gpu in self._gpus:
-            hints = (
-                judgement.spread_hint(gpu, phase, tries[gpu]),
-                judgement.retry_hint(gpu, phase, tries[gpu], repeats, bounds[gpu]),
-            )
-            self._record.hints += [hint for hint in hints if hint is not None and not self._emulated]
-        return [min(took for took in tries[gpu] if bounds[gpu].code(took) is None) for gpu in self._gpus]
+        if not self._emulated:
+            spread = [judgement.spread_hint(gpu, phase, [took[gpu] for took in tries]) for gpu in self._gpus]
+            self._record.hints += [hint for hint in spread if hint is not None]
+            self._record.hints += judgement.retry_hints(phase, tries, repeats, bounds)
+        counted = [took for took in tries if in_time(took, bounds)]
+        return [min(took[gpu] for took in counted) for gpu in self._gpus]
 
     async def _committed(
         self,
@@ -450,7 +448,7 @@ class _Phases:
                 digests.blob,
             )
             self._owe(gpu, phase, job(gpu, commitment, samples[gpu]))
-            took.append(root.began - sent)
+            took.append(root.ended - sent)
             evidence.append(commitment_evidence(commitment, samples[gpu], root.message, took[gpu]))
             hint = judgement.throttle_hint(root.message)
             if hint is not None and not self._emulated:

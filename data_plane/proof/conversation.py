@@ -10,10 +10,10 @@ Which silence is evidence, and which is the network:
 - To an untimed question (Hello, the fill) silence, a broken line and a refusal tell nothing: UNANSWERED.
 - After a nonce has left, silence beyond the bound is an answer that came too late: `too_slow`. A broken line or a
   refusal still tells nothing; who escapes that way has proven nothing either, and cannot do so again and again.
-- After we have said what we want to see opened, everything but the answer counts as `unopened`, a broken line
-  included. Otherwise a cheat who left something out would look at the sample, break the line when it is caught,
-  and try until it is not. The window is a second; an honest machine that loses its network in just that
-  second is challenged again at once.
+- After we have said what we want to see opened, everything but the answer counts as `unopened`, a broken line and
+  the end of the conversation's time included. Otherwise a cheat who left something out would look at the sample,
+  break the line when it is caught, and try until it is not. The window is a second; an honest machine that loses
+  its network in just that second is challenged again at once.
 - For the same reason what was opened is checked even when the conversation breaks later.
 """
 
@@ -71,8 +71,8 @@ OPENING = Stage(silent="unopened", broken="unopened", refused="unopened")
 class Heard:
     message: Any
     blob: bytes
-    began: float
-    """When its first byte arrived, on the line's clock."""
+    ended: float
+    """When its last byte arrived, on the line's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +164,22 @@ class Conversation:
     async def _hear(self, turns: Sequence[Turn], sent: float, until: float) -> Heard:
         """The next answer, of a kind that somebody's turn allows."""
         stage, gpu = turns[0].stage, turns[0].gpu if len(turns) == 1 else None
-        end = min(until, (self._began or 0.0) + CONVERSATION_SECONDS_MAX)
+        end = min(until, self._end)
         try:
             frame = await self._line.receive(max(turn.bytes_max for turn in turns), max(0.0, end - self._now))
             message, blob = decode(frame.body, ANSWERS)
         except LineSilent:
             self._now = max(self._now, end)
-            if end < until:
-                raise Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed.")) from None
-            why = f"No {turns[0].message.__name__} within {end - sent:.1f} s."
-            raise Ended(Finding(stage.silent, gpu, why)) from None
+            raise self._silence(turns, sent, until) from None
         except LineBroken as error:
             why = _why(f"The line broke before {turns[0].message.__name__}", error)
             raise Ended(Finding(stage.broken, None, why)) from None
         except strict.Malformed as error:
             raise Ended(Finding("malformed", None, _why("Not a message", error))) from None
-        self._now = max(self._now, frame.began)
+        self._now = max(self._now, frame.ended)
+        if frame.ended > end:
+            # The line waits from when it is asked, which is later: an order may be held back at the other side.
+            raise self._silence(turns, sent, until)
         if frame.began < sent:
             raise Ended(Finding("protocol", gpu, f"{type(message).__name__} came before it was asked for."))
         if isinstance(message, Refused):
@@ -187,7 +187,22 @@ class Conversation:
         if not isinstance(message, tuple(turn.message for turn in turns)):
             why = f"{type(message).__name__} came instead of {turns[0].message.__name__}."
             raise Ended(Finding("protocol", gpu, why))
-        return Heard(message, blob, frame.began)
+        return Heard(message, blob, frame.ended)
+
+    @property
+    def _end(self) -> float:
+        return (self._began or 0.0) + CONVERSATION_SECONDS_MAX
+
+    def _silence(self, turns: Sequence[Turn], sent: float, until: float) -> Ended:
+        """What it means that nothing came before `until`, or before the end of the conversation.
+
+        Who knows the sample must not have its silence excused by a conversation that it made long itself.
+        """
+        if self._end < until and turns[0].stage is not OPENING:
+            return Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed."))
+        gpu = turns[0].gpu if len(turns) == 1 else None
+        why = f"No {turns[0].message.__name__} within {min(until, self._end) - sent:.1f} s."
+        return Ended(Finding(turns[0].stage.silent, gpu, why))
 
 
 def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:

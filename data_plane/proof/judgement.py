@@ -4,7 +4,7 @@ Every reason has a stable code with one sentence in FAILURES, SILENCES or HINTS.
 was wrong, too late or too early, or that claims contradict each other; a silence that nothing is known; a hint
 fails nobody and brings the next challenge forward.
 
-The time rule, on our clock, t being from the last byte of the question to the first of the commitment:
+The time rule, on our clock, t being from before the first byte of the question to the last of the commitment:
 
     max(0.7 T_ref, work / (peak with margin))  <=  t  <=  (1 + tolerance) T_ref + NETWORK_SECONDS
 
@@ -151,17 +151,32 @@ def launch_band(seconds: float, gpus: int) -> Band:
     return Band(0.0, seconds * (1 + (gpus - 1) / 4) + NETWORK_SECONDS, 0.0)
 
 
-def time_finding(gpu: int, phase: str, tries: Sequence[float], band: Band) -> Finding | None:
-    """None if any of the tries is within the band."""
-    if any(band.code(seconds) is None for seconds in tries):
-        return None
-    fastest = min(tries)
-    code = "too_slow" if fastest > band.most else "too_fast"
-    return Finding(
-        code,
-        gpu,
-        f"{phase} took {fastest:.3f} s at best; {band.least:.3f} to {band.most:.3f} s are accepted.",
-    )
+def in_time(took: Sequence[float], bands: Sequence[Band]) -> bool:
+    """Whether one try counts: every GPU was within its band in it.
+
+    Else one card could be several: the work of each in turn, another one first in every try.
+    """
+    return all(band.code(seconds) is None for seconds, band in zip(took, bands, strict=True))
+
+
+def time_findings(phase: str, tries: Sequence[Sequence[float]], bands: Sequence[Band]) -> list[Finding]:
+    """None if any of the tries counts, each with the seconds of every GPU; else those of the try that came closest."""
+    if any(in_time(took, bands) for took in tries):
+        return []
+
+    def late(took: Sequence[float]) -> list[Finding]:
+        return [
+            Finding(
+                code,
+                gpu,
+                f"{phase} took {seconds:.3f} s at best; {band.least:.3f} to {band.most:.3f} s are accepted"
+                f"{', of all GPUs at once' if len(bands) > 1 else ''}.",
+            )
+            for gpu, (seconds, band) in enumerate(zip(took, bands, strict=True))
+            if (code := band.code(seconds)) is not None
+        ]
+
+    return min((late(took) for took in sorted(tries, key=max)), key=len)
 
 
 # ---- identity -----------------------------------------------------------------------------------------------
@@ -323,11 +338,18 @@ def spread_hint(gpu: int, phase: str, seconds: Sequence[float]) -> Finding | Non
     return Finding("uneven", gpu, f"{phase} took {min(seconds):.3f} to {max(seconds):.3f} s.")
 
 
-def retry_hint(gpu: int, phase: str, tries: Sequence[float], planned: int, band: Band) -> Finding | None:
-    late = sum(band.code(seconds) is not None for seconds in tries[:planned])
-    if late < planned:
-        return None
-    return Finding("retried", gpu, f"{phase} was out of time {late} times before it was in time.")
+def retry_hints(
+    phase: str, tries: Sequence[Sequence[float]], planned: int, bands: Sequence[Band]
+) -> Iterable[Finding]:
+    """Of the GPUs that were out of time, when none of the tries that were planned counts."""
+    if any(in_time(took, bands) for took in tries[:planned]):
+        return
+    for gpu, band in enumerate(bands):
+        late = sum(band.code(took[gpu]) is not None for took in tries)
+        if late:
+            yield Finding(
+                "retried", gpu, f"{phase} was out of time {late} times before all GPUs were in time."
+            )
 
 
 def gap_hints(answer: GapsAnswer, identity: GpuIdentity) -> Iterable[Finding]:

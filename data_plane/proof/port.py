@@ -24,14 +24,20 @@ class LineSilent(Exception):  # noqa: N818
 class Frame:
     body: bytes
     began: float
-    """When its first byte arrived, on the line's clock, seconds."""
+    """When its first byte arrived, on the line's clock, seconds. That byte carries nothing: it may tell that a frame
+    came before it was asked for, and times nothing."""
+    ended: float
+    """When its last byte arrived: only then is anything known that the frame says."""
 
 
 class Line(Protocol):
     """Frames to and from one prover, stamped by our own monotonic clock."""
 
     async def send(self, frame: bytes) -> float:
-        """Hand over one encoded frame. Answers when its last byte left us. Raises LineBroken."""
+        """Hand over one encoded frame. Raises LineBroken.
+
+        Answers the moment before any of it left us: when the rest leaves is for the other side's buffers to decide.
+        """
         ...
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:

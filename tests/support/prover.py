@@ -284,7 +284,7 @@ class ScriptedLine:
         body = encode(answer.message, answer.blob)[4:] if answer.raw is None else answer.raw
         if len(body) > bytes_max:
             raise Malformed(f"a frame of {len(body)} bytes")
-        return Frame(body, at)
+        return Frame(body, at, at)
 
 
 def dropping(kind: type[Any], phase: str | None = None) -> Bend:

@@ -28,8 +28,13 @@ class Server(asyncssh.SSHServer):
 
 @asynccontextmanager
 async def a_machine(
-    handler: Handler, *, private_key: str = MACHINE.private_openssh, pinned: str = MACHINE.public
+    handler: Handler,
+    *,
+    private_key: str = MACHINE.private_openssh,
+    pinned: str = MACHINE.public,
+    window: int = 2 << 20,
 ) -> AsyncIterator[Target]:
+    """`window`: bytes that it lets a client send ahead."""
     server = await asyncssh.create_server(
         Server,
         "127.0.0.1",
@@ -37,6 +42,7 @@ async def a_machine(
         server_host_keys=[asyncssh.import_private_key(private_key)],
         process_factory=handler,
         encoding=None,
+        window=window,
     )
     try:
         yield Target("127.0.0.1", server.get_port(), pinned)

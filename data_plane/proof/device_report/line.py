@@ -20,12 +20,13 @@ class ProcessLine:
         self._writer = writer
 
     async def send(self, frame: bytes) -> float:
+        asked = time.monotonic()
         try:
             self._writer.write(frame)
             await self._writer.drain()
         except ConnectionError:
             raise LineBroken("the prover ended") from None
-        return time.monotonic()
+        return asked
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
         try:
@@ -35,7 +36,8 @@ class ProcessLine:
                 length = int.from_bytes(first + await self._reader.readexactly(LENGTH_BYTES - 1), "big")
                 if length > bytes_max:
                     raise strict.Malformed(f"a frame of {length} bytes, {bytes_max} allowed")
-                return Frame(await self._reader.readexactly(length), began)
+                body = await self._reader.readexactly(length)
+                return Frame(body, began, time.monotonic())
         except TimeoutError:
             raise LineSilent(f"no whole frame within {seconds:.1f} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):

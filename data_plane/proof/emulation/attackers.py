@@ -140,6 +140,16 @@ def delayed(seconds: float) -> Alter:
     return lambda answer: (replace(answer.sent, at=answer.sent.at + seconds),)
 
 
+def begun(*, walk: float, tiles: float) -> Alter:
+    """A root whose first byte, which is a length's and known, comes these seconds after the order; the rest as ever."""
+
+    def alter(answer: Answer) -> Iterable[Sent]:
+        after = walk if answer.message.phase == "walk" else tiles
+        yield replace(answer.sent, began=min(answer.sent.at, answer.asked_at + after))
+
+    return alter
+
+
 def hasty(seconds: float, *, and_the_real_one: bool = False) -> Alter:
     """A root of nothing stops the clock after `seconds`; the work goes on behind it."""
 

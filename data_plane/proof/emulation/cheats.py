@@ -6,12 +6,12 @@ in the messages themselves are in `attackers`.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_plane.proof.arithmetic import fill, walk
+from data_plane.proof.arithmetic import fill, launches, walk
 from data_plane.proof.arithmetic.constants import UNITS_PER_BLOCK
 from data_plane.proof.arithmetic.mixing import Words
 from data_plane.proof.emulation.device import EmulatedDevice, Numbers, Work
@@ -146,6 +146,47 @@ class Skipping(EmulatedDevice):
             if self._chance.random() < share:
                 made[at : at + DIGEST_BYTES] = self._chance.randbytes(DIGEST_BYTES)
         return bytes(made)
+
+
+class InRotation:
+    """Runs the GPUs of a machine one after the other, and has another one begin with every order.
+
+    For one card that poses as several: after as many tries each of them was first, and in time, once.
+    """
+
+    def __init__(self) -> None:
+        self._order = 0
+
+    def __call__(self, jobs: Sequence[Callable[[], None]]) -> None:
+        self._order += 1
+        first = self._order % len(jobs)
+        for job in (*jobs[first:], *jobs[:first]):
+            job()
+
+
+class ChainOnCpu(EmulatedDevice):
+    """Its GPU is at the other end of a network, and its agent knows: it works the launch chain out by itself.
+
+    The launches of fill, walk and tiles travel, a hundred of them in each slice of a miniature, which is more than
+    a real phase has.
+    """
+
+    SLICE = Work(launches=1)
+
+    def launch(self, message: bytes) -> bytes:
+        return launches.launch(message)  # Charged nothing: a CPU does 2,000 in 0.02 s.
+
+    def fill(self, seed: bytes, iterations: int, blocks: int) -> int:
+        self._timer.charge(self.SLICE)
+        return super().fill(seed, iterations, blocks)
+
+    def _walked(self, nonce: bytes, chains: Numbers, steps: int) -> bytes:
+        self._timer.charge(self.SLICE)
+        return super()._walked(nonce, chains, steps)
+
+    def _multiplied(self, kind: TileKind, seed: bytes, inner: int, columns: int, numbers: Numbers) -> bytes:
+        self._timer.charge(self.SLICE)
+        return super()._multiplied(kind, seed, inner, columns, numbers)
 
 
 class Foresighted(EmulatedDevice):

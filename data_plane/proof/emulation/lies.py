@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from data_plane.agent.prover import Run, one_after_another
 from data_plane.proof.emulation import attackers, cheats
 from data_plane.proof.emulation.attackers import Altered, Premonition
 from data_plane.proof.emulation.cards import CARDS, CPU, H20, RTX_4090_48GB, Card, identity
@@ -56,7 +57,7 @@ def _as_told(identity: GpuIdentity) -> GpuIdentity:
 @dataclass(frozen=True)
 class Lie:
     caught_by: frozenset[str] = frozenset()
-    """The codes of which one must be among the findings; none for an honest machine."""
+    """The codes of which one must be among the findings; none for an honest machine, or one that no proof finds."""
     sold: str = "h100-sxm-80gb"
     """What it is sold as and says that it is."""
     really: Card | None = None
@@ -65,6 +66,8 @@ class Lie:
     gpus: int = 1
     one_device: bool = False
     """All GPUs are one, in turns."""
+    run: Callable[[], Run] = lambda: one_after_another
+    """Makes what says who of them comes first."""
     attacker: Attacker = FAITHFUL
     says: Callable[[GpuIdentity], GpuIdentity] = _as_told
 
@@ -91,7 +94,7 @@ class Lie:
             for at, timer in enumerate(timers)
         )
         machine = EmulatedMachine(devices, DRIVER, source="cuda", libraries=LIBRARIES)
-        return VirtualLine(machine, timers, Network(0.02, 0.003, chance), self.attacker)
+        return VirtualLine(machine, timers, Network(0.02, 0.003, chance), self.attacker, run=self.run())
 
 
 def _late(**how: object) -> Lie:
@@ -140,6 +143,7 @@ LIES: dict[str, Lie] = {
     "a 1g MIG slice": _late(really=_H100.part(memory_slices=1, sms=16), make=without(0.875)),
     "one card as two, in time slices": _late(gpus=2, one_device=True, make=without(0.5)),
     "one card as two, with memory for both": _late(gpus=2, one_device=True),
+    "one card as two, another one first each time": _late(gpus=2, one_device=True, run=cheats.InRotation),
     "an A100 by the name of an H100": _late(really=CARDS["a100-sxm-80gb"]),
     "an H100 PCIe by the name of an H100 SXM": _late(really=CARDS["h100-pcie-80gb"]),
     "an H20 by the name of an H100": _late(really=H20),
@@ -147,7 +151,7 @@ LIES: dict[str, Lie] = {
     "a CPU that says at once that it has filled": _late(
         really=CPU, make=lambda i, t, _: cheats.LazyFill(i, t)
     ),
-    "calls that travel to a GPU elsewhere": _late(really=with_speeds(_H100, launch=200e-6)),
+    "calls that travel to a GPU elsewhere beneath its agent": _late(really=with_speeds(_H100, launch=200e-6)),
     "a card twice as fast as it may be": Lie(
         frozenset({"too_fast"}), really=with_speeds(_H100, everything=2.0)
     ),
@@ -203,6 +207,10 @@ LIES: dict[str, Lie] = {
     "an answer before the question": _tampered(
         "protocol malformed", Premonition(Hello, LatencyAnswer(0, bytes(16)))
     ),
+    "a first byte in good time, the root when it is done": _late(
+        really=with_speeds(_H100, random_read=0.5),
+        attacker=Altered((Committed,), attackers.begun(walk=1.2, tiles=0.5)),
+    ),
     "roots that come a second too late": _tampered(
         "too_slow", Altered((Committed, Groups), attackers.delayed(1.0))
     ),
@@ -225,3 +233,11 @@ UNANSWERED: dict[str, Lie] = {
 }
 """What tells nothing for or against a machine; it has proven nothing either. The CPU does not get its memory
 filled while anybody waits for it."""
+
+PASSING: dict[str, Lie] = {
+    "calls that its own agent sends to a GPU elsewhere": Lie(
+        really=with_speeds(_H100, launch=200e-6), make=lambda i, t, _: cheats.ChainOnCpu(i, t)
+    ),
+}
+"""What a proof does not find, as docs/gpu-proof.md says: relaying, which no software rules out. Of the timed phases
+only the launch chain would have shown it, and that one needs no GPU."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from data_plane.agent.device import Machine
-from data_plane.agent.prover import ORDERS, Prover, one_after_another
+from data_plane.agent.prover import ORDERS, Prover, Run, one_after_another
 from data_plane.proof.emulation.timing import CardTimer, Network
 from data_plane.proof.messages import Order
 from data_plane.proof.port import Frame, LineBroken, LineSilent
@@ -25,8 +25,11 @@ class Sent:
     """A frame's body as it leaves the machine. Without one, the line breaks at that moment."""
 
     at: float
+    """When its last byte leaves."""
     body: bytes | None
     gpu: int | None = None
+    began: float | None = None
+    """When its first byte leaves; None for all of it at once."""
 
 
 class Attacker(Protocol):
@@ -57,13 +60,16 @@ class VirtualLine:
     network: Network = field(default_factory=Network)
     attacker: Attacker = FAITHFUL
     now: float = 0.0
+    run: Run = one_after_another
+    """Which GPU begins matters where several are one."""
 
     def __post_init__(self) -> None:
-        self._prover = Prover(self.machine, one_after_another)
+        self._prover = Prover(self.machine, self.run)
         self._ended = False
         self._serial = 0
         self._last = 0.0
-        self._inbox: list[tuple[float, int, bytes | None]] = []
+        self._inbox: list[tuple[float, int, float, bytes | None]] = []
+        """(when the last byte comes, a number, when the first came, body)"""
 
     async def send(self, frame: bytes) -> float:
         if self._ended:
@@ -86,9 +92,12 @@ class VirtualLine:
         self._ended = not self._prover.handle(order, emit)
         for sent in sorted(self.attacker.answers(order, at, honest), key=lambda one: one.at):
             # One connection: nothing overtakes what left before it.
-            self._last = max(self._last, sent.at + self.network.one_way())
+            before, self._last = self._last, max(self._last, sent.at + self.network.one_way())
+            began = self._last
+            if sent.began is not None:
+                began = min(self._last, max(before, sent.began + self.network.one_way()))
             self._serial += 1
-            heapq.heappush(self._inbox, (self._last, self._serial, sent.body))
+            heapq.heappush(self._inbox, (self._last, self._serial, began, sent.body))
         return self.now
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
@@ -97,12 +106,12 @@ class VirtualLine:
         if not self._inbox or self._inbox[0][0] > self.now + seconds:
             self.now += seconds
             raise LineSilent(f"nothing within {seconds:g} s")
-        began, _, body = heapq.heappop(self._inbox)
-        self.now = max(self.now, began)
+        ended, _, began, body = heapq.heappop(self._inbox)
+        self.now = max(self.now, ended)
         if body is None:
             self._ended = True
             self._inbox.clear()
             raise LineBroken("the connection broke")
         if len(body) > bytes_max:
             raise Malformed(f"a frame of {len(body)} bytes, {bytes_max} allowed")
-        return Frame(body, began)
+        return Frame(body, began, ended)

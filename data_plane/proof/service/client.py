@@ -87,15 +87,18 @@ class RemoteVerifier:
                 raise JobTooLarge(f"it costs {job.cost} us of CPU time, of at most {COST_MAX}")
         if self._files is not None and self._files.changed():
             self._open_anew()
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(codec.CHECK)
         until = time.monotonic() + self._settings.seconds
         results: list[Checked] = []
         for request in _requests(jobs):
+            # Another check may have opened a new channel meanwhile; the old one takes no new call.
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(codec.CHECK)
             try:
                 response = await call(request.SerializeToString(), timeout=until - time.monotonic())
                 results += codec.read_response(response, len(request.jobs))
             except grpc.aio.AioRpcError as error:
                 raise _failure(error) from None
+            except grpc.aio.UsageError:
+                raise VerifierAway("the client of the verifier was closed") from None
             except strict.Malformed as error:
                 raise VerifierAway(f"the verifier's answer cannot be read: {error}") from None
         return results

@@ -10,7 +10,7 @@ from data_plane.proof import soundness
 from data_plane.proof.challenger import ProofChallenger
 from data_plane.proof.emulation.attackers import Recorder, Replay
 from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.lies import LIES, UNANSWERED, Lie, skipping, without
+from data_plane.proof.emulation.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
 from data_plane.proof.emulation.miniature import SIZES, Miniature
 from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
 from data_plane.proof.port import Occasion, Outcome, ProofReport
@@ -64,6 +64,16 @@ async def test_a_machine_is_caught_with(name: str) -> None:
     assert report.proven_bytes == ()
 
 
+@pytest.mark.parametrize("gpus", [2, 3])
+async def test_one_card_in_rotation_is_not_several_where_a_phase_is_repeated_anyway(gpus: int) -> None:
+    """After three tries each of them was in time once: none of these tries counts."""
+    lie = replace(LIES["one card as two, another one first each time"], gpus=gpus)
+    for memory_min in (0, 1 << 50):  # With a walk, and with tiles alone.
+        twice = Miniature(replace(SIZES, repeats=2, memory_min=memory_min))
+        report = await challenge(lie, 7, twice, twice.references())
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"too_slow"}), report.findings
+
+
 @pytest.mark.parametrize("name", UNANSWERED)
 async def test_nothing_is_proven_by_a_machine_with(name: str) -> None:
     lie = UNANSWERED[name]
@@ -71,6 +81,19 @@ async def test_nothing_is_proven_by_a_machine_with(name: str) -> None:
     assert report.outcome is Outcome.UNANSWERED, report.findings
     assert codes(report) == lie.caught_by
     assert report.proven_bytes == ()
+
+
+@pytest.mark.parametrize("name", PASSING)
+async def test_no_proof_finds_as_its_limits_say_a_machine_with(name: str) -> None:
+    lie = PASSING[name]
+    report = await challenge(lie, seed=7)
+    assert (report.outcome, report.findings, report.hints) == (Outcome.PASSED, (), ())
+    assert lie.caught_by == frozenset()
+
+
+async def test_the_launch_chain_finds_the_same_machine_where_its_agent_is_ours() -> None:
+    (lie,) = PASSING.values()
+    assert codes(await challenge(replace(lie, make=Lie().make), seed=7)) == {"too_slow"}
 
 
 async def test_a_conversation_that_is_played_back_is_caught() -> None:

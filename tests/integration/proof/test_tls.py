@@ -1,5 +1,8 @@
 """Who may call the verifier, and whom a caller takes for it: mutual TLS, with certificates of a small CA."""
 
+import asyncio
+import os
+import signal
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -123,6 +126,36 @@ async def test_new_certificates_on_both_sides_are_used_without_a_restart(
     await late.check(JOBS)
     await service.verifier.check(JOBS)
     await late.close()
+
+
+async def test_certificates_that_change_between_two_requests_of_a_check_do_not_end_it(
+    serve: Serve, server_files: TlsFiles, client_files: TlsFiles, authority: Authority
+) -> None:
+    service = await serve(tls=server_files, client=caller(client_files), workers=2)
+    two_requests = [job(odd.UNTIL_TOLD)] + [job(odd.RIGHT)] * codec.JOBS_MAX
+    checking = asyncio.create_task(service.verifier.check(two_requests))
+    await service.running(1)
+    write(client_files.certificate.parent, authority.issue("renewed"), authority)
+    with structlog.testing.capture_logs() as lines:
+        await service.verifier.check(JOBS)
+        for pid in service.server.pool.pids:
+            os.kill(pid, signal.SIGUSR1)
+        assert len(await checking) == len(two_requests)
+    assert [line["caller"] for line in lines if line["event"] == "call"] == [
+        "renewed",
+        "reconciler",
+        "renewed",
+    ]
+
+
+async def test_a_check_after_the_client_was_closed_finds_the_verifier_away(
+    serve: Serve, server_files: TlsFiles, client_files: TlsFiles
+) -> None:
+    service = await serve(tls=server_files)
+    verifier = connect(ClientSettings((service.address,), client_files, NAME, seconds=20))
+    await verifier.close()
+    with pytest.raises(VerifierAway, match="closed"):
+        await verifier.check(JOBS)
 
 
 async def test_in_the_middle_of_a_renewal_the_last_good_certificate_stays(

@@ -144,7 +144,7 @@ class Parrot:
         return 1.0
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
-        return Frame(self.said[:bytes_max], 2.0)
+        return Frame(self.said[:bytes_max], 2.0, 2.0)
 
 
 async def test_a_machine_proves_on_the_line_that_the_scenario_gives_it() -> None:
@@ -161,7 +161,7 @@ async def test_a_machine_proves_on_the_line_that_the_scenario_gives_it() -> None
                 await line.receive(10, 1)
         async with session.prover(AGENT) as line:
             await line.send(b"hello")
-            assert await line.receive(4, 1) == Frame(b"hell", 2.0)
+            assert await line.receive(4, 1) == Frame(b"hell", 2.0, 2.0)
     assert fake.machine(TARGET.address).calls == ["connect", "prove", "prove", "prove"]
 
 

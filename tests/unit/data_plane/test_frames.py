@@ -20,7 +20,7 @@ def _feed_singly(buffer: FrameBuffer, count: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.data())
-def test_frames_come_out_as_they_went_in_and_begin_when_their_first_byte_came(
+def test_frames_come_out_as_they_went_in_with_the_times_of_their_first_and_last_byte(
     bodies: list[bytes], data: Any
 ) -> None:
     stream = b"".join(framed(body) for body in bodies)
@@ -33,8 +33,9 @@ def test_frames_come_out_as_they_went_in_and_begin_when_their_first_byte_came(
             taken.append(frame)
     at, expected = 0, []
     for body in bodies:
-        expected.append(Frame(body, born[at]))
+        began = born[at]
         at += LENGTH_BYTES + len(body)
+        expected.append(Frame(body, began, born[at - 1]))
     assert taken == expected
     assert len(buffer) == 0
 
@@ -47,14 +48,23 @@ def test_a_frame_that_announces_too_much_is_refused_before_its_body_comes() -> N
             buffer.take(10)
 
 
-def test_half_a_frame_waits_and_keeps_the_moment_it_began() -> None:
+def test_half_a_frame_waits_and_keeps_the_moments_it_began_and_ended() -> None:
     buffer = FrameBuffer()
     buffer.feed(b"\0\0", 1.0)
     assert buffer.take(9) is None
     buffer.feed(b"\0\3ab", 2.0)
     assert buffer.take(9) is None
     buffer.feed(b"c", 3.0)
-    assert buffer.take(9) == Frame(b"abc", 1.0)
+    assert buffer.take(9) == Frame(b"abc", 1.0, 3.0)
+
+
+def test_a_frame_has_not_come_while_only_a_byte_that_says_nothing_has() -> None:
+    buffer, frame = FrameBuffer(), framed(b"root")
+    buffer.feed(frame[:1], 1.0)
+    buffer.feed(frame[1:] + frame[:2], 3.0)
+    assert buffer.take(9) == Frame(b"root", 1.0, 3.0)
+    buffer.feed(frame[2:], 4.0)
+    assert buffer.take(9) == Frame(b"root", 3.0, 4.0)
 
 
 def test_a_stream_of_single_bytes_is_cut_off_and_one_of_small_answers_is_not() -> None:

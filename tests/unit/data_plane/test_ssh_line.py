@@ -23,10 +23,16 @@ SOON = 5.0
 
 
 @asynccontextmanager
-async def a_line(handler: Handler, ticks: Iterator[int] | None = None) -> AsyncIterator[SshLine]:
+async def a_line(
+    handler: Handler, ticks: Iterator[int] | None = None, window: int = 2 << 20
+) -> AsyncIterator[SshLine]:
     numbers = ticks or count()
     access = SshAccess(OURS.private_openssh, clock=lambda: float(next(numbers)))
-    async with a_machine(handler) as target, access.shell(target) as shell, shell.converse(STEP) as line:
+    async with (
+        a_machine(handler, window=window) as target,
+        access.shell(target) as shell,
+        shell.converse(STEP) as line,
+    ):
         yield line
 
 
@@ -69,7 +75,7 @@ async def test_frames_go_there_and_come_back() -> None:
             await line.receive(10, SOON)
 
 
-async def test_a_frame_is_stamped_when_its_first_byte_comes_not_its_last() -> None:
+async def test_a_frame_is_stamped_when_its_first_byte_comes_and_when_its_last_does() -> None:
     async def slowly(process: "Process[bytes]") -> None:
         process.stdout.write(framed(b"abcdef")[:1])
         await _frame(process)
@@ -83,7 +89,34 @@ async def test_a_frame_is_stamped_when_its_first_byte_comes_not_its_last() -> No
         sent = await line.send(framed(b"go on"))
         frame = await line.receive(6, SOON)
         assert frame.body == b"abcdef", "what came before the silence is not lost"
-        assert frame.began < sent
+        assert frame.began < sent < frame.ended
+
+
+async def test_an_order_is_stamped_before_it_leaves_whoever_holds_back_its_last_byte() -> None:
+    """The machine is the server: it can let in all of an order but a byte, work on it, and let that one in later."""
+    order = framed(b"a nonce, and an end that says nothing")
+    ready, work_done = asyncio.Event(), asyncio.Event()
+
+    async def greedy(process: "Process[bytes]") -> None:
+        process.channel.pause_reading()
+        ready.set()
+        await work_done.wait()
+        process.channel.resume_reading()
+        assert await _frame(process) == order[4:]
+        process.stdout.write(framed(b"root"))
+        await _hold(process)
+
+    ticks = iter(range(100))
+    async with a_line(greedy, ticks, window=len(order) - 1) as line:
+        await ready.wait()
+        sending = asyncio.create_task(line.send(order))
+        held = not await _settled(lambda: int(sending.done()))
+        worked = next(ticks)
+        work_done.set()
+        sent = await sending
+        frame = await line.receive(4, SOON)
+    assert held, "the last byte did not wait for the server's window"
+    assert sent < worked < frame.began
 
 
 async def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:

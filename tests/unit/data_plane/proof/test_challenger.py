@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -23,6 +23,7 @@ from data_plane.proof.messages import (
     LatencyAnswer,
     Opened,
     OpenOrder,
+    Order,
     Refused,
     SmGaps,
     TilesOrder,
@@ -33,6 +34,7 @@ from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Occasion, Outcom
 from data_plane.proof.record import Record, commitment_evidence
 from data_plane.proof.reference import TABLE, References
 from data_plane.proof.verifier import LocalVerifier, check
+from data_plane.proof.wire import decode
 from tests.support.prover import (
     CHAINS,
     MIB,
@@ -246,6 +248,20 @@ async def test_a_remote_driver_is_seen_by_its_launches() -> None:
     assert codes(report) == {"too_slow"}
 
 
+async def test_the_first_byte_of_a_root_stops_no_clock() -> None:
+    """It is a length's, known in advance: who is slow could send it in time and the root when it is there."""
+
+    class Hasty(ScriptedLine):
+        async def receive(self, bytes_max: int, seconds: float) -> Any:
+            frame = await super().receive(bytes_max, seconds)
+            early = isinstance(self.heard[-1], Committed | LatencyAnswer)
+            return replace(frame, began=frame.began - 0.3) if early else frame
+
+    for slow in ({"walk": 1.6}, {"int8": 0.9}, {LatencyAnswer: 0.4}):
+        report = await challenge(Hasty(took={**TOOK, LatencyAnswer: 0.34, **slow}))
+        assert (report.outcome, codes(report)) == (Outcome.FAILED, {"too_slow"}), slow
+
+
 async def test_repeats_that_differ_are_a_hint() -> None:
     report = await challenge(ScriptedLine(took={**TOOK, "int8": [0.5, 0.56]}))
     assert report.outcome is Outcome.PASSED
@@ -263,6 +279,45 @@ async def test_nothing_is_waited_for_beyond_the_end_of_the_conversation() -> Non
     line = ScriptedLine(took={**TOOK, Identity: 29.0, Filled: 27.0}, bend=dropping(Groups))
     assert codes(await challenge(line)) == {"too_long"}
     assert line.now - 100.0 == pytest.approx(60.0)
+
+
+async def test_an_order_that_is_held_back_buys_no_time_to_answer_it() -> None:
+    class Held(ScriptedLine):
+        async def send(self, frame: bytes) -> float:
+            asked = await super().send(frame)
+            self.now += 9.0 if isinstance(self.orders[-1], OpenOrder) else 0.0
+            return asked
+
+    assert codes(await challenge(Held(took={**TOOK, Opened: 9.9}))) == set()
+    late = await challenge(Held(took={**TOOK, Opened: 12.0}))
+    assert (late.outcome, codes(late)) == (Outcome.FAILED, {"unopened"})
+
+
+async def test_who_has_used_up_the_time_is_not_shown_the_sample() -> None:
+    """Group hashes that begin in time and end late count by their end."""
+    slow = changing(Groups, lambda one: replace(one, later=7.0), "walk")
+    line = ScriptedLine(took={**TOOK, Identity: 28.0, Filled: 15.0}, bend=slow)
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"too_long"})
+    assert not any(isinstance(order, OpenOrder) for order in line.orders)
+
+
+async def test_silence_after_the_sample_is_a_failure_also_where_the_conversation_ends_first() -> None:
+    class HeldUp(ScriptedLine):
+        """Seven seconds pass at our side between the group hashes and the question for the sample."""
+
+        async def send(self, frame: bytes) -> float:
+            order, _ = decode(frame[4:], get_args(Order))
+            self.now += 7.0 if isinstance(order, OpenOrder) else 0.0
+            return await super().send(frame)
+
+    slow = {**TOOK, Identity: 28.0, Filled: 15.0}
+    line = HeldUp(with_wrong_digests("walk")(identity()), took=slow, bend=dropping(Opened))
+    report = await challenge(line)
+    assert (report.outcome, codes(report)) == (Outcome.FAILED, {"unopened"})
+    assert line.now - 100.0 == pytest.approx(60.0), (
+        "it ended with its answer's time, not with the conversation's"
+    )
 
 
 async def test_group_hashes_may_take_their_time_once_the_root_is_here() -> None:

@@ -197,6 +197,18 @@ async def test_an_answer_has_been_under_way_both_ways() -> None:
     assert one.now == frame.began
 
 
+async def test_a_frame_may_begin_before_it_ends_and_never_before_its_forerunner_did() -> None:
+    one = line(attacker=Altered((LatencyAnswer,), lambda answer: [replace(answer.sent, began=100.1)]))
+    await one.send(encode(Hello()))
+    await one.receive(1 << 20, 1.0)
+    one.now = 100.0
+    await one.send(encode(LatencyOrder(10_000, (NONCE, SEED[:16]))))
+    first, second = [await one.receive(1 << 20, 5.0) for _ in range(2)]
+    assert first.began == pytest.approx(100.11)
+    assert first.ended == pytest.approx(100.17, abs=0.01)
+    assert first.ended <= second.began <= second.ended == one.now
+
+
 async def test_launches_are_charged_to_each_gpu_at_the_same_time() -> None:
     one = line()
     await one.send(encode(Hello()))

@@ -17,7 +17,7 @@ from data_plane.proof.judgement import (
     judge_identity,
     launch_band,
     outcome,
-    time_finding,
+    time_findings,
 )
 from data_plane.proof.messages import Committed, GapsAnswer, SmGaps
 from data_plane.proof.port import Expected, Finding, Occasion, Outcome
@@ -172,13 +172,30 @@ def test_nothing_is_faster_than_the_data_sheet_whatever_was_learnt() -> None:
 
 
 def test_the_best_try_counts() -> None:
-    one = Band(0.8, 1.5, 1.2)
-    assert time_finding(0, "walk", [2.0, 1.6, 1.4], one) is None
-    late, early = time_finding(0, "walk", [2.0, 1.6], one), time_finding(0, "walk", [0.2, 1.6], one)
-    assert late is not None
-    assert early is not None
+    bands = [Band(0.8, 1.5, 1.2)]
+    assert time_findings("walk", [[2.0], [1.6], [1.4]], bands) == []
+    (late,) = time_findings("walk", [[2.0], [1.6]], bands)
+    (early,) = time_findings("walk", [[0.2], [1.6]], bands)
     assert (late.code, early.code) == ("too_slow", "too_fast")
     assert "1.600 s at best" in late.why
+
+
+def test_a_try_counts_only_if_every_gpu_was_in_time_in_it() -> None:
+    bands = [Band(0.8, 1.5, 1.2)] * 3
+    assert time_findings("walk", [[1.6, 1.2, 1.2], [1.4, 1.2, 1.3]], bands) == []
+    rotating = [[1.2, 2.4, 3.6], [3.6, 1.2, 2.4], [1.4, 1.4, 1.6]]
+    found = time_findings("walk", rotating, bands)
+    assert [(one.code, one.gpu) for one in found] == [("too_slow", 2)]
+    assert "of all GPUs at once" in found[0].why
+
+
+def test_a_phase_that_was_in_time_when_it_was_planned_is_no_retry() -> None:
+    bands = [Band(0.8, 1.5, 1.2)] * 2
+    one_late = [[1.2, 1.6], [1.2, 1.2]]
+    hints = list(judgement.retry_hints("walk", one_late, 1, bands))
+    assert [(hint.code, hint.gpu) for hint in hints] == [("retried", 1)]
+    assert "1 times" in hints[0].why
+    assert list(judgement.retry_hints("walk", one_late, 2, bands)) == []
 
 
 def test_launches_over_a_network_do_not_fit_the_bound() -> None:

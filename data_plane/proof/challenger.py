@@ -162,7 +162,14 @@ class ProofChallenger:
         if judged.findings:
             raise Ended(*judged.findings)
         record.times = self._references.times(record.expected.model, identity.driver)
-        record.plan = plan(identity, record.reference, record.times, record.occasion, self._sizes)
+        record.plan = plan(
+            identity,
+            record.expected,
+            record.reference,
+            record.times,
+            occasion=record.occasion,
+            sizes=self._sizes,
+        )
         phases = _Phases(
             conversation=conversation,
             record=record,

@@ -30,7 +30,8 @@ TOO_FAST = 0.7
 PEAK_MARGIN = {"walk": 1.10, "int8": 1.25, "bf16": 1.25}
 """By how much a card may exceed its data sheet: memory that is overclocked, clocks above the nominal boost."""
 FREE_MIN = 0.95
-"""Share of the memory that was sold which must be free, after the agent's own context, for all phases."""
+"""Share of the memory that was sold which must be free, after the agent's own context, for all phases. A driver
+and a context keep 3.5 % of the smallest cards we list for themselves, and 1 % of the largest (estimates)."""
 SPREAD_MAX = 0.05
 """Between repeats of a phase on one GPU: more looks like somebody else's work on it."""
 GAP_US = 1000
@@ -252,9 +253,21 @@ def _centres(expected: Expected) -> str:
     return " or ".join(str(mib) for mib in expected.memory_mib)
 
 
+def memory_sold(gpu: GpuIdentity, expected: Expected) -> int:
+    """Bytes of a whole card as it was sold: of its model's totals the one nearest to NVML's.
+
+    A claim only chooses among them, and silence does not choose the smallest.
+    """
+    totals = [mib * MIB for mib in expected.memory_mib]
+    if gpu.nvml_memory is None:
+        return max(totals)
+    claimed = gpu.nvml_memory
+    return min(totals, key=lambda total: (abs(total - claimed), -total))
+
+
 def _memory_short(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
     """Who could name a small free memory would be asked to fill only that."""
-    sold = min(expected.memory_mib) * MIB if gpu.nvml_memory is None else gpu.nvml_memory
+    sold = memory_sold(gpu, expected)
     if gpu.cuda_free < FREE_MIN * sold:
         why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {FREE_MIN:.0%} are needed."
         yield Finding("memory_short", gpu.index, why)

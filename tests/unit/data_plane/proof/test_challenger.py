@@ -471,9 +471,10 @@ def test_evidence_of_the_largest_machine_fits_with_every_phase_tried_three_times
     }
     claimed = identity(*(gpu(index, **wide) for index in range(16)))
     times = References().times(reference.model, "570")
-    planned: Plan = plan(claimed, reference, times, Occasion.START, Sizes())
+    sold = Expected(reference.model, 16, frozenset(), (183359,), 2)
+    planned: Plan = plan(claimed, sold, reference, times, occasion=Occasion.START, sizes=Sizes())
     record = Record(
-        Expected(reference.model, 16, frozenset(), (183359,), 2), Occasion.START, reference,
+        sold, Occasion.START, reference,
         identity=replace(claimed, libraries=claimed.libraries * 16), times=times, plan=planned,
     )  # fmt: skip
     sample = range(99_999_900, 99_999_948)

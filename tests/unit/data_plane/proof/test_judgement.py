@@ -135,6 +135,21 @@ def test_little_free_memory_fails_only_where_all_of_it_should_be_free() -> None:
     assert judged({"cuda_free": 10 << 30, "nvml_memory": None})[0] == {"memory_short"}
 
 
+def test_memory_is_short_by_what_was_sold_and_not_by_what_the_machine_says_it_has() -> None:
+    two = replace(expected(), memory_mib=(81559, 80000))
+
+    def said(nvml: float | None, free: float) -> set[str]:
+        one = gpu(
+            nvml_memory=None if nvml is None else int(nvml * MIB), cuda_memory=1, cuda_free=int(free * MIB)
+        )
+        return {f.code for f in judge_identity(identity(one), two, TABLE[MODEL], Occasion.START).findings}
+
+    assert said(0.985 * 80000, 0.951 * 80000) == said(80000, 0.951 * 80000) == set()
+    assert said(0.985 * 80000, 0.951 * 0.985 * 80000) == {"memory_short"}
+    assert said(81559, 0.951 * 80000) == {"memory_short"}
+    assert said(None, 0.951 * 80000) == {"memory_short"}, "silence chooses no smaller card"
+
+
 def test_memory_that_does_not_fit_its_ecc_is_a_hint() -> None:
     reference = TABLE["a6000-48gb"]
     one = gpu(nvml_memory=49140 * MIB, cuda_ecc=True, nvml_ecc=True)

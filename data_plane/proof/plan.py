@@ -44,8 +44,6 @@ class Sizes:
     it free, a fiftieth stays alone: 460 MiB of the smallest card. The agent takes nothing more by then, since
     context, kernels and room for digests come before free memory is read; a driver takes page tables, a thousandth
     of that. An estimate that a device has to settle."""
-    memory_min: int = 4 << 30
-    """Bytes. A walk over less would run in part from the second-level cache, and show little."""
     walk_seconds: float = 1.2
     """At least ten times what the network is allowed."""
     steps: int = 512
@@ -70,11 +68,15 @@ class Sizes:
     tiles_max: int = TILES_MAX
 
     def reduced(self) -> "Sizes":
-        """For a machine that somebody holds and does not use: leave half of the free memory to them."""
+        """For a machine that somebody holds and does not use: leave three tenths of the memory to them, and more.
+
+        What is filled has to be more than half a card holds, or a switch to one would pass: also when as much of it is
+        hidden as `soundness.hidden_memory_max` allows while times are estimates. On L4 and GH200 that is too much.
+        """
         return replace(
             self,
-            memory_share=self.memory_share / 2,
-            memory_share_sold=0.0,
+            memory_share=0.0,
+            memory_share_sold=0.60,
             chains_opened=self.chains_opened // 2,
             repeats=1,
             gap_milliseconds=self.gap_milliseconds // 2,
@@ -83,7 +85,6 @@ class Sizes:
 
 EMULATED = Sizes(
     rounds=20,
-    memory_min=0,
     steps=16,
     chains_opened=4,
     inner=64,
@@ -111,8 +112,6 @@ class GpuPlan:
 @dataclass(frozen=True, slots=True)
 class Plan:
     sizes: Sizes
-    walks: bool
-    """Whether there is memory enough to fill and walk; always, except on a machine that is in use."""
     gpus: tuple[GpuPlan, ...]
 
     def bytes_read(self, gpu: int) -> int:
@@ -145,10 +144,8 @@ def plan(
     if occasion is Occasion.IDLE:
         sizes = sizes.reduced()
     sizes = replace(sizes, steps=_steps(min(reference.iterations, sizes.iterations_max), sizes))
-    to_fill = [_bytes_to_fill(gpu, expected, sizes) for gpu in identity.gpus]
-    gpus = tuple(_of_gpu(one, reference, times, sizes) for one in to_fill)
-    least = min(to_fill, default=0)
-    return Plan(sizes, walks=least >= max(sizes.memory_min, BLOCK_BYTES), gpus=gpus)
+    filling = (_bytes_to_fill(gpu, expected, sizes) for gpu in identity.gpus)
+    return Plan(sizes, tuple(_of_gpu(to_fill, reference, times, sizes) for to_fill in filling))
 
 
 def _steps(iterations: int, sizes: Sizes) -> int:

@@ -163,7 +163,14 @@ class ProofChallenger:
         if judged.findings:
             raise Ended(*judged.findings)
         record.times = self._references.times(record.expected.model, identity.driver)
-        record.plan = plan(identity, record.reference, record.times, record.occasion, self._sizes)
+        record.plan = plan(
+            identity,
+            record.expected,
+            record.reference,
+            record.times,
+            occasion=record.occasion,
+            sizes=self._sizes,
+        )
         phases = _Phases(
             conversation=conversation,
             record=record,
@@ -174,11 +181,8 @@ class ProofChallenger:
             choose=self._choose,
         )
         await phases.launch_chain()
-        if record.plan.walks:
-            await phases.fill()
-            await phases.walk()
-        else:
-            record.hints.append(Finding("memory_in_use", None, "The walk was left out."))
+        await phases.fill()
+        await phases.walk()
         for kind in KINDS:
             await phases.tiles(kind)
         await phases.gaps()

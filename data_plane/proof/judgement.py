@@ -30,7 +30,11 @@ TOO_FAST = 0.7
 PEAK_MARGIN = {"walk": 1.10, "int8": 1.25, "bf16": 1.25}
 """By how much a card may exceed its data sheet: memory that is overclocked, clocks above the nominal boost."""
 FREE_MIN = 0.95
-"""Share of the memory that was sold which must be free, after the agent's own context, for all phases."""
+"""Share of the memory that was sold which must be free, after the agent's own context, for all phases. A driver
+and a context keep 3.5 % of the smallest cards we list for themselves, and 1 % of the largest (estimates)."""
+IDLE_FREE_MIN = 0.90
+"""The same where somebody holds the machine and no process of theirs is seen. `plan.Sizes.reduced` fills 0.60 of what
+was sold, and of less free memory that would leave them too little to begin to work."""
 SPREAD_MAX = 0.05
 """Between repeats of a phase on one GPU: more looks like somebody else's work on it."""
 GAP_US = 1000
@@ -64,6 +68,7 @@ FAILURES = {
     "wrong_digest": "What was committed to is not what the honest computation gives.",
 }
 SILENCES = {
+    "memory_in_use": "On a machine that somebody holds, too little memory is free for a walk that would show anything.",
     "line_broken": "The line to the prover broke.",
     "silent": "The prover did not answer a question that is not timed.",
     "refused": "The prover says that it cannot go on.",
@@ -83,7 +88,6 @@ HINTS = {
     "mps": "A GPU is run through the multi-process service, which shares it.",
     "processes": "Other processes use a GPU.",
     "throttled": "A GPU is slowed down by heat or by its power supply.",
-    "memory_in_use": "Too little memory is free for a walk that would show anything.",
     "uneven": "Repeats of one phase differ by more than 5 %.",
     "retried": "A timed phase was in time only when it was repeated.",
     "time_sliced": "The clock of a GPU jumps on most of its multiprocessors.",
@@ -194,17 +198,23 @@ def judge_identity(
     """Claims against each other, against what was sold, and against the reference table.
 
     Of an emulation only the number of GPUs and that they are distinct: it claims nothing that counts.
+
+    Memory in use is told only where nothing contradicts: it has to be the first finding, since such a challenge counts
+    neither for a machine nor against it.
     """
     findings, hints = list(_of_machine(identity, expected)), list[Finding]()
+    in_use = list[Finding]()
     if identity.source == "cuda":
         for gpu in identity.gpus:
             findings += _contradictions(gpu)
             findings += _not_as_sold(gpu, expected, reference)
-            if occasion is not Occasion.IDLE:
+            if occasion is Occasion.IDLE:
+                in_use += _memory_in_use(gpu, expected)
+            else:
                 findings += _memory_short(gpu, expected)
             hints += _doubts(gpu, reference)
             hints += _in_use(gpu)
-    return Judged(tuple(findings), tuple(hints))
+    return Judged(tuple(findings or in_use), tuple(hints))
 
 
 def _of_machine(identity: Identity, expected: Expected) -> Iterable[Finding]:
@@ -267,12 +277,32 @@ def _centres(expected: Expected) -> str:
     return " or ".join(str(mib) for mib in expected.memory_mib)
 
 
+def memory_sold(gpu: GpuIdentity, expected: Expected) -> int:
+    """Bytes of a whole card as it was sold: of its model's totals the one nearest to NVML's.
+
+    A claim only chooses among them, and silence does not choose the smallest.
+    """
+    totals = [mib * MIB for mib in expected.memory_mib]
+    if gpu.nvml_memory is None:
+        return max(totals)
+    claimed = gpu.nvml_memory
+    return min(totals, key=lambda total: (abs(total - claimed), -total))
+
+
 def _memory_short(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
     """Who could name a small free memory would be asked to fill only that."""
-    sold = min(expected.memory_mib) * MIB if gpu.nvml_memory is None else gpu.nvml_memory
+    sold = memory_sold(gpu, expected)
     if gpu.cuda_free < FREE_MIN * sold:
         why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {FREE_MIN:.0%} are needed."
         yield Finding("memory_short", gpu.index, why)
+
+
+def _memory_in_use(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
+    """No pass: what is free is the machine's word, and a pass that shows no memory would make it proven for good."""
+    sold = memory_sold(gpu, expected)
+    if gpu.cuda_free < IDLE_FREE_MIN * sold:
+        why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {IDLE_FREE_MIN:.0%} are needed."
+        yield Finding("memory_in_use", gpu.index, why)
 
 
 def _doubts(gpu: GpuIdentity, reference: Reference) -> Iterable[Finding]:

@@ -2,25 +2,28 @@
 
 A provider is believed by nobody alone. What it says counts once, however many samples it sends: the median over
 its devices of each device's median. A reference needs two providers, DEVICES_MIN devices each, and the fastest of
-them confirmed by another within AGREE_WITHIN. The fastest counts: a slow liar must not widen the slack, and
-nobody can look faster than the hardware is, since rates are taken on our clock and bounded by the data sheet.
+them confirmed by another within AGREE_WITHIN. The fastest counts: a slow liar must not widen the slack.
 
-Limits. Two providers that collude, alone or as the fastest we know, can make a reference slow: up to the
-estimate's band, within which they would have passed anyway. One that is really faster than its kind and
-stands alone prevents a reference until a second one confirms it.
+All drivers of a model are learnt together. A driver is a claim and costs nothing to make up, so who could choose
+among references by it would bring one of their own: ten cards that nobody else's driver contradicts.
+
+Limits. Who shows most of the devices at every provider can make a reference slow, up to the estimate's band and
+never beyond it. Who shows most of them at two, and they are better cards than those sold, can make it fast, up to
+the data sheet. One provider that is really faster than its kind and stands alone prevents a reference until a
+second one confirms it.
 
 Feed it samples of passed proofs only (never of emulations), with `provider` naming who owns the hardware, so
 that one owner under two names is one provider.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from data_plane.proof.judgement import PEAK_MARGIN
-from data_plane.proof.reference import TABLE, Reference, TimedPhase
+from data_plane.proof.judgement import PEAK_MARGIN, TOLERANCE
+from data_plane.proof.reference import TABLE, Basis, Reference, TimedPhase
 
 PROVIDERS_MIN = 2
 DEVICES_MIN = 5
@@ -47,11 +50,13 @@ class Unlearnt(StrEnum):
     """Fewer than PROVIDERS_MIN have DEVICES_MIN devices each."""
     PROVIDERS_DISAGREE = "providers_disagree"
     """No other provider comes within AGREE_WITHIN of the fastest."""
+    WIDER_THAN_ESTIMATED = "wider_than_estimated"
+    """It would allow more time than the estimate does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one provider shows of one model, driver and phase."""
+    """What one provider shows of one model and phase."""
 
     provider: str
     devices: int
@@ -63,10 +68,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What came of all samples of one model, driver and phase."""
+    """What came of all samples of one model and phase."""
 
     model: str
     driver_major: int
+    """What most of the samples say they ran on, for the record: nothing follows from it."""
     phase: TimedPhase
     rate: float | None
     reason: Unlearnt | None
@@ -77,11 +83,11 @@ class Lesson:
 
 
 def learn(samples: Iterable[Sample], table: Mapping[str, Reference] = TABLE) -> list[Lesson]:
-    """One lesson per model, driver and phase that there are samples of, in that order."""
-    found: dict[tuple[str, int, TimedPhase], list[Sample]] = defaultdict(list)
+    """One lesson per model and phase that there are samples of, in that order."""
+    found: dict[tuple[str, TimedPhase], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.model in table:
-            found[sample.model, sample.driver_major, sample.phase].append(sample)
+            found[sample.model, sample.phase].append(sample)
     return [_lesson(found[key], table[key[0]]) for key in sorted(found)]
 
 
@@ -94,15 +100,24 @@ def _lesson(samples: Sequence[Sample], reference: Reference) -> Lesson:
         reason = Unlearnt.TOO_FEW_PROVIDERS
     elif standings[0].rate > (1 + AGREE_WITHIN) * standings[1].rate:
         reason = Unlearnt.PROVIDERS_DISAGREE
+    elif _is_wider_than_estimated(standings[0].rate, reference, first.phase):
+        reason = Unlearnt.WIDER_THAN_ESTIMATED
+    drivers = Counter(sample.driver_major for sample in samples)
     return Lesson(
         first.model,
-        first.driver_major,
+        max(drivers, key=lambda major: (drivers[major], major)),
         first.phase,
         None if reason else standings[0].rate,
         reason,
         tuple(standings),
         len(samples) - len(possible),
     )
+
+
+def _is_wider_than_estimated(rate: float, reference: Reference, phase: TimedPhase) -> bool:
+    """Else each round of passes in the last one's band could be the next reference, slower every time."""
+    estimate = reference.estimate().of(phase)
+    return (1 + TOLERANCE[Basis.LEARNT]) / rate > (1 + TOLERANCE[estimate.basis]) / estimate.rate
 
 
 def _is_possible(sample: Sample, reference: Reference) -> bool:

@@ -1,6 +1,6 @@
-"""How large a challenge is: from the model's reference times and the card's free memory to counts. Pure.
+"""How large a challenge is: from the model's reference times and the memory that was sold to counts. Pure.
 
-    plan(identity, reference, times, occasion, Sizes()) -> Plan
+    plan(identity, expected, reference, times, occasion=occasion, sizes=Sizes()) -> Plan
 
 Sizes are chosen so that each phase takes a card of the model the same seconds whatever its speed, and so
 that every count fits the messages. The default sizes are those of docs/gpu-proof.md. A challenge of an
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from data_plane.proof.arithmetic.constants import SIDE, UNITS_PER_BLOCK
+from data_plane.proof.judgement import memory_sold
 from data_plane.proof.messages import (
     BLOCK_BYTES,
     BLOCKS_MAX,
@@ -22,7 +23,7 @@ from data_plane.proof.messages import (
     Identity,
     TileKind,
 )
-from data_plane.proof.port import Occasion
+from data_plane.proof.port import Expected, Occasion
 from data_plane.proof.reference import Reference, Times
 
 KINDS: tuple[TileKind, ...] = ("int8", "bf16")
@@ -38,13 +39,11 @@ class Sizes:
     """What all of them may take, besides the network's allowance."""
     memory_share: float = 0.94
     """Of what is free once the agent has its context."""
-    memory_share_of_total: float = 0.93
-    """Of NVML's total, where the reserve allows it: large cards can spare more than `memory_share` leaves."""
-    memory_reserve: int = 768 << 20
-    """Bytes left alone for digests and for what a driver takes while it works; context and kernels are loaded before
-    free memory is read. An estimate that a device has to settle."""
-    memory_min: int = 4 << 30
-    """Bytes. A walk over less would run in part from the second-level cache, and show little."""
+    memory_share_sold: float = 0.93
+    """Of what was sold (`judgement.memory_sold`): never less, whatever is said to be free. With `judgement.FREE_MIN` of
+    it free, a fiftieth stays alone: 460 MiB of the smallest card. The agent takes nothing more by then, since
+    context, kernels and room for digests come before free memory is read; a driver takes page tables, a thousandth
+    of that. An estimate that a device has to settle."""
     walk_seconds: float = 1.2
     """At least ten times what the network is allowed."""
     steps: int = 512
@@ -69,11 +68,15 @@ class Sizes:
     tiles_max: int = TILES_MAX
 
     def reduced(self) -> "Sizes":
-        """For a machine that somebody holds and does not use: leave half of the free memory to them."""
+        """For a machine that somebody holds and does not use: leave three tenths of the memory to them, and more.
+
+        What is filled has to be more than half a card holds, or a switch to one would pass: also when as much of it is
+        hidden as `soundness.hidden_memory_max` allows while times are estimates. On L4 and GH200 that is too much.
+        """
         return replace(
             self,
-            memory_share=self.memory_share / 2,
-            memory_share_of_total=0.0,
+            memory_share=0.0,
+            memory_share_sold=0.60,
             chains_opened=self.chains_opened // 2,
             repeats=1,
             gap_milliseconds=self.gap_milliseconds // 2,
@@ -82,7 +85,6 @@ class Sizes:
 
 EMULATED = Sizes(
     rounds=20,
-    memory_min=0,
     steps=16,
     chains_opened=4,
     inner=64,
@@ -110,8 +112,6 @@ class GpuPlan:
 @dataclass(frozen=True, slots=True)
 class Plan:
     sizes: Sizes
-    walks: bool
-    """Whether there is memory enough to fill and walk; always, except on a machine that is in use."""
     gpus: tuple[GpuPlan, ...]
 
     def bytes_read(self, gpu: int) -> int:
@@ -129,16 +129,23 @@ class Plan:
         return self.gpus[gpu].tiles[kind] * SIDE * SIDE * self.sizes.inner
 
 
-def plan(identity: Identity, reference: Reference, times: Times, occasion: Occasion, sizes: Sizes) -> Plan:
-    """One entry per GPU that the machine claims, by index."""
+def plan(
+    identity: Identity,
+    expected: Expected,
+    reference: Reference,
+    times: Times,
+    *,
+    occasion: Occasion,
+    sizes: Sizes,
+) -> Plan:
+    """One entry per GPU that the machine claims, by index. For claims that `judge_identity` has no finding about."""
     if identity.source == "emulated":
         sizes = EMULATED
     if occasion is Occasion.IDLE:
         sizes = sizes.reduced()
     sizes = replace(sizes, steps=_steps(min(reference.iterations, sizes.iterations_max), sizes))
-    gpus = tuple(_of_gpu(gpu, reference, times, sizes) for gpu in identity.gpus)
-    least = min((_bytes_to_fill(gpu, sizes) for gpu in identity.gpus), default=0)
-    return Plan(sizes, walks=least >= max(sizes.memory_min, BLOCK_BYTES), gpus=gpus)
+    filling = (_bytes_to_fill(gpu, expected, sizes) for gpu in identity.gpus)
+    return Plan(sizes, tuple(_of_gpu(to_fill, reference, times, sizes) for to_fill in filling))
 
 
 def _steps(iterations: int, sizes: Sizes) -> int:
@@ -147,12 +154,12 @@ def _steps(iterations: int, sizes: Sizes) -> int:
     return sizes.steps if sizes.steps <= affordable else 1 << (affordable.bit_length() - 1)
 
 
-def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) -> GpuPlan:
+def _of_gpu(to_fill: int, reference: Reference, times: Times, sizes: Sizes) -> GpuPlan:
     chain_bytes = sizes.steps * BLOCK_BYTES
     tile_work = SIDE * SIDE * sizes.inner
     digests_max = GROUPS_MAX * sizes.group
     return GpuPlan(
-        blocks=_between(1, -(-_bytes_to_fill(gpu, sizes) // BLOCK_BYTES), min(sizes.blocks_max, BLOCKS_MAX)),
+        blocks=_between(1, -(-to_fill // BLOCK_BYTES), min(sizes.blocks_max, BLOCKS_MAX)),
         iterations=min(reference.iterations, sizes.iterations_max),
         chains=_between(
             1,
@@ -170,10 +177,9 @@ def _of_gpu(gpu: GpuIdentity, reference: Reference, times: Times, sizes: Sizes) 
     )
 
 
-def _bytes_to_fill(gpu: GpuIdentity, sizes: Sizes) -> int:
-    total = gpu.cuda_memory if gpu.nvml_memory is None else gpu.nvml_memory
-    spare = max(0, gpu.cuda_free - sizes.memory_reserve)
-    return max(int(sizes.memory_share * gpu.cuda_free), min(ceil(sizes.memory_share_of_total * total), spare))
+def _bytes_to_fill(gpu: GpuIdentity, expected: Expected, sizes: Sizes) -> int:
+    of_sold = ceil(sizes.memory_share_sold * memory_sold(gpu, expected))
+    return max(int(sizes.memory_share * gpu.cuda_free), of_sold)
 
 
 def _between(least: int, value: int, most: int) -> int:

@@ -56,7 +56,8 @@ class Occasion(StrEnum):
     RECHECK = "recheck"
     """Again, because a challenge was failed or not answered: all phases."""
     IDLE = "idle"
-    """At random while the GPUs are idle: launch chain, tiles, and a walk over the memory that is free."""
+    """At random while the GPUs are idle: all phases, with more than half of the memory filled and the rest left to
+    whoever holds the machine. Where too much is in use for that, nothing is asked."""
     END = "end"
     """When the customer let go: all phases. The fill overwrites what the customer left."""
 

@@ -98,7 +98,7 @@ class Record:
         came_of_it = outcome(self.findings, self.identity.source if self.identity else "")
         genuine = self.identity is not None and self.identity.source == "cuda"
         proven: tuple[int, ...] = ()
-        if self.plan is not None and self.plan.walks and came_of_it is Outcome.PASSED:
+        if self.plan is not None and came_of_it is Outcome.PASSED:
             proven = tuple(self.plan.bytes_filled(gpu) for gpu in range(len(self.plan.gpus)))
         return ProofReport(
             outcome=came_of_it,
@@ -130,7 +130,7 @@ class Record:
                 "sizes": asdict(self.plan.sizes),
                 "gpus": [{**asdict(gpu), "tiles": dict(gpu.tiles)} for gpu in self.plan.gpus],
             }
-            if genuine and self.times is not None and self.plan.walks:
+            if genuine and self.times is not None:
                 evidence["hidden_memory_max"] = round(self._hidden_memory_max(self.times, self.plan), 4)
         return evidence | self._evidence
 

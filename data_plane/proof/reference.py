@@ -255,10 +255,11 @@ OTHER_PCI_DEVICES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Paces of a model under one driver, better than an estimate. Phases may be missing."""
+    """Paces of a model, better than an estimate. Phases may be missing."""
 
     model: str
     driver_major: int
+    """What it was measured under. A learnt pace is of all drivers, whichever is named here."""
     paces: Mapping[TimedPhase, Pace]
 
 
@@ -277,10 +278,10 @@ class References:
     table: Mapping[str, Reference] = field(default_factory=lambda: TABLE)
 
     def times(self, model: str, driver: str) -> Times:
-        """Reference times under this driver, phase by phase the best basis there is. Raises KeyError.
+        """Reference times, phase by phase the best basis there is. Raises KeyError.
 
-        The driver is the machine's own word. So an unknown one falls back on the nearest that we know,
-        never on the estimate with its wide band: a lie about the driver must not buy time.
+        The driver is the machine's own word: a lie about it must not buy time. It chooses among our own measurements,
+        the nearest one, which is as much as two of them differ by; of what was learnt it chooses nothing.
         """
         major = driver_major(driver)
         times = self.table[model].estimate()
@@ -293,6 +294,7 @@ class References:
 
 
 def _preference(one: Observed, phase: TimedPhase, major: int) -> tuple[int, int, float]:
-    """The nearest driver, then what was measured before what was learnt, then the faster."""
+    """What was measured before what was learnt; of the measured the nearest driver; among equals the faster."""
     pace = one.paces[phase]
-    return abs(one.driver_major - major), list(Basis).index(pace.basis), -pace.rate
+    distance = abs(one.driver_major - major) if pace.basis is Basis.MEASURED else 0
+    return list(Basis).index(pace.basis), distance, -pace.rate

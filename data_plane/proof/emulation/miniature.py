@@ -18,7 +18,6 @@ from data_plane.proof.reference import TABLE, Basis, Observed, Pace, Reference, 
 
 SIZES = Sizes(
     rounds=20,
-    memory_min=0,
     steps=32,
     chains_opened=12,
     inner=64,

@@ -19,6 +19,7 @@ from data_plane.proof.messages import (
     GapsAnswer,
     Goodbye,
     Groups,
+    Hello,
     Identity,
     LatencyAnswer,
     Opened,
@@ -468,13 +469,26 @@ async def test_claims_that_contradict_each_other_end_the_challenge_at_once() -> 
 # Occasions, our own faults, evidence.
 
 
-async def test_a_machine_in_use_is_not_made_to_fill_what_it_does_not_have() -> None:
-    line = ScriptedLine(machine({"cuda_free": 2 << 30}))
+@pytest.mark.parametrize("free", [0, 2 << 30, 9 << 30, 40 << 30])
+async def test_a_machine_whose_memory_is_in_use_is_asked_nothing_and_has_shown_nothing(free: int) -> None:
+    line = ScriptedLine(machine({}, {"cuda_free": free}))
     report = await challenge(line, Occasion.IDLE)
-    assert report.outcome is Outcome.PASSED
-    assert report.proven_bytes == ()
-    assert {hint.code for hint in report.hints} == {"memory_in_use"}
-    assert not any(isinstance(order, FillOrder | WalkOrder) for order in line.orders)
+    assert (report.outcome, report.findings[0].code) == (Outcome.UNANSWERED, "memory_in_use")
+    assert report.findings[0].gpu == 1
+    assert (report.proven_bytes, report.rates) == ((), ())
+    assert [type(order) for order in line.orders] == [Hello, Goodbye]
+
+
+async def test_an_idle_machine_that_somebody_holds_passes_with_all_phases() -> None:
+    report = await challenge(ScriptedLine(machine({}, {})), Occasion.IDLE)
+    assert (report.outcome, report.findings) == (Outcome.PASSED, ())
+    assert len(report.proven_bytes) == 2
+    assert {rate.phase for rate in report.rates} == {"fill", "walk", "int8", "bf16"}
+
+
+async def test_the_memory_that_an_emulation_claims_is_not_judged() -> None:
+    report = await challenge(ScriptedLine(machine({"cuda_free": 0}, source="emulated")), Occasion.IDLE)
+    assert (report.outcome, report.findings) == (Outcome.EMULATED, ())
 
 
 async def test_our_own_verifier_that_is_away_is_no_strike() -> None:
@@ -526,9 +540,10 @@ def test_evidence_of_the_largest_machine_fits_with_every_phase_tried_three_times
     }
     claimed = identity(*(gpu(index, **wide) for index in range(16)))
     times = References().times(reference.model, "570")
-    planned: Plan = plan(claimed, reference, times, Occasion.START, Sizes())
+    sold = Expected(reference.model, 16, frozenset(), (183359,), 2)
+    planned: Plan = plan(claimed, sold, reference, times, occasion=Occasion.START, sizes=Sizes())
     record = Record(
-        Expected(reference.model, 16, frozenset(), (183359,), 2), Occasion.START, reference,
+        sold, Occasion.START, reference,
         identity=replace(claimed, libraries=claimed.libraries * 16), times=times, plan=planned,
     )  # fmt: skip
     sample = range(99_999_900, 99_999_948)

@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.proof.judgement import PEAK_MARGIN, Band, band
 from data_plane.proof.learning import AGREE_WITHIN, DEVICES_MIN, Lesson, Sample, Unlearnt, learn
-from data_plane.proof.reference import TABLE, TimedPhase
+from data_plane.proof.reference import TABLE, Basis, Observed, Pace, References, TimedPhase
 
 MODEL = "h100-sxm-80gb"
 HONEST = 2.2e12
+WALK = 1.2 * HONEST
+"""Bytes, of a walk that takes an honest card 1.2 s."""
 
 
 def samples(
@@ -85,8 +88,13 @@ def test_two_slow_ones_cannot_outvote_one_that_is_fast() -> None:
 
 
 def test_two_colluding_providers_alone_are_believed_which_is_a_stated_limit() -> None:
+    one = lesson(samples("a", 0.7 * HONEST), samples("b", 0.7 * HONEST))
+    assert one.rate == pytest.approx(0.7 * HONEST)
+
+
+def test_nobody_makes_a_reference_that_allows_more_time_than_the_estimate() -> None:
     one = lesson(samples("a", 0.6 * HONEST), samples("b", 0.6 * HONEST))
-    assert one.rate == pytest.approx(0.6 * HONEST)
+    assert (one.rate, one.reason) == (None, Unlearnt.WIDER_THAN_ESTIMATED)
 
 
 def test_what_physics_forbids_is_refused() -> None:
@@ -96,17 +104,119 @@ def test_what_physics_forbids_is_refused() -> None:
     assert lesson(samples("a", 0.0), samples("b", -1.0)).refused == 30
 
 
-def test_drivers_and_phases_are_learnt_apart() -> None:
+def test_phases_are_learnt_apart_and_drivers_together() -> None:
     found = learn(
         [
-            *samples("a", HONEST), *samples("b", HONEST),
+            *samples("a", HONEST), *samples("b", HONEST, driver=580),
             *samples("a", 2e10, phase="fill"), *samples("b", 2e10, phase="fill"),
-            *samples("a", HONEST, driver=580),
+            *samples("c", HONEST, driver=580, devices=DEVICES_MIN + 1),
             Sample("a", "a-0", "no-such-model", 570, "walk", 1.0),
         ]
     )  # fmt: skip
     said = [(one.driver_major, one.phase, one.rate is not None) for one in found]
-    assert said == [(570, "fill", True), (570, "walk", True), (580, "walk", False)]
+    assert said == [(570, "fill", True), (580, "walk", True)]
+
+
+# What follows for a machine that names its driver.
+
+
+def knowing(lessons: Iterable[Lesson], *measured: Observed) -> References:
+    learnt = [
+        Observed(one.model, one.driver_major, {one.phase: Pace(one.rate, Basis.LEARNT, "")})
+        for one in lessons
+        if one.rate is not None
+    ]
+    return References((*measured, *learnt))
+
+
+def allowed(references: References, driver: int) -> Band:
+    """For a walk that takes an honest card 1.2 s."""
+    pace = references.times(MODEL, f"{driver}.1").walk
+    return band(WALK, pace, TABLE[MODEL].peak("walk"), PEAK_MARGIN["walk"])
+
+
+MEASURED = Observed(MODEL, 570, {"walk": Pace(HONEST, Basis.MEASURED, "ours")})
+
+
+def cards(providers: str, rate: float, devices: int, driver: int) -> list[Sample]:
+    """One sample of each, all as fast."""
+    return [
+        Sample(name, f"{name}-{driver}-{device}", MODEL, driver, "walk", rate)
+        for name in providers
+        for device in range(devices)
+    ]
+
+
+MANY = cards("abc", HONEST, 50, driver=580)
+
+
+@pytest.mark.parametrize(
+    ("honest", "measured", "most"),
+    [
+        (MANY, (), 1.2 * 1.2 + 0.1),
+        ([], (MEASURED,), 1.2 * 1.2 + 0.1),
+        (MANY, (MEASURED,), 1.2 * 1.2 + 0.1),
+        ([], (), allowed(References(), 111).most),
+    ],
+)
+@pytest.mark.parametrize("share", [0.99, 0.9, 0.8, 0.7])
+def test_a_driver_that_somebody_made_up_gets_no_more_time_however_often_they_pass_under_it(
+    honest: list[Sample], measured: tuple[Observed, ...], most: float, share: float
+) -> None:
+    """Each round they take as much of what they are allowed, and what they show is learnt from."""
+    known = knowing(learn(honest), *measured)
+    for _ in range(8):
+        rate = WALK / (share * allowed(known, 111).most)
+        liars = cards("ab", rate, DEVICES_MIN, driver=111)
+        known = knowing(learn([*honest, *liars]), *measured)
+        assert allowed(known, 111).most <= most * 1.01
+
+
+def test_better_cards_under_a_driver_of_their_own_refuse_no_honest_machine_on_any() -> None:
+    """H200s shown as H100s are within the data sheet of an H100."""
+    fast = [
+        one for name in "ab" for one in samples(name, 0.7 * TABLE["h200-sxm-141gb"].bandwidth, driver=581)
+    ]
+    known = knowing(learn([*MANY, *fast]))
+    assert [allowed(known, driver).code(1.2) for driver in (580, 581, 582)] == [None] * 3
+
+
+def test_a_branch_of_the_driver_that_is_slower_passes_and_becomes_the_reference() -> None:
+    """A quarter slower is within the band of what was learnt before, whatever driver that was."""
+    slower = 0.8 * HONEST
+    assert allowed(knowing(learn(MANY)), 590).code(WALK / slower) is None
+    (then,) = learn([*cards("abc", HONEST, 20, driver=580), *cards("abc", slower, 30, driver=590)])
+    assert (then.driver_major, then.rate) == (590, slower)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.floats(0.01, 3.0), st.integers(0, 999_999)), max_size=10
+    ).filter(lambda of: max(sum(name == one[0] for one in of) for name in "ab") <= DEVICES_MIN)
+)
+def test_fewer_than_half_of_the_devices_move_nothing_under_any_driver(
+    lies: list[tuple[str, float, int]],
+) -> None:
+    honest = cards("ab", HONEST, DEVICES_MIN + 1, driver=580)
+    liars = [
+        Sample(name, f"liar-{number}", MODEL, driver, "walk", share * HONEST)
+        for number, (name, share, driver) in enumerate(lies)
+    ]
+    (one,) = learn([*honest, *liars])
+    assert one.rate == pytest.approx(HONEST, rel=0.01)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 3.0), st.integers(0, 999_999)), max_size=30), st.integers(0, 999_999)
+)
+def test_nothing_that_is_learnt_allows_more_time_than_the_estimate(
+    shown: list[tuple[float, int]], driver: int
+) -> None:
+    everybody = [
+        Sample("ab"[number % 2], f"{number}", MODEL, of, "walk", share * HONEST)
+        for number, (share, of) in enumerate(shown)
+    ]
+    assert allowed(knowing(learn(everybody)), driver).most <= allowed(References(), driver).most * 1.000001
 
 
 @given(st.lists(st.floats(0.2, 1.3), min_size=1, max_size=5), st.integers(1, 40))

@@ -1,5 +1,6 @@
 """How large a challenge is: seconds, bounds of the messages, and what a prover's claims cannot do."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,16 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel
 from data_plane.proof import messages
+from data_plane.proof.emulation.cards import CARDS
+from data_plane.proof.emulation.cards import identity as identity_of
 from data_plane.proof.jobs import COST_MAX, Commitment, TilesJob, WalkJob
-from data_plane.proof.judgement import NETWORK_SECONDS
+from data_plane.proof.judgement import FREE_MIN, IDLE_FREE_MIN, NETWORK_SECONDS, judge_identity
+from data_plane.proof.messages import Identity
 from data_plane.proof.plan import EMULATED, KINDS, Plan, Sizes, plan
-from data_plane.proof.port import Occasion
+from data_plane.proof.port import Expected, Occasion
 from data_plane.proof.reference import TABLE, References
 from tests.support.prover import MIB, gpu, identity
 
 MODELS = sorted(TABLE)
-TOTALS = {"h100-sxm-80gb": 81559, "h200-sxm-141gb": 143771, "b200-sxm-180gb": 183359, "l4-24gb": 23034}
+EVERY_TOTAL = [(model, mib) for model in MODELS for mib in APPEARANCES[GpuModel(model)].memory_mib]
 
 
 def planned(
@@ -27,7 +32,17 @@ def planned(
     **of: Any,
 ) -> Plan:
     claimed = identity(*(gpu(index, **change) for index, change in enumerate(changes or ({},))), **of)
-    return plan(claimed, TABLE[model], References().times(model, "570"), occasion, sizes or Sizes())
+    return plan_of(model, claimed, occasion, sizes)
+
+
+def plan_of(model: str, claimed: Identity, occasion: Occasion, sizes: Sizes | None = None) -> Plan:
+    times = References().times(model, "570")
+    return plan(claimed, sold(model), TABLE[model], times, occasion=occasion, sizes=sizes or Sizes())
+
+
+def sold(model: str) -> Expected:
+    looks = APPEARANCES[GpuModel(model)]
+    return Expected(model, 1, looks.nvml_names, looks.memory_mib, MEMORY_TOLERANCE_PERCENT)
 
 
 def card(mib: int) -> dict[str, Any]:
@@ -43,13 +58,45 @@ def test_a_phase_takes_a_card_of_any_model_the_same_seconds(model: str) -> None:
         assert one.multiply_adds(0, kind) / times.of(kind).rate == pytest.approx(sizes.tile_seconds, rel=0.01)
 
 
-@pytest.mark.parametrize("model", sorted(TOTALS))
-def test_93_percent_of_a_large_card_and_92_of_a_small_one_are_filled(model: str) -> None:
-    total = TOTALS[model]
-    one = planned(model, card(total))
-    share = one.bytes_filled(0) / (total * MIB)
-    assert share >= (0.93 if total > 60_000 else 0.92)
-    assert one.bytes_filled(0) <= (total - 1024 - 768) * MIB, "nothing would be left for digests"
+@pytest.mark.parametrize("occasion", [Occasion.START, Occasion.RECHECK, Occasion.END])
+@pytest.mark.parametrize(("model", "mib"), EVERY_TOTAL)
+def test_93_percent_of_every_card_that_is_idle_is_filled_and_a_fiftieth_left_alone(
+    model: str, mib: int, occasion: Occasion
+) -> None:
+    """Idle as the smallest may be that passes: FREE_MIN of it is free."""
+    idle = identity_of(CARDS[model], 0, "GPU-1", mib)
+    for free in (idle.cuda_free, math.ceil(FREE_MIN * mib * MIB)):
+        claimed = identity(replace(idle, cuda_free=free))
+        assert judge_identity(claimed, sold(model), TABLE[model], occasion).findings == ()
+        filled = plan_of(model, claimed, occasion).bytes_filled(0)
+        assert filled >= 0.93 * mib * MIB
+        assert free - filled >= 0.0199 * mib * MIB
+
+
+@given(
+    st.sampled_from(EVERY_TOTAL),
+    st.sampled_from(Occasion),
+    st.one_of(st.none(), st.floats(0.975, 1.025)),
+    st.integers(0, 1 << 40),
+    st.one_of(st.floats(0.85, 1.1), st.floats(0, 4)),
+)
+def test_no_claim_that_is_accepted_makes_the_fill_a_smaller_share_of_what_was_sold(
+    of: tuple[str, int], occasion: Occasion, nvml: float | None, cuda_memory: int, free: float
+) -> None:
+    model, mib = of
+    claims = replace(
+        identity_of(CARDS[model], 0, "GPU-1"),
+        nvml_memory=None if nvml is None else int(nvml * mib * MIB),
+        cuda_memory=cuda_memory,
+        cuda_free=int(free * mib * MIB),
+    )
+    claimed = identity(claims)
+    if judge_identity(claimed, sold(model), TABLE[model], occasion).findings:
+        return
+    totals = APPEARANCES[GpuModel(model)].memory_mib
+    promised = max(totals) if nvml is None else min(totals, key=lambda total: abs(total - nvml * mib))
+    share = 0.60 if occasion is Occasion.IDLE else 0.93
+    assert plan_of(model, claimed, occasion).bytes_filled(0) >= share * promised * MIB
 
 
 def test_the_network_is_small_beside_a_walk() -> None:
@@ -96,24 +143,27 @@ def test_every_plan_fits_the_messages_whatever_was_claimed(
 def test_an_emulation_is_asked_for_little_whatever_it_claims() -> None:
     one = planned("b200-sxm-180gb", card(183359), source="emulated")
     assert one.sizes == EMULATED
-    assert one.walks
     assert one.bytes_filled(0) <= 2 * MIB
     assert one.gpus[0].iterations <= 2
     assert one.bytes_read(0) <= 2 * MIB
 
 
-def test_a_machine_in_use_keeps_half_of_what_is_free() -> None:
+@pytest.mark.parametrize(("model", "mib"), EVERY_TOTAL)
+def test_a_machine_that_is_held_keeps_three_tenths_and_shows_more_than_half_a_card_has(
+    model: str, mib: int
+) -> None:
+    idle = identity_of(CARDS[model], 0, "GPU-1", mib)
+    for free in (idle.cuda_free, math.ceil(IDLE_FREE_MIN * mib * MIB)):
+        claimed = identity(replace(idle, cuda_free=free))
+        assert judge_identity(claimed, sold(model), TABLE[model], Occasion.IDLE).findings == ()
+        filled = plan_of(model, claimed, Occasion.IDLE).bytes_filled(0)
+        assert filled >= 0.60 * mib * MIB
+        assert free - filled >= 0.2999 * mib * MIB
+
+
+def test_a_challenge_of_a_machine_that_is_held_is_shorter() -> None:
     one = planned("h100-sxm-80gb", card(81559), occasion=Occasion.IDLE)
-    free = (81559 - 1024) * MIB
-    assert 0.45 * free < one.bytes_filled(0) < 0.5 * free
     assert (one.sizes.repeats, one.sizes.chains_opened, one.sizes.tiles_opened) == (1, 24, 16)
-
-
-def test_a_walk_that_would_fit_a_cache_is_left_out_for_all() -> None:
-    full = {**card(81559), "cuda_free": 3 << 30}
-    assert not planned("h100-sxm-80gb", card(81559), full, occasion=Occasion.IDLE).walks
-    assert not planned("h100-sxm-80gb", {**card(81559), "cuda_free": 0}, source="emulated").walks
-    assert planned("h100-sxm-80gb", card(81559), occasion=Occasion.IDLE).walks
 
 
 def test_sizes_cut_a_challenge_down_and_the_seconds_follow_from_the_reference() -> None:

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control_plane.domain.gpu import APPEARANCES, GpuModel
 from data_plane.proof import measurements
@@ -66,20 +68,29 @@ def test_where_nothing_is_published_the_tiles_are_guessed_and_it_is_said() -> No
     assert "guessed (a quarter" in times.describe()
 
 
-def test_the_same_driver_counts_before_another_and_measured_before_learnt() -> None:
+def test_what_we_measured_counts_before_what_was_learnt_and_the_nearest_driver_of_it() -> None:
     references = References(
-        (seen(Basis.MEASURED, 550, 1.0), seen(Basis.LEARNT, 570, 2.0), seen(Basis.MEASURED, 570, 3.0))
+        (seen(Basis.MEASURED, 550, 1.0), seen(Basis.LEARNT, 570, 2.0), seen(Basis.MEASURED, 580, 3.0))
     )
     assert walk(references, "570.124.06").rate == 3.0
     assert walk(references, "550.1").rate == 1.0
+    assert walk(references, "111.0").basis is Basis.MEASURED
     assert walk(References((seen(Basis.LEARNT, 570, 2.0),)), "570.1").basis is Basis.LEARNT
 
 
-def test_a_lie_about_the_driver_buys_no_time() -> None:
-    """An unknown driver falls back on the nearest known one, not on the estimate and its wide band."""
-    references = References((seen(Basis.LEARNT, 570, 2.0),))
-    for driver in ("999.0", "1", "no-number", ""):
-        assert walk(references, driver).basis is Basis.LEARNT
+def test_of_two_measurements_that_are_as_near_the_faster_counts() -> None:
+    references = References((seen(Basis.MEASURED, 560, 1.0), seen(Basis.MEASURED, 580, 3.0)))
+    assert walk(references, "570.1").rate == 3.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 999_999), st.floats(1.0, 9.0)), min_size=1, max_size=6),
+    st.one_of(st.sampled_from(["999.0", "1", "no-number", ""]), st.integers(0, 999_999).map(str)),
+)
+def test_a_lie_about_the_driver_buys_no_time(learnt: list[tuple[int, float]], driver: str) -> None:
+    """Whatever a machine says, of what was learnt the fastest counts, and never the estimate's wide band."""
+    references = References([seen(Basis.LEARNT, major, rate) for major, rate in learnt])
+    assert walk(references, driver).rate == max(rate for _, rate in learnt)
 
 
 def test_phases_that_nobody_has_seen_stay_estimates() -> None:

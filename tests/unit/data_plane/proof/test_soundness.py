@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_plane.proof import soundness
-from data_plane.proof.judgement import NETWORK_SECONDS
+from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
 from data_plane.proof.plan import Sizes
 from data_plane.proof.reference import RHO, TABLE
 
@@ -57,6 +57,20 @@ def test_the_table_of_hidden_memory_is_computed(model: str, link: float, hidden:
     assert slack == pytest.approx(1.283, abs=0.001)
     assert pi == pytest.approx(link, rel=0.07)
     assert soundness.hidden_memory_max(slack, RHO, pi) == pytest.approx(hidden, rel=0.03)
+
+
+def test_half_a_card_cannot_hold_what_a_held_machine_is_asked_to_fill() -> None:
+    """Also while times are estimates, and a cheat hides as much as those allow. Not where the host link is that fast."""
+    sizes = Sizes().reduced()
+    passes = set()
+    for model, reference in TABLE.items():
+        walk = reference.estimate().walk
+        slack = soundness.slack(TOLERANCE[walk.basis], NETWORK_SECONDS, sizes.walk_seconds)
+        pi = soundness.link_cost(walk.rate, reference.host_link)
+        hidden = soundness.hidden_memory_max(slack, RHO, pi)
+        if soundness.proven_memory(sizes.memory_share_sold, hidden) < 0.5:
+            passes.add(model)
+    assert passes == {"l4-24gb", "gh200-96gb"}
 
 
 def test_the_iterations_of_the_table_make_a_unit_cost_forty_reads() -> None:

@@ -32,8 +32,8 @@ PEAK_MARGIN = {"walk": 1.10, "int8": 1.25, "bf16": 1.25}
 FREE_MIN = 0.95
 """Share of the memory that was sold which must be free, after the agent's own context, for all phases. A driver
 and a context keep 3.5 % of the smallest cards we list for themselves, and 1 % of the largest (estimates)."""
-IDLE_FREE_MIN = 0.90
-"""The same where somebody holds the machine and no process of theirs is seen. `plan.Sizes.reduced` fills 0.60 of what
+HELD_FREE_MIN = 0.90
+"""The same where somebody holds the machine and no process of theirs is seen. `plan.Sizes.held` fills 0.60 of what
 was sold, and of less free memory that would leave them too little to begin to work."""
 SPREAD_MAX = 0.05
 """Between repeats of a phase on one GPU: more looks like somebody else's work on it."""
@@ -208,7 +208,7 @@ def judge_identity(
         for gpu in identity.gpus:
             findings += _contradictions(gpu)
             findings += _not_as_sold(gpu, expected, reference)
-            if occasion is Occasion.IDLE:
+            if occasion.held:
                 in_use += _memory_in_use(gpu, expected)
             else:
                 findings += _memory_short(gpu, expected)
@@ -300,8 +300,8 @@ def _memory_short(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
 def _memory_in_use(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
     """No pass: what is free is the machine's word, and a pass that shows no memory would make it proven for good."""
     sold = memory_sold(gpu, expected)
-    if gpu.cuda_free < IDLE_FREE_MIN * sold:
-        why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {IDLE_FREE_MIN:.0%} are needed."
+    if gpu.cuda_free < HELD_FREE_MIN * sold:
+        why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {HELD_FREE_MIN:.0%} are needed."
         yield Finding("memory_in_use", gpu.index, why)
 
 

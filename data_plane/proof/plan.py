@@ -67,16 +67,18 @@ class Sizes:
     chains_max: int = CHAINS_MAX
     tiles_max: int = TILES_MAX
 
-    def reduced(self) -> "Sizes":
+    def held(self) -> "Sizes":
         """For a machine that somebody holds and does not use: leave three tenths of the memory to them, and more.
 
         What is filled has to be more than half a card holds, or a switch to one would pass: also when as much of it is
         hidden as `soundness.hidden_memory_max` allows while times are estimates. On L4 and GH200 that is too much.
         """
+        return replace(self, memory_share=0.0, memory_share_sold=0.60)
+
+    def brief(self) -> "Sizes":
+        """For a look that nothing gave rise to: half the samples."""
         return replace(
             self,
-            memory_share=0.0,
-            memory_share_sold=0.60,
             chains_opened=self.chains_opened // 2,
             repeats=1,
             gap_milliseconds=self.gap_milliseconds // 2,
@@ -141,8 +143,10 @@ def plan(
     """One entry per GPU that the machine claims, by index. For claims that `judge_identity` has no finding about."""
     if identity.source == "emulated":
         sizes = EMULATED
+    if occasion.held:
+        sizes = sizes.held()
     if occasion is Occasion.IDLE:
-        sizes = sizes.reduced()
+        sizes = sizes.brief()
     sizes = replace(sizes, steps=_steps(min(reference.iterations, sizes.iterations_max), sizes))
     filling = (_bytes_to_fill(gpu, expected, sizes) for gpu in identity.gpus)
     return Plan(sizes, tuple(_of_gpu(to_fill, reference, times, sizes) for to_fill in filling))

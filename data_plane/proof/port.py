@@ -53,13 +53,20 @@ class Occasion(StrEnum):
 
     START = "start"
     """Before a lease becomes ready: all phases."""
-    RECHECK = "recheck"
-    """Again, because a challenge was failed or not answered: all phases."""
     IDLE = "idle"
-    """At random while the GPUs are idle: all phases, with more than half of the memory filled and the rest left to
-    whoever holds the machine. Where too much is in use for that, nothing is asked."""
+    """At random while the GPUs are idle: all phases, with smaller samples."""
+    RECHECK = "recheck"
+    """While the GPUs are idle, because the challenge before was failed or not answered: all phases."""
     END = "end"
     """When the customer let go: all phases. The fill overwrites what the customer left."""
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody holds the machine: more than half of the memory is filled and the rest left to them.
+
+        Where too much is in use for that, nothing is asked.
+        """
+        return self in (Occasion.IDLE, Occasion.RECHECK)
 
 
 @dataclass(frozen=True, slots=True)

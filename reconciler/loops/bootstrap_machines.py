@@ -121,12 +121,14 @@ async def _set_up(world: World, instance: Instance, session: Session, token: UUI
     return await session.read_gpus(world.agent)
 
 
-async def _step(world: World, instance: Instance, step: Step | None, token: UUID) -> bool:
+async def _step(
+    world: World, instance: Instance, step: Step | None, token: UUID, *, claim: timedelta = CLAIM
+) -> bool:
     """Note a step and hold the claim on; False when another worker has it."""
     async with world.db.statement() as connection:
         now = world.now()
         return await instances.record_step(
-            connection, instance.id, step, token=token, now=now, until=now + CLAIM
+            connection, instance.id, step, token=token, now=now, until=now + claim
         )
 
 
@@ -145,15 +147,9 @@ async def _challenge(
     world: World, instance: Instance, lease: Lease, session: Session, token: UUID
 ) -> Challenged | None:
     """The GPUs' proof; None when another worker took the instance over meanwhile."""
-    async with world.db.transaction() as connection:
-        now = world.now()
-        if not await instances.record_step(
-            connection, instance.id, Step.GPUS_VERIFIED, token=token, now=now, until=now + proving.CLAIM
-        ):
-            return None
-        known = await proofs.record(connection, instance.id)
-    occasion = proof.Occasion.START if known.quiet else proof.Occasion.RECHECK
-    shown = await proving.challenge(world, session, lease, occasion)
+    if not await _step(world, instance, Step.GPUS_VERIFIED, token, claim=proving.CLAIM):
+        return None
+    shown = await proving.challenge(world, session, lease, proof.Occasion.START)
     return proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from control_plane.domain import proof
 from control_plane.domain.instance import FailReason, InstanceState
 from control_plane.domain.proof import (
+    BUSY_POSTPONED,
+    DOUBT_LASTS,
     FAILING_MACHINES_MAX,
     FRESH_FOR,
     IDLE_MAX,
@@ -18,17 +20,20 @@ from control_plane.domain.proof import (
     IDLE_MIN,
     STRIKES_MAX,
     UNANSWERED_PER_STRIKE,
+    VOID,
     WATCHED_PASSES_MIN,
     Again,
     Drop,
     Held,
     Keep,
     Occasion,
+    OwnCode,
     ProofOutcome,
     Record,
     Result,
     Tier,
     at_least,
+    doubt_lapses,
     held_back,
     idle_wait,
     next_occasion,
@@ -37,7 +42,7 @@ from control_plane.domain.proof import (
     while_running,
     while_starting,
 )
-from data_plane.proof import port
+from data_plane.proof import judgement, port
 from tests.support.clock import START
 
 P = ProofOutcome
@@ -77,6 +82,27 @@ def test_only_cuda_passes_whoever_says_otherwise(outcome: ProofOutcome, source: 
     assert settled(outcome, source) is not P.PASSED
     if outcome is not P.PASSED:
         assert settled(outcome, source) is outcome
+
+
+def test_what_counts_for_nothing_is_a_silence_that_has_its_sentence() -> None:
+    assert {*OwnCode, *judgement.SILENCES} >= VOID
+
+
+@pytest.mark.parametrize("code", sorted(VOID))
+def test_what_counts_for_nothing_changes_no_record_and_is_asked_again_later(code: str) -> None:
+    void = Result(P.UNANSWERED, START, code, "in use")
+    for known in RECORDS:
+        assert known.after(void) == known
+        assert while_running(known, void, chance=0.5) == Again(BUSY_POSTPONED, suspect=None)
+    failed = Result(P.FAILED, START, code, "wrong")
+    assert record(P.PASSED).after(failed).strikes == 1, "only a silence may count for nothing"
+
+
+def test_a_doubt_lapses_only_where_nothing_confirmed_it_in_time() -> None:
+    for known in RECORDS:
+        assert not doubt_lapses(known, None, START)
+        assert not doubt_lapses(known, START, START + DOUBT_LASTS - TINY)
+        assert doubt_lapses(known, START, START + DOUBT_LASTS) is (known.strikes < STRIKES_MAX)
 
 
 # Tiers.

@@ -129,14 +129,15 @@ def test_a_doubtful_id_of_the_table_is_a_hint_and_no_failure() -> None:
 
 def test_little_free_memory_fails_only_where_all_of_it_should_be_free() -> None:
     little = {"cuda_free": 10 << 30}
-    for occasion in (Occasion.START, Occasion.RECHECK, Occasion.END):
+    for occasion in (Occasion.START, Occasion.END):
         assert judged(little, occasion=occasion)[0] == {"memory_short"}
     assert judged({"cuda_free": 10 << 30, "nvml_memory": None})[0] == {"memory_short"}
 
 
-def test_a_machine_that_is_held_may_use_its_memory_and_shows_nothing_then() -> None:
+@pytest.mark.parametrize("occasion", [Occasion.IDLE, Occasion.RECHECK])
+def test_a_machine_that_is_held_may_use_its_memory_and_shows_nothing_then(occasion: Occasion) -> None:
     def said(share: float, *others: dict[str, Any]) -> set[str]:
-        return judged({"cuda_free": int(share * 81559 * MIB)}, *others, occasion=Occasion.IDLE)[0]
+        return judged({"cuda_free": int(share * 81559 * MIB)}, *others, occasion=occasion)[0]
 
     assert [said(share) for share in (0.0, 0.5, 0.89, 0.91)] == [{"memory_in_use"}] * 3 + [set()]
     assert said(0.5, {"cuda_capability": "8.0"}) == {"capability"}, "it excuses nothing"

@@ -12,7 +12,7 @@ from data_plane.proof import measurements
 from data_plane.proof.challenger import ProofChallenger
 from data_plane.proof.jobs import Verifier
 from data_plane.proof.port import Expected, Line, Occasion, ProofReport
-from data_plane.proof.reference import Basis, Observed, Pace, References, TimedPhase
+from data_plane.proof.reference import EVERY_DRIVER, Basis, Observed, Pace, References, TimedPhase
 
 FRESH_FOR = timedelta(minutes=1)
 """How long learnt references are used before they are read again."""
@@ -45,11 +45,15 @@ class LearningChallenger:
         return self._references
 
 
+def of_driver(major: int) -> str:
+    return "every driver" if major == EVERY_DRIVER else f"driver {major}"
+
+
 def observed(learnt: Sequence[Learnt]) -> tuple[Observed, ...]:
-    """Rows as the data plane takes them: one value for each model and driver."""
+    """Rows as the data plane takes them: one value for each model and branch of the driver."""
     paces: dict[tuple[str, int], dict[TimedPhase, Pace]] = defaultdict(dict)
     for one in learnt:
-        note = f"{one.learnt_on}, driver {one.driver_major}, {one.providers} providers"
+        note = f"{one.learnt_on}, {of_driver(one.driver_major)}, {one.providers} providers"
         phase = cast("TimedPhase", one.phase)
         paces[one.gpu_model, one.driver_major][phase] = Pace(one.rate, Basis.LEARNT, note)
     return tuple(Observed(model, major, of_phase) for (model, major), of_phase in paces.items())

@@ -4,8 +4,10 @@ A provider is believed by nobody alone. What it says counts once, however many s
 its devices of each device's median. A reference needs two providers, DEVICES_MIN devices each, and the fastest of
 them confirmed by another within AGREE_WITHIN. The fastest counts: a slow liar must not widen the slack.
 
-All drivers of a model are learnt together. A driver is a claim and costs nothing to make up, so who could choose
-among references by it would bring one of their own: ten cards that nobody else's driver contradicts.
+A driver is a claim and costs nothing to make up: ten cards under a driver of their own could be its reference,
+which nobody contradicts. So a model's reference is of all its drivers together, and a branch of the driver has one
+of its own only where that is faster, and by no more than AGREE_WITHIN: a made-up branch buys no time, and honest
+cards of a branch that others poison are still within the band.
 
 Limits. Who shows most of the devices at every provider can make a reference slow, up to the estimate's band and
 never beyond it. Who shows most of them at two, and they are better cards than those sold, can make it fast, up to
@@ -16,14 +18,14 @@ Feed it samples of passed proofs only (never of emulations), with `provider` nam
 that one owner under two names is one provider.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
 from data_plane.proof.judgement import PEAK_MARGIN, TOLERANCE
-from data_plane.proof.reference import TABLE, Basis, Reference, TimedPhase
+from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis, Reference, TimedPhase
 
 PROVIDERS_MIN = 2
 DEVICES_MIN = 5
@@ -52,11 +54,13 @@ class Unlearnt(StrEnum):
     """No other provider comes within AGREE_WITHIN of the fastest."""
     WIDER_THAN_ESTIMATED = "wider_than_estimated"
     """It would allow more time than the estimate does."""
+    BRANCH_APART = "branch_apart"
+    """Of one branch of the driver: slower than all together, or faster by more than AGREE_WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one provider shows of one model and phase."""
+    """What one provider shows of one model and phase, under one branch of the driver or all."""
 
     provider: str
     devices: int
@@ -68,11 +72,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What came of all samples of one model and phase."""
+    """What came of all samples of one model and phase, or of those of one branch of the driver."""
 
     model: str
     driver_major: int
-    """What most of the samples say they ran on, for the record: nothing follows from it."""
+    """EVERY_DRIVER where it is of all."""
     phase: TimedPhase
     rate: float | None
     reason: Unlearnt | None
@@ -83,15 +87,34 @@ class Lesson:
 
 
 def learn(samples: Iterable[Sample], table: Mapping[str, Reference] = TABLE) -> list[Lesson]:
-    """One lesson per model and phase that there are samples of, in that order."""
+    """By model and phase: a lesson of all drivers, then one of each branch that would do for a reference alone."""
     found: dict[tuple[str, TimedPhase], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.model in table:
             found[sample.model, sample.phase].append(sample)
-    return [_lesson(found[key], table[key[0]]) for key in sorted(found)]
+    lessons: list[Lesson] = []
+    for key in sorted(found):
+        together = _lesson(EVERY_DRIVER, found[key], table[key[0]])
+        lessons.append(together)
+        if together.rate is not None:
+            lessons += _branches(together.rate, found[key], table[key[0]])
+    return lessons
 
 
-def _lesson(samples: Sequence[Sample], reference: Reference) -> Lesson:
+def _branches(together: float, samples: Iterable[Sample], reference: Reference) -> Iterable[Lesson]:
+    by_driver: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_driver[sample.driver_major].append(sample)
+    by_driver.pop(EVERY_DRIVER, None)  # Of a driver that cannot be read.
+    for major in sorted(by_driver):
+        branch = _lesson(major, by_driver[major], reference)
+        if branch.rate is None:
+            continue
+        apart = not together <= branch.rate <= (1 + AGREE_WITHIN) * together
+        yield replace(branch, rate=None, reason=Unlearnt.BRANCH_APART) if apart else branch
+
+
+def _lesson(driver_major: int, samples: Sequence[Sample], reference: Reference) -> Lesson:
     first = samples[0]
     possible = [sample for sample in samples if _is_possible(sample, reference)]
     standings = sorted(_standings(possible), key=lambda one: -one.rate)
@@ -102,10 +125,9 @@ def _lesson(samples: Sequence[Sample], reference: Reference) -> Lesson:
         reason = Unlearnt.PROVIDERS_DISAGREE
     elif _is_wider_than_estimated(standings[0].rate, reference, first.phase):
         reason = Unlearnt.WIDER_THAN_ESTIMATED
-    drivers = Counter(sample.driver_major for sample in samples)
     return Lesson(
         first.model,
-        max(drivers, key=lambda major: (drivers[major], major)),
+        driver_major,
         first.phase,
         None if reason else standings[0].rate,
         reason,

@@ -259,14 +259,17 @@ class Observed:
 
     model: str
     driver_major: int
-    """What it was measured under. A learnt pace is of all drivers, whichever is named here."""
+    """The branch that it was measured under, or learnt of; EVERY_DRIVER where it was learnt of all."""
     paces: Mapping[TimedPhase, Pace]
 
 
+EVERY_DRIVER = 0
+
+
 def driver_major(driver: str) -> int:
-    """570 of `570.124.06`; 0 where there is no such number."""
+    """570 of `570.124.06`; EVERY_DRIVER where there is no such number."""
     found = re.match(r"[0-9]{1,6}(?=\.|$)", driver)
-    return int(found[0]) if found else 0
+    return int(found[0]) if found else EVERY_DRIVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,20 +284,25 @@ class References:
         """Reference times, phase by phase the best basis there is. Raises KeyError.
 
         The driver is the machine's own word: a lie about it must not buy time. It chooses among our own measurements,
-        the nearest one, which is as much as two of them differ by; of what was learnt it chooses nothing.
+        the nearest one, which is as much as two of them differ by; of what was learnt it chooses its own branch, which
+        is never slower than all together, and no other.
         """
         major = driver_major(driver)
         times = self.table[model].estimate()
         for phase in TIMED_PHASES:
-            known = [one for one in self.observed if one.model == model and phase in one.paces]
+            known = [one for one in self.observed if one.model == model and _speaks_of(one, phase, major)]
             if known:
                 best = min(known, key=lambda one: _preference(one, phase, major))
                 times = replace(times, **{phase: best.paces[phase]})
         return times
 
 
+def _speaks_of(one: Observed, phase: TimedPhase, major: int) -> bool:
+    pace = one.paces.get(phase)
+    return pace is not None and (pace.basis is Basis.MEASURED or one.driver_major in (major, EVERY_DRIVER))
+
+
 def _preference(one: Observed, phase: TimedPhase, major: int) -> tuple[int, int, float]:
-    """What was measured before what was learnt; of the measured the nearest driver; among equals the faster."""
+    """What was measured before what was learnt; the nearest driver; among equals the faster."""
     pace = one.paces[phase]
-    distance = abs(one.driver_major - major) if pace.basis is Basis.MEASURED else 0
-    return list(Basis).index(pace.basis), distance, -pace.rate
+    return list(Basis).index(pace.basis), abs(one.driver_major - major), -pace.rate

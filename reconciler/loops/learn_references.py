@@ -14,6 +14,7 @@ from control_plane.db.references import Learnt
 from data_plane.proof.learning import Sample, learn
 from data_plane.proof.reference import TIMED_PHASES, driver_major
 from reconciler.loop import Loop, Report, World
+from reconciler.references import of_driver
 
 NAME = "learn_references"
 LEARNT_FROM = timedelta(days=14)
@@ -55,7 +56,7 @@ async def activate(world: World) -> Report:
     if len(shown) == DEVICES_PER_ACTIVATION_MAX:
         report.notes.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} readings; the rest was not looked at")
     report.notes += [
-        f"{lesson.model}, driver {lesson.driver_major}, {lesson.phase}: {lesson.reason}"
+        f"{lesson.model}, {of_driver(lesson.driver_major)}, {lesson.phase}: {lesson.reason}"
         for lesson in lessons
         if lesson.reason is not None
     ]

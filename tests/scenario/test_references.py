@@ -9,7 +9,7 @@ from sqlalchemy import text
 from control_plane.db import references
 from control_plane.db.engine import rows
 from data_plane.proof.learning import DEVICES_MIN
-from data_plane.proof.reference import TABLE, Basis
+from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis
 from reconciler.loops.learn_references import LEARNT_FROM
 from reconciler.references import observed
 from tests.integration.db.sample import a_row, insert
@@ -80,12 +80,16 @@ async def test_what_two_unrelated_providers_show_alike_becomes_the_reference(two
     await showing(two, "fake", HONEST)
     assert await learnt(two) == [], "nobody is believed alone"
     await showing(two, "other", 1.05 * HONEST)
-    assert await learnt(two) == [(MODEL, 570, "walk", 1.05 * HONEST, 2)]
+    assert await learnt(two) == [
+        (MODEL, EVERY_DRIVER, "walk", 1.05 * HONEST, 2),
+        (MODEL, 570, "walk", 1.05 * HONEST, 2),
+    ]
     async with two.db.reading() as connection:
-        [value] = observed(await references.learnt(connection))
-    assert (value.model, value.driver_major) == (MODEL, 570)
-    assert value.paces["walk"].basis is Basis.LEARNT
-    assert "2026-11-20" in value.paces["walk"].note
+        together, branch = observed(await references.learnt(connection))
+    assert (branch.model, branch.driver_major) == (MODEL, 570)
+    assert branch.paces["walk"].basis is Basis.LEARNT
+    assert branch.paces["walk"].note == "2026-11-20, driver 570, 2 providers"
+    assert together.paces["walk"].note == "2026-11-20, every driver, 2 providers"
 
 
 async def test_two_accounts_of_one_provider_are_one_witness(two: Stage) -> None:
@@ -106,7 +110,7 @@ async def test_only_passed_proofs_teach(two: Stage) -> None:
 async def test_a_reference_leaves_with_the_proofs_that_it_came_from(two: Stage) -> None:
     await showing(two, "fake", HONEST)
     await showing(two, "other", HONEST)
-    assert len(await learnt(two)) == 1
+    assert len(await learnt(two)) == 2
     [again] = await two.run("learn_references")
     assert again.acted_on == 0, "what did not change is not written"
     two.clock.advance((LEARNT_FROM + timedelta(seconds=1)).total_seconds())
@@ -119,7 +123,7 @@ async def test_providers_that_disagree_take_the_reference_away_and_say_so(two: S
     await learnt(two)
     await showing(two, "other", 1.3 * HONEST, first=100, devices=3 * DEVICES_MIN)
     [report] = await two.run("learn_references")
-    assert report.acted_on == 1
+    assert report.acted_on == 2
     assert any("providers_disagree" in note for note in report.notes)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from data_plane.proof.judgement import PEAK_MARGIN, Band, band
 from data_plane.proof.learning import AGREE_WITHIN, DEVICES_MIN, Lesson, Sample, Unlearnt, learn
-from data_plane.proof.reference import TABLE, Basis, Observed, Pace, References, TimedPhase
+from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis, Observed, Pace, References, TimedPhase
 
 MODEL = "h100-sxm-80gb"
 HONEST = 2.2e12
@@ -33,7 +33,8 @@ def samples(
 
 
 def lesson(*of: Iterable[Sample]) -> Lesson:
-    (only,) = learn([sample for some in of for sample in some])
+    """Of all drivers together."""
+    (only,) = [one for one in learn([sample for some in of for sample in some]) if not one.driver_major]
     return only
 
 
@@ -104,17 +105,41 @@ def test_what_physics_forbids_is_refused() -> None:
     assert lesson(samples("a", 0.0), samples("b", -1.0)).refused == 30
 
 
-def test_phases_are_learnt_apart_and_drivers_together() -> None:
+def test_phases_are_learnt_apart_and_drivers_together_and_by_branch() -> None:
     found = learn(
         [
-            *samples("a", HONEST), *samples("b", HONEST, driver=580),
+            *samples("a", HONEST), *samples("b", HONEST, driver=580), *samples("c", HONEST, driver=580),
             *samples("a", 2e10, phase="fill"), *samples("b", 2e10, phase="fill"),
-            *samples("c", HONEST, driver=580, devices=DEVICES_MIN + 1),
             Sample("a", "a-0", "no-such-model", 570, "walk", 1.0),
         ]
     )  # fmt: skip
     said = [(one.driver_major, one.phase, one.rate is not None) for one in found]
-    assert said == [(570, "fill", True), (580, "walk", True)]
+    assert said == [
+        (EVERY_DRIVER, "fill", True),
+        (570, "fill", True),
+        (EVERY_DRIVER, "walk", True),
+        (580, "walk", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share", "rate"), [(0.95, None), (0.999, None), (1.0, HONEST), (1.05, 1.05 * HONEST), (1.2, None)]
+)
+def test_a_branch_of_the_driver_has_a_reference_of_its_own_only_where_it_is_a_little_faster(
+    share: float, rate: float | None
+) -> None:
+    of_branch = cards("ab", share * HONEST, DEVICES_MIN, driver=590)
+    [branch] = [one for one in learn([*MANY, *of_branch]) if one.driver_major == 590]
+    assert (branch.rate, branch.reason) == (rate, None if rate else Unlearnt.BRANCH_APART)
+    known = knowing(learn([*MANY, *of_branch]))
+    assert known.times(MODEL, "590.1").walk.rate == (rate or HONEST)
+    assert known.times(MODEL, "580.1").walk.rate == known.times(MODEL, "no number").walk.rate == HONEST
+    assert allowed(known, 590).code(1.2) is None, "who poisons a branch refuses no honest machine on it"
+
+
+def test_a_branch_that_nobody_vouches_for_has_the_reference_of_all() -> None:
+    found = learn([*MANY, *cards("a", HONEST, 50, driver=590), *cards("b", HONEST, 4, driver=590)])
+    assert [one.driver_major for one in found] == [EVERY_DRIVER, 580]
 
 
 # What follows for a machine that names its driver.
@@ -185,8 +210,8 @@ def test_a_branch_of_the_driver_that_is_slower_passes_and_becomes_the_reference(
     """A quarter slower is within the band of what was learnt before, whatever driver that was."""
     slower = 0.8 * HONEST
     assert allowed(knowing(learn(MANY)), 590).code(WALK / slower) is None
-    (then,) = learn([*cards("abc", HONEST, 20, driver=580), *cards("abc", slower, 30, driver=590)])
-    assert (then.driver_major, then.rate) == (590, slower)
+    then = lesson(cards("abc", HONEST, 20, driver=580), cards("abc", slower, 30, driver=590))
+    assert then.rate == slower
 
 
 @given(
@@ -202,8 +227,7 @@ def test_fewer_than_half_of_the_devices_move_nothing_under_any_driver(
         Sample(name, f"liar-{number}", MODEL, driver, "walk", share * HONEST)
         for number, (name, share, driver) in enumerate(lies)
     ]
-    (one,) = learn([*honest, *liars])
-    assert one.rate == pytest.approx(HONEST, rel=0.01)
+    assert lesson(honest, liars).rate == pytest.approx(HONEST, rel=0.01)
 
 
 @given(

@@ -11,6 +11,7 @@ from control_plane.domain.gpu import APPEARANCES, GpuModel
 from data_plane.proof import measurements
 from data_plane.proof.judgement import PEAK_MARGIN
 from data_plane.proof.reference import (
+    EVERY_DRIVER,
     OTHER_PCI_DEVICES,
     TABLE,
     Basis,
@@ -75,7 +76,7 @@ def test_what_we_measured_counts_before_what_was_learnt_and_the_nearest_driver_o
     assert walk(references, "570.124.06").rate == 3.0
     assert walk(references, "550.1").rate == 1.0
     assert walk(references, "111.0").basis is Basis.MEASURED
-    assert walk(References((seen(Basis.LEARNT, 570, 2.0),)), "570.1").basis is Basis.LEARNT
+    assert walk(References((seen(Basis.LEARNT, EVERY_DRIVER, 2.0),)), "570.1").basis is Basis.LEARNT
 
 
 def test_of_two_measurements_that_are_as_near_the_faster_counts() -> None:
@@ -84,13 +85,19 @@ def test_of_two_measurements_that_are_as_near_the_faster_counts() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 999_999), st.floats(1.0, 9.0)), min_size=1, max_size=6),
+    st.dictionaries(st.integers(1, 999_999), st.floats(1.0, 9.0), max_size=6),
     st.one_of(st.sampled_from(["999.0", "1", "no-number", ""]), st.integers(0, 999_999).map(str)),
 )
-def test_a_lie_about_the_driver_buys_no_time(learnt: list[tuple[int, float]], driver: str) -> None:
-    """Whatever a machine says, of what was learnt the fastest counts, and never the estimate's wide band."""
-    references = References([seen(Basis.LEARNT, major, rate) for major, rate in learnt])
-    assert walk(references, driver).rate == max(rate for _, rate in learnt)
+def test_a_lie_about_the_driver_buys_no_time(branches: dict[int, float], driver: str) -> None:
+    """What was learnt of all drivers holds for whatever a machine says, and never the estimate's wide band."""
+    learnt = [seen(Basis.LEARNT, major, rate) for major, rate in branches.items()]
+    references = References([*learnt, seen(Basis.LEARNT, EVERY_DRIVER, 1.0)])
+    assert walk(references, driver).rate == branches.get(driver_major(driver), 1.0)
+
+
+def test_what_was_learnt_of_another_branch_says_nothing() -> None:
+    references = References((seen(Basis.LEARNT, 570, 2.0),))
+    assert walk(references, "571.0").basis is Basis.ESTIMATED
 
 
 def test_phases_that_nobody_has_seen_stay_estimates() -> None:

@@ -107,6 +107,7 @@ def challenged(
             for one in report.rates[:LISTED_MAX]
         ],
         gpu_uuids=[_printable(uuid) for uuid in report.gpu_uuids],
+        devices=list(report.devices),
         proven_bytes=list(report.proven_bytes),
         seconds=report.seconds,
         evidence=_evidence(report.evidence),

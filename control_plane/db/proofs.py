@@ -83,6 +83,8 @@ class Stored:
     hints: Sequence[Mapping[str, Any]]
     rates: Sequence[Mapping[str, Any]]
     gpu_uuids: Sequence[str]
+    devices: Sequence[str]
+    """Identities that its GPUs attested."""
     proven_bytes: Sequence[int]
     seconds: float
     evidence: Mapping[str, Any]
@@ -91,11 +93,11 @@ class Stored:
 _INSERT = text("""
 WITH proof AS (
   INSERT INTO proofs (id, organization_id, lease_id, instance_id, account, offer_key, gpu_model, occasion, outcome,
-                      source, driver, reference, attested, code, why, findings, hints, rates, gpu_uuids, proven_bytes,
-                      seconds, evidence, at)
+                      source, driver, reference, attested, code, why, findings, hints, rates, gpu_uuids, devices,
+                      proven_bytes, seconds, evidence, at)
   SELECT :id, i.organization_id, i.lease_id, i.id, i.account, i.offer_key, l.gpu_model, :occasion, :outcome,
          :source, :driver, :reference, :attested, :code, :why, CAST(:findings AS jsonb), CAST(:hints AS jsonb),
-         CAST(:rates AS jsonb), :gpu_uuids, :proven_bytes, :seconds, CAST(:evidence AS jsonb), :now
+         CAST(:rates AS jsonb), :gpu_uuids, :devices, :proven_bytes, :seconds, CAST(:evidence AS jsonb), :now
   FROM instances i JOIN leases l ON l.id = i.lease_id WHERE i.id = :instance_id
   RETURNING id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, at
 )
@@ -124,6 +126,7 @@ async def insert(
         "hints": json.dumps(list(proof.hints)),
         "rates": json.dumps(list(proof.rates)),
         "gpu_uuids": list(proof.gpu_uuids),
+        "devices": list(proof.devices),
         "proven_bytes": list(proof.proven_bytes),
         "seconds": proof.seconds,
         "evidence": json.dumps(proof.evidence),
@@ -255,14 +258,15 @@ async def erased(connection: AsyncConnection, instance_id: InstanceId, *, token:
 
 # Two workers that find the same GPU at the same moment wait for each other here, before they hold anything else.
 _LOCK_GPUS = text("""
-SELECT pg_advisory_xact_lock(hashtextextended(uuid, 4711)) FROM (SELECT uuid FROM unnest(CAST(:uuids AS text[])) uuid
-  ORDER BY uuid) ordered
+SELECT pg_advisory_xact_lock(hashtextextended(gpu, 4711)) FROM (SELECT gpu FROM unnest(CAST(:gpus AS text[])) gpu
+  ORDER BY gpu) ordered
 """)
 _SHOWN_BY_OTHERS = text("""
 SELECT DISTINCT i.id, i.organization_id, i.lease_id, i.launch_key
 FROM instances i JOIN proofs p ON p.instance_id = i.id
 WHERE i.state IN ('bootstrapping', 'verified') AND i.id <> :instance_id
-  AND p.outcome = 'passed' AND p.gpu_uuids && CAST(:uuids AS text[])
+  AND p.outcome = 'passed'
+  AND (p.gpu_uuids && CAST(:uuids AS text[]) OR p.devices && CAST(:devices AS text[]))
 ORDER BY i.id
 """)
 _CHALLENGE_NOW = text("""
@@ -279,19 +283,17 @@ class Holder:
     lease_id: LeaseId
 
 
-async def lock_gpus(connection: AsyncConnection, gpu_uuids: Sequence[str]) -> None:
-    """Until the transaction's end nobody else judges a machine that shows one of these GPUs. Lock them first of all."""
-    if gpu_uuids:
-        await rows(connection, _LOCK_GPUS, uuids=list(gpu_uuids))
+async def lock_gpus(connection: AsyncConnection, proof: Stored) -> None:
+    """Until the transaction's end nobody else judges a machine that shows one of its GPUs. Lock them first of all."""
+    gpus = [*proof.gpu_uuids, *proof.devices]
+    if gpus:
+        await rows(connection, _LOCK_GPUS, gpus=gpus)
 
 
-async def holders(
-    connection: AsyncConnection, instance_id: InstanceId, gpu_uuids: Sequence[str]
-) -> list[Holder]:
-    """Other live machines that passed with one of these GPUs, which are locked."""
-    if not gpu_uuids:
-        return []
-    found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, uuids=list(gpu_uuids))
+async def holders(connection: AsyncConnection, instance_id: InstanceId, proof: Stored) -> list[Holder]:
+    """Other live machines that passed with one of its GPUs, by UUID or by what it attested. They are locked."""
+    values = {"uuids": list(proof.gpu_uuids), "devices": list(proof.devices)}
+    found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, **values)
     return [
         Holder(InstanceId(row.id), OrganizationId(row.organization_id), LeaseId(row.lease_id))
         for row in found

@@ -412,6 +412,8 @@ proofs = Table(
     Column("hints", JSONB, nullable=False),
     Column("rates", JSONB, nullable=False),
     Column("gpu_uuids", ARRAY(Text), nullable=False),
+    # Identities that its GPUs attested.
+    Column("devices", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("proven_bytes", ARRAY(BigInteger), nullable=False),
     Column("seconds", Double, nullable=False),
     Column("evidence", JSONB, nullable=False),
@@ -421,6 +423,7 @@ proofs = Table(
     Index("ix_proofs_lease_id_at", "lease_id", text("at DESC"), text("id DESC")),
     Index("ix_proofs_instance_id_at", "instance_id", text("at DESC")),
     Index("ix_proofs_gpu_uuids", "gpu_uuids", postgresql_using="gin"),
+    Index("ix_proofs_devices", "devices", postgresql_using="gin"),
     Index("ix_proofs_passed", "at", postgresql_where=text("outcome = 'passed'")),
 )
 

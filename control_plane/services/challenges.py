@@ -66,7 +66,7 @@ async def while_being_set_up(
     now: datetime,
 ) -> Keep | Again | Drop | None:
     """Record the challenge of a machine that is being set up. None when it is not ours any more."""
-    await proofs.lock_gpus(connection, one.proof.gpu_uuids)
+    await proofs.lock_gpus(connection, one.proof)
     known = await _known(connection, one)
     if known is None:
         return None
@@ -111,7 +111,7 @@ async def while_in_use(
 
     `ended` counts what the caller has ended in this run.
     """
-    await proofs.lock_gpus(connection, one.proof.gpu_uuids)
+    await proofs.lock_gpus(connection, one.proof)
     known = await _known(connection, one)
     if known is None:
         return None
@@ -206,10 +206,10 @@ async def _sold_once(
     """
     if one.result.outcome is not ProofOutcome.PASSED:
         return one
-    others = await proofs.holders(connection, one.instance.id, one.proof.gpu_uuids)
+    others = await proofs.holders(connection, one.instance.id, one.proof)
     if not others:
         return one
-    why = "another machine that is leased now has shown a GPU of the same UUID"
+    why = "another machine that is leased now has shown the same GPU"
     for other in others:
         await journal.note(
             connection,
@@ -217,7 +217,7 @@ async def _sold_once(
             other.lease_id,
             other.instance_id,
             event=OwnCode.SOLD_TWICE,
-            why="another machine shows a GPU of this one's UUID; it is refused, and this one is challenged",
+            why="another machine shows a GPU of this one; it is refused, and this one is challenged",
             actor=actor,
             now=now,
         )

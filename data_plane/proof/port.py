@@ -134,6 +134,8 @@ class ProofReport:
     """The whole conversation on our clock."""
     attested: bool = False
     """Whether every GPU's own attestation was asked for with a fresh nonce and verified on our side."""
+    devices: tuple[str, ...] = ()
+    """Identities that GPUs of this machine attested, each of one chip for life."""
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """All that is needed to check it again: orders with seeds and nonces, roots, times, what was opened.
     JSON-able, at most EVIDENCE_BYTES_MAX when written."""

@@ -113,6 +113,7 @@ class Record:
             rates=tuple(self.rates) if genuine else (),
             seconds=seconds,
             attested=came_of_it is Outcome.PASSED and len(self._attested) == self.expected.count,
+            devices=tuple(sorted(self._attested)),
             evidence=self._written(genuine=genuine),
         )
 

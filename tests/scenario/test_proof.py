@@ -402,6 +402,22 @@ async def test_a_gpu_that_two_live_machines_show_is_sold_once(stage: Stage) -> N
     await stage.finish()
 
 
+async def test_one_chip_that_attests_itself_on_two_machines_is_one_gpu_whatever_its_uuid_says(
+    stage: Stage,
+) -> None:
+    attested = dataclasses.replace(PASSED, attested=True, devices=("chip 1",))
+    stage.challenger.otherwise = attested
+    first = await ready(stage, Wish("h100x1-attested"))
+    second = await booting(stage, Wish("h100x1-attested"))
+    for lease in (first, second):
+        stage.challenger.always[await address(stage, lease)] = attested
+    stage.challenger.otherwise = dataclasses.replace(attested, devices=("chip 2",))
+    await stage.play_until(second, "ready", seconds_max=300)
+    refused = (await stage.attempts(second))[0]
+    assert "gpu_sold_twice" in str(refused.fail_why)
+    await stage.finish()
+
+
 async def test_a_gpu_that_comes_to_be_shown_by_two_machines_is_noticed_while_they_run(stage: Stage) -> None:
     """Two cards at the start, and one of them for both afterwards."""
     organization = await stage.organization(gpu_quota=64)

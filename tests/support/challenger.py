@@ -37,6 +37,7 @@ class Answer:
     attested: bool = False
     gpu_uuids: tuple[str, ...] | None = None
     """None: the machine's own."""
+    devices: tuple[str, ...] = ()
     seconds: float = 0.0
     """How long it takes on the stage's clock."""
     away: bool = False
@@ -133,6 +134,7 @@ def _report(answer: Answer, expected: Expected, occasion: Occasion, address: str
         rates=tuple(Rate(gpu, "walk", 0.25, 2.0**39) for gpu in gpus),
         seconds=21.5,
         attested=answer.attested,
+        devices=answer.devices,
         evidence={"orders": {"fill": "seeds", "walk": "nonces"}, "roots": ["00ff"]},
     )
     if answer.outcome is Outcome.PASSED:

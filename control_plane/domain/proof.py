@@ -116,7 +116,7 @@ class OwnCode(StrEnum):
 
 
 OWN_CODES = {
-    OwnCode.SOLD_TWICE: "Another machine that is leased now has shown the same GPU (UUID or attestation). This fails a proof.",
+    OwnCode.SOLD_TWICE: "A machine that is leased now has shown the same GPU (UUID or attestation). It fails.",
     OwnCode.DISTURBED: "The customer began to compute while the challenge went on. It counts for nothing.",
     OwnCode.NO_HEALTH: "Whether the GPUs are in use could not be read, so they were not challenged. A silence.",
     OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",

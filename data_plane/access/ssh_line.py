@@ -118,9 +118,8 @@ class SshLine:
 
     async def send(self, frame: bytes) -> float:
         stream = self._stream
-        asked = (
-            self._clock()
-        )  # The machine grants the window: it could take all but a byte, and that one later.
+        # Before any of it leaves: the machine grants the window, and could take all but a byte, and that one later.
+        asked = self._clock()
         try:
             self._channel.write(frame)
             async with asyncio.timeout(SEND_SECONDS):

@@ -425,7 +425,8 @@ async def test_a_gpu_that_comes_to_be_shown_by_two_machines_is_noticed_while_the
     theirs = f"GPU-{await address(stage, honest)}-0"
     where = await address(stage, liar)
     stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
-    await stage.play(DUE + 900, step=60)
+    await stage.play(DUE, step=600)
+    await stage.play(900, step=60)
     ended = await stage.lease_row(liar)
     assert ended.end_reason is EndReason.PROOF_FAILED
     assert "gpu_sold_twice" in str(ended.end_why)
@@ -505,7 +506,8 @@ async def test_however_often_a_customers_work_is_in_the_way_their_lease_goes_on(
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = dataclasses.replace(UNANSWERED, code=code)
-    await stage.play(DUE + 4 * 3_600, step=120)
+    await stage.play(DUE, step=900)
+    await stage.play(3 * 3_600, step=300)
     asked = stage.challenger.occasions(where)
     assert len(asked) > proof.STRIKES_MAX * proof.UNANSWERED_PER_STRIKE
     assert Occasion.RECHECK not in asked
@@ -595,7 +597,7 @@ async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> Non
     stage.clock.advance((50 * 60 - stage.clock.now().timestamp() - DUE) % 3_600)
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.play(DUE - 180, step=60)
+    await stage.play(DUE - 180, step=300)
     stage.challenger.script(where, FAILED, FAILED)
     while ("idle", "failed") not in await stored(stage):
         await stage.round()
@@ -620,16 +622,16 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_look_may_take
 ) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.play(DUE - 180, step=60)
+    await stage.play(DUE - 180, step=300)
     stage.challenger.script(where, FAILED, FAILED)
     while ("idle", "failed") not in await stored(stage):
         await stage.round()
-        stage.clock.advance(10)
+        stage.clock.advance(60)
     if how == "busy":
         busy_health(stage, where, processes=1, percent=99)
     else:
         stage.access.script(where, unreachable=10**6)
-    await stage.play(86_400, step=600)
+    await stage.play(86_400, step=1_200)
     [why] = await noted(stage, lease, "proof_doubt_lapsed")
     assert "the bill goes on" in why
     busy_health(stage, where, processes=0, percent=0)
@@ -654,7 +656,7 @@ async def test_a_machine_that_failed_twice_and_is_not_ended_is_not_paid_for_howe
     lease = await ready(stage, organization=organization)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    await stage.play(DUE + 3_600, step=120)
+    await stage.play(DUE + 3_600, step=300)
     failed = await machine(stage, lease)
     assert failed.provider_ref is not None
     assert failed.suspect_since is not None
@@ -666,7 +668,7 @@ async def test_a_machine_that_failed_twice_and_is_not_ended_is_not_paid_for_howe
             stage.cloud.disappear(failed.provider_ref)
             await stage.play(20 * 60, step=20)
         case _:
-            await stage.play(2 * 3_600, step=120)
+            await stage.play(2 * 3_600, step=300)
     row = await stage.lease_row(lease)
     assert row.end_reason is not None
     assert row.end_reason.value == end
@@ -716,9 +718,10 @@ async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_op
     """Silence most of all: a fault of ours looks like that."""
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
+    await stage.play(DUE - 600, step=600)
     stage.challenger.otherwise = answer
     ended, said = 0, list[str]()
-    async for report in challenged(stage, DUE + 5_400, step=60):
+    async for report in challenged(stage, 5_400, step=60):
         ended += sum("ended" in note for note in report.notes)
         said += report.errors
     assert ended == 0

@@ -26,7 +26,9 @@ from reconciler.loop import World
 
 CHALLENGE_SECONDS_MAX = 300.0
 """Of one challenge as a whole, our verifier's checks included. A healthy machine should need about a minute."""
-CLAIM = timedelta(seconds=CHALLENGE_SECONDS_MAX + 60)
+LOOK_SECONDS = 75.0
+"""Of one look at a machine's health, before a challenge and after it."""
+CLAIM = timedelta(seconds=CHALLENGE_SECONDS_MAX + 2 * LOOK_SECONDS + 30)
 """How long a machine is held for a challenge and what comes before and after it on the same session."""
 TEXT_MAX = 500
 LISTED_MAX = 256

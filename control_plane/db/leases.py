@@ -210,7 +210,7 @@ SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
   p.address AS mesh_address,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at,
-  r.passes, r.first_passed_at, r.last_passed_at, r.attested, r.failed, r.unanswered
+  r.passes, r.first_passed_at, r.last_passed_at, r.attested, r.failed, r.unanswered, r.last_at
 FROM leases l
 LEFT JOIN LATERAL (SELECT * FROM instances WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
 LEFT JOIN provider_accounts a ON a.name = i.account

@@ -27,7 +27,8 @@ _RECORD_OF_INSTANCE = """
 SELECT count(*) FILTER (WHERE passed) AS passes, min(at) FILTER (WHERE passed) AS first_passed_at, last_passed_at,
   coalesce(bool_or(attested) FILTER (WHERE passed AND at = last_passed_at), false) AS attested,
   count(*) FILTER (WHERE since AND outcome IN ('failed', 'emulated')) AS failed,
-  count(*) FILTER (WHERE since AND outcome = 'unanswered' AND NOT void) AS unanswered
+  count(*) FILTER (WHERE since AND outcome = 'unanswered' AND NOT void) AS unanswered,
+  max(at) FILTER (WHERE NOT void) AS last_at
 FROM (
   SELECT *, last_passed_at IS NULL OR at > last_passed_at AS since FROM (
     SELECT p.at, p.outcome, p.attested, p.outcome = 'passed' AS passed,
@@ -57,6 +58,7 @@ def record_of(row: Any) -> Record:
         attested=row.attested,
         failed=row.failed,
         unanswered=row.unanswered,
+        last_at=row.last_at,
     )
 
 
@@ -262,7 +264,7 @@ SELECT pg_advisory_xact_lock(hashtextextended(gpu, 4711)) FROM (SELECT gpu FROM 
   ORDER BY gpu) ordered
 """)
 _SHOWN_BY_OTHERS = text("""
-SELECT DISTINCT i.id, i.organization_id, i.lease_id, i.launch_key
+SELECT DISTINCT i.id, i.organization_id, i.lease_id, i.account
 FROM instances i JOIN proofs p ON p.instance_id = i.id
 WHERE i.state IN ('bootstrapping', 'verified') AND i.id <> :instance_id
   AND p.outcome = 'passed'
@@ -281,6 +283,7 @@ class Holder:
     instance_id: InstanceId
     organization_id: OrganizationId
     lease_id: LeaseId
+    account: AccountName
 
 
 async def lock_gpus(connection: AsyncConnection, proof: Stored) -> None:
@@ -295,7 +298,12 @@ async def holders(connection: AsyncConnection, instance_id: InstanceId, proof: S
     values = {"uuids": list(proof.gpu_uuids), "devices": list(proof.devices)}
     found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, **values)
     return [
-        Holder(InstanceId(row.id), OrganizationId(row.organization_id), LeaseId(row.lease_id))
+        Holder(
+            InstanceId(row.id),
+            OrganizationId(row.organization_id),
+            LeaseId(row.lease_id),
+            AccountName(row.account),
+        )
         for row in found
     ]
 
@@ -313,6 +321,7 @@ _FAILING = text("""
 SELECT count(*) AS machines FROM (
   SELECT instance_id FROM proof_records
   WHERE account = :account AND (ended OR outcome IN ('failed', 'emulated')) AND occasion <> 'end' AND at > :since
+    AND code IS DISTINCT FROM 'gpu_shown_elsewhere'
   UNION
   SELECT id FROM instances WHERE account = :account AND state = 'verified' AND suspect_since IS NOT NULL
 ) failing WHERE instance_id <> :but
@@ -320,7 +329,8 @@ SELECT count(*) AS machines FROM (
 # One that passed and was ended made only a lesser tier than was sold, which no offer had promised.
 _DISPROVEN = text("""
 SELECT offer_key, array_agg(proof_id ORDER BY at, proof_id) AS proofs FROM proof_records
-WHERE ended AND outcome <> 'passed' AND at > :since GROUP BY offer_key
+WHERE ended AND outcome <> 'passed' AND at > :since AND code IS DISTINCT FROM 'gpu_shown_elsewhere'
+GROUP BY offer_key
 """)
 
 

@@ -37,18 +37,26 @@ class Learnt:
     """The day its rate last changed, ISO 8601."""
 
 
-# Of one phase the best try of a proof counts. Accounts of one provider are one owner.
+# Of one phase the best try of a proof counts. Accounts of one provider are one owner. A machine speaks of the GPUs that
+# it first passed with: UUIDs are its word, and with new ones every time it would outvote the others. And no provider
+# has more to say of one model than `each_max` devices, or it would push the others out of what is looked at.
 _SHOWN = text("""
-SELECT provider, device_uuid, gpu_model, driver, phase, percentile_cont(0.5) WITHIN GROUP (ORDER BY rate) AS rate
-FROM (
-  SELECT a.provider, p.gpu_uuids[r.gpu + 1] AS device_uuid, p.gpu_model, p.driver, r.phase,
-         max(r.work / r.seconds) AS rate
-  FROM proofs p JOIN provider_accounts a ON a.name = p.account,
-       jsonb_to_recordset(p.rates) AS r(gpu int, phase text, seconds double precision, work double precision)
-  WHERE p.outcome = 'passed' AND p.at > :since AND r.seconds > 0
-  GROUP BY p.id, a.provider, device_uuid, p.gpu_model, p.driver, r.phase
-) best WHERE device_uuid IS NOT NULL
-GROUP BY provider, device_uuid, gpu_model, driver, phase
+SELECT provider, device_uuid, gpu_model, driver, phase, rate FROM (
+  SELECT *, row_number() OVER (PARTITION BY provider, gpu_model, phase ORDER BY device_uuid, driver) AS number FROM (
+    SELECT provider, device_uuid, gpu_model, driver, phase, percentile_cont(0.5) WITHIN GROUP (ORDER BY rate) AS rate
+    FROM (
+      SELECT a.provider, p.gpu_uuids[r.gpu + 1] AS device_uuid, p.gpu_model, p.driver, r.phase,
+             max(r.work / r.seconds) AS rate
+      FROM proofs p JOIN provider_accounts a ON a.name = p.account
+      JOIN LATERAL (SELECT f.gpu_uuids FROM proofs f WHERE f.instance_id = p.instance_id AND f.outcome = 'passed'
+                    ORDER BY f.at, f.id LIMIT 1) first ON first.gpu_uuids = p.gpu_uuids,
+           jsonb_to_recordset(p.rates) AS r(gpu int, phase text, seconds double precision, work double precision)
+      WHERE p.outcome = 'passed' AND p.at > :since AND r.seconds > 0
+      GROUP BY p.id, a.provider, device_uuid, p.gpu_model, p.driver, r.phase
+    ) best WHERE device_uuid IS NOT NULL
+    GROUP BY provider, device_uuid, gpu_model, driver, phase
+  ) device
+) numbered WHERE number <= :each_max
 ORDER BY gpu_model, driver, phase, provider, device_uuid LIMIT :limit
 """)
 _LEARNT = text("""
@@ -77,9 +85,9 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) AS changed
 """)
 
 
-async def shown(connection: AsyncConnection, *, since: datetime, limit: int) -> list[Shown]:
-    """What each device has shown since then."""
-    found = await rows(connection, _SHOWN, since=since, limit=limit)
+async def shown(connection: AsyncConnection, *, since: datetime, each_max: int, limit: int) -> list[Shown]:
+    """What each device has shown since then; of one model and phase at most `each_max` readings of one provider."""
+    found = await rows(connection, _SHOWN, since=since, each_max=each_max, limit=limit)
     return [Shown(**row._mapping) for row in found]  # noqa: SLF001 - a row as keywords
 
 

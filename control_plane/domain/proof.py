@@ -6,14 +6,15 @@ A proof is evidence and decides nothing by itself. Here is what it leads to:
                FAILED       once: again at once. Twice: another machine
                EMULATED     another machine, at once: an emulation says of itself that it is none
                UNANSWERED   again, until the time for setting the machine up is over
-    running    PASSED       the next challenge, at a time nobody can foresee
+    running    PASSED       the next challenge, at a time nobody can foresee. Without the attestation that was sold:
+                            again soon, and the second time it is ended like one that failed
                FAILED       once: again soon. Twice in a row: the machine is ended, if law 5 lets us
                UNANSWERED   again; several in a row, while the machine can be reached, are one failure
                void         the customer's own work was in its way: it says nothing, and is made again later
 
 Silence between two failures changes nothing: "in a row" means that no challenge was passed in between.
-From the first failure the bill waits, for a second one or a pass. If neither can be had for DOUBT_LASTS,
-because the GPUs are busy or the machine is out of reach, it waits no longer.
+From the first failure the bill waits, for a second one or a pass. If no look can be had for DOUBT_LASTS,
+because the GPUs are busy or the machine is out of reach, it waits no longer: who computes, pays.
 The arithmetic of the proof itself is in docs/gpu-proof.md; who speaks to machines is in the loops.
 """
 
@@ -34,7 +35,7 @@ AGAIN_WHILE_RUNNING = timedelta(minutes=5)
 BUSY_POSTPONED = timedelta(minutes=15)
 """A customer who computes is not disturbed; when to look again."""
 DOUBT_LASTS = timedelta(minutes=30)
-"""How long one failure holds the bill while no second look can be had."""
+"""How long a failure holds the bill while no other look can be had."""
 IDLE_PERCENT_MAX = 2
 """Utilisation up to which a GPU without processes counts as idle, percent."""
 IDLE_MEAN = timedelta(hours=4)
@@ -109,6 +110,7 @@ class OwnCode(StrEnum):
     """Codes of findings that are ours and not the conversation's."""
 
     SOLD_TWICE = "gpu_sold_twice"
+    SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
     DISTURBED = "disturbed"
     NO_HEALTH = "no_health"
     NO_PROVER = "no_prover"
@@ -116,7 +118,8 @@ class OwnCode(StrEnum):
 
 
 OWN_CODES = {
-    OwnCode.SOLD_TWICE: "A machine that is leased now has shown the same GPU (UUID or attestation). It fails.",
+    OwnCode.SOLD_TWICE: "A machine of this account that is leased now has shown the same GPU. It fails.",
+    OwnCode.SHOWN_ELSEWHERE: "One of another account has. It fails, and its offer is not blamed: either may lie.",
     OwnCode.DISTURBED: "The customer began to compute while the challenge went on. It counts for nothing.",
     OwnCode.NO_HEALTH: "Whether the GPUs are in use could not be read, so they were not challenged. A silence.",
     OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",
@@ -163,6 +166,8 @@ class Record:
     """Failures since the last pass, answers of an emulation among them."""
     unanswered: int = 0
     """Unanswered challenges since the last pass, void ones left out."""
+    last_at: datetime | None = None
+    """When it was challenged last, void challenges left out."""
 
     @property
     def strikes(self) -> int:
@@ -181,11 +186,14 @@ class Record:
     def after(self, result: Result) -> "Record":
         match result.outcome:
             case ProofOutcome.PASSED:
-                return Record(self.passes + 1, self.first_passed_at or result.at, result.at, result.attested)
+                first = self.first_passed_at or result.at
+                return Record(self.passes + 1, first, result.at, result.attested, last_at=result.at)
+            case ProofOutcome.UNANSWERED if result.void:
+                return self
             case ProofOutcome.UNANSWERED:
-                return self if result.void else replace(self, unanswered=self.unanswered + 1)
+                return replace(self, unanswered=self.unanswered + 1, last_at=result.at)
             case ProofOutcome.FAILED | ProofOutcome.EMULATED:
-                return replace(self, failed=self.failed + 1)
+                return replace(self, failed=self.failed + 1, last_at=result.at)
 
 
 def tier(record: Record, now: datetime) -> Tier:
@@ -265,7 +273,7 @@ def while_starting(record: Record, result: Result, demanded: Tier, *, chance: fl
             shown = tier(after, result.at)
             if at_least(shown, demanded):
                 return Keep(shown, _next(result, chance))
-            return Drop(FailReason.PROOF_FAILED, f"tier_too_low: it is {shown}; {demanded} was sold")
+            return Drop(FailReason.PROOF_FAILED, _too_low(shown, demanded))
         case ProofOutcome.EMULATED:
             return Drop(FailReason.PROOF_EMULATED, "an emulation answered; it never counts as proof")
         case ProofOutcome.FAILED if after.failed >= STRIKES_MAX:
@@ -279,11 +287,16 @@ def makes(result: Result, demanded: Tier) -> bool:
     return isinstance(while_starting(Record(), result, demanded, chance=0.0), Keep)
 
 
-def while_running(record: Record, result: Result, *, chance: float) -> Keep | Again | Drop:
+def while_running(record: Record, result: Result, demanded: Tier, *, chance: float) -> Keep | Again | Drop:
     """What a challenge means for a machine that a customer uses. `record` is what was known before it."""
     after = record.after(result)
     if result.outcome is ProofOutcome.PASSED:
-        return Keep(tier(after, result.at), _next(result, chance))
+        shown = tier(after, result.at)
+        if at_least(shown, demanded):
+            return Keep(shown, _next(result, chance))
+        if record.attested:
+            return Again(AGAIN_WHILE_RUNNING, suspect=False)
+        return Drop(FailReason.PROOF_FAILED, _too_low(shown, demanded))
     if result.void:
         return Again(BUSY_POSTPONED, suspect=None)
     if after.confirmed:
@@ -292,8 +305,8 @@ def while_running(record: Record, result: Result, *, chance: float) -> Keep | Ag
 
 
 def doubt_lapses(record: Record, since: datetime | None, now: datetime) -> bool:
-    """Whether a failure that nothing confirmed holds the bill no longer. `since` is when the doubt began."""
-    return since is not None and not record.confirmed and now - since >= DOUBT_LASTS
+    """Whether a failure holds the bill no longer, because no other look could be had. `since` is when doubt began."""
+    return since is not None and now - max(since, record.last_at or since) >= DOUBT_LASTS
 
 
 def next_occasion(record: Record) -> Occasion:
@@ -313,6 +326,10 @@ def idle_wait(chance: float) -> timedelta:
 def _next(result: Result, chance: float) -> timedelta:
     drawn = idle_wait(chance)
     return min(drawn, HINTED_WITHIN) if result.hinted else drawn
+
+
+def _too_low(shown: Tier, demanded: Tier) -> str:
+    return f"tier_too_low: it is {shown}; {demanded} was sold"
 
 
 def _told(result: Result) -> str:

@@ -117,7 +117,7 @@ async def while_in_use(
         return None
     lease, record = known
     one = await _sold_once(connection, one, actor=actor, now=now)
-    decided: Keep | Again | Drop | Held = while_running(record, one.result, chance=chance)
+    decided: Keep | Again | Drop | Held = while_running(record, one.result, lease.proof, chance=chance)
     if isinstance(decided, Drop):
         others = await proofs.failing_machines(
             connection, one.instance.account, since=now - FAILING_WINDOW, but=one.instance.id
@@ -160,7 +160,7 @@ async def put_off(
     lapses = doubt_lapses(record, instance.suspect_since, now)
     if lapses:
         minutes = int(DOUBT_LASTS.total_seconds() // 60)
-        why = f"it could not be challenged again within {minutes} min of its failure; the bill goes on"
+        why = f"it failed, and could not be challenged again for {minutes} min; the bill goes on"
         await _note(connection, instance, "proof_doubt_lapsed", why, actor=actor, now=now)
     suspect = False if lapses else None
     await proofs.next_challenge(
@@ -202,13 +202,16 @@ async def _sold_once(
     """The same; or failed, when another live machine has shown one of these GPUs.
 
     Which of the two lies is not known: what this one shows is no pass, and the other one is challenged at once.
-    A machine that copies another's UUID so does it no harm.
+    A machine that copies the UUID of one that is leased does it no harm. One that copies the UUID of a free GPU keeps
+    the honest one out while it is leased itself, but puts no blame on the other account (docs/gpu-proof.md).
     """
     if one.result.outcome is not ProofOutcome.PASSED:
         return one
     others = await proofs.holders(connection, one.instance.id, one.proof)
     if not others:
         return one
+    ours = any(other.account == one.instance.account for other in others)
+    code = OwnCode.SOLD_TWICE if ours else OwnCode.SHOWN_ELSEWHERE
     why = "another machine that is leased now has shown the same GPU"
     for other in others:
         await journal.note(
@@ -216,24 +219,24 @@ async def _sold_once(
             other.organization_id,
             other.lease_id,
             other.instance_id,
-            event=OwnCode.SOLD_TWICE,
+            event=code,
             why="another machine shows a GPU of this one; it is refused, and this one is challenged",
             actor=actor,
             now=now,
         )
         await proofs.challenge_now(connection, other.instance_id, now=now)
-    finding = {"code": OwnCode.SOLD_TWICE, "gpu": None, "why": why}
+    finding = {"code": code, "gpu": None, "why": why}
     proof = replace(
         one.proof,
         outcome=ProofOutcome.FAILED,
-        code=OwnCode.SOLD_TWICE,
+        code=code,
         why=why,
         findings=[finding, *one.proof.findings],
     )
     return replace(
         one,
         proof=proof,
-        result=replace(one.result, outcome=ProofOutcome.FAILED, code=OwnCode.SOLD_TWICE, why=why),
+        result=replace(one.result, outcome=ProofOutcome.FAILED, code=code, why=why),
     )
 
 

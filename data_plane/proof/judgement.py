@@ -75,6 +75,8 @@ SILENCES = {
     "too_long": "The conversation took longer than any may.",
     "version": "The prover speaks another version of the protocol.",
 }
+BY_LOAD = frozenset({"too_slow", *SILENCES})
+"""What somebody else's work on the GPUs may cause. Nothing else that is found may be excused by it."""
 HINTS = {
     "nvml_silent": "NVML says nothing about a GPU.",
     "sharing_unknown": "The machine does not say whether a GPU is a part of a card.",

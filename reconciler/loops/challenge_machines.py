@@ -26,6 +26,7 @@ from control_plane.services import challenges
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import AccessError, HealthReport, Session, StepFailed, Target
 from data_plane.proof import port
+from data_plane.proof.judgement import BY_LOAD
 from data_plane.proof.port import Finding, ProofReport, VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, World, each
@@ -100,18 +101,20 @@ class _Run:
 
     async def _shown(self, session: Session, lease: Lease, occasion: Occasion) -> ProofReport | None:
         try:
-            if _busy(await session.read_health(self.world.agent)) is not None:
-                return None
-        except StepFailed as error:
+            async with asyncio.timeout(proving.LOOK_SECONDS):
+                if _busy(await session.read_health(self.world.agent)) is not None:
+                    return None
+        except (StepFailed, TimeoutError) as error:
             # Whether its customer computes is not known, so it is not challenged; but it can be reached, and owes us
             # an answer.
             return proving.unanswered(port.Occasion(occasion.value), OwnCode.NO_HEALTH, str(error), 0.0)
         shown = await proving.challenge(self.world, session, lease, occasion)
-        if shown.outcome is port.Outcome.PASSED:
+        if shown.outcome is port.Outcome.PASSED or not _may_be_by_load(shown):
             return shown
         try:
-            disturbed = _busy(await session.read_health(self.world.agent))
-        except AccessError:
+            async with asyncio.timeout(proving.LOOK_SECONDS):
+                disturbed = _busy(await session.read_health(self.world.agent))
+        except (AccessError, TimeoutError):
             return shown  # A failure that takes the machine's driver or its line with it is one all the same.
         return shown if disturbed is None else _disturbed(shown, disturbed)
 
@@ -146,6 +149,11 @@ class _Run:
 
 def _busy(health: HealthReport) -> str | None:
     return proof.busy([Load(gpu.lost, gpu.processes, gpu.utilisation_percent) for gpu in health.gpus])
+
+
+def _may_be_by_load(shown: ProofReport) -> bool:
+    """A wrong answer is not: else a machine that is caught would only have to say that its customer computes."""
+    return {finding.code for finding in shown.findings} <= {*BY_LOAD, OwnCode.NO_PROVER, OwnCode.NO_END}
 
 
 def _disturbed(shown: ProofReport, why: str) -> ProofReport:

@@ -20,12 +20,19 @@ NAME = "learn_references"
 LEARNT_FROM = timedelta(days=14)
 DEVICES_PER_ACTIVATION_MAX = 200_000
 """Medians of one device in one phase."""
+DEVICES_OF_ONE_MAX = 1_000
+"""Of those, of one provider's devices of one model in one phase."""
 
 
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        shown = await references.shown(connection, since=now - LEARNT_FROM, limit=DEVICES_PER_ACTIVATION_MAX)
+        shown = await references.shown(
+            connection,
+            since=now - LEARNT_FROM,
+            each_max=DEVICES_OF_ONE_MAX,
+            limit=DEVICES_PER_ACTIVATION_MAX,
+        )
     lessons = learn(
         Sample(
             one.provider,
@@ -54,7 +61,7 @@ async def activate(world: World) -> Report:
         changed = await references.replace(connection, learnt)
     report = Report(looked_at=len(shown), acted_on=changed)
     if len(shown) == DEVICES_PER_ACTIVATION_MAX:
-        report.notes.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} readings; the rest was not looked at")
+        report.errors.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} readings; the rest was not looked at")
     report.notes += [
         f"{lesson.model}, {of_driver(lesson.driver_major)}, {lesson.phase}: {lesson.reason}"
         for lesson in lessons

@@ -11,22 +11,26 @@ from sqlalchemy import text
 from control_plane.db import permits, proofs
 from control_plane.db.engine import rows
 from control_plane.domain import proof
-from control_plane.domain.ids import AccountName, OrganizationId
+from control_plane.domain.ids import AccountName, InstanceId, OrganizationId
 from control_plane.domain.instance import FailReason, Instance, InstanceState, Step
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
-from control_plane.domain.proof import FAILING_MACHINES_MAX, Tier
+from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.wish import Wish
 from control_plane.services import billing, operators
 from control_plane.services import leases as lease_service
+from control_plane.world import uuid7
 from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
+from data_plane.access.ssh import CLOSE_SECONDS, CONNECT_SECONDS
+from data_plane.proof import judgement
 from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
 from data_plane.proof.jobs import CHECK_SECONDS_MAX
 from data_plane.proof.port import Occasion, Outcome, ProofReport, VerifierAway
 from reconciler import proving
 from reconciler.loop import Report
+from tests.integration.db.sample import a_row, insert
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
 from tests.support.stage import FAKE, Stage
 
@@ -207,7 +211,7 @@ async def test_one_failure_is_looked_at_again_and_a_pass_then_makes_it_ready(sta
     await stage.run("bootstrap_machines")
     assert await stage.state(lease) == "starting"
     [why] = await noted(stage, lease, "proof_failed")
-    assert "walk_too_slow" in why
+    assert "too_slow" in why
     await stage.run("bootstrap_machines")
     assert stage.challenger.occasions(where) == [Occasion.START], "at once is not in the same second"
     stage.clock.advance(proof.AGAIN_WHILE_STARTING.total_seconds())
@@ -237,7 +241,7 @@ async def test_two_failures_send_the_lease_to_the_next_candidate(stage: Stage) -
     first, second = await stage.attempts(lease)
     assert (first.fail_reason, second.state) == (FailReason.PROOF_FAILED, InstanceState.VERIFIED)
     assert (first.region, first.native_type) != (second.region, second.native_type)
-    assert "failed again, walk_too_slow" in str(first.fail_why)
+    assert "failed again, too_slow" in str(first.fail_why)
     assert first.step is Step.GPUS_VERIFIED
     await stage.finish()
 
@@ -332,6 +336,21 @@ async def test_a_machine_past_its_time_is_not_taken_up_again(stage: Stage) -> No
     await stage.finish()
 
 
+async def test_an_attested_machine_that_attests_no_more_is_ended_at_the_second_look(stage: Stage) -> None:
+    stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
+    lease = await ready(stage, Wish("h100x1-attested"))
+    where = await idle_challenge(stage, lease, PASSED, dataclasses.replace(PASSED, attested=True))
+    await stage.play(900, step=60)
+    assert (await stage.shown(lease)).tier is Tier.ATTESTED, "one pass without an attestation changes nothing"
+    stage.challenger.always[where] = PASSED
+    await stage.play(DUE, step=300)
+    await stage.play(900, step=60)
+    ended = await stage.lease_row(lease)
+    assert ended.end_reason is EndReason.PROOF_FAILED
+    assert "attested was sold" in str(ended.end_why)
+    await stage.finish()
+
+
 async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage) -> None:
     lease = await booting(stage, Wish("h100x1-attested"))
     first = await address(stage, lease)
@@ -350,6 +369,29 @@ def test_what_a_challenge_waits_for_by_itself_ends_before_it_is_cut_off() -> Non
     pushing_the_agent_and_saying_goodbye = 30
     own = CONVERSATION_SECONDS_MAX + CHECK_SECONDS_MAX + pushing_the_agent_and_saying_goodbye
     assert own < proving.CHALLENGE_SECONDS_MAX
+
+
+def test_nothing_that_a_machine_makes_long_outlasts_the_claim_on_it() -> None:
+    """Else it could stall after a failure until another worker has it, and the failure would be dropped."""
+    dialing = CONNECT_SECONDS + CLOSE_SECONDS
+    longest = dialing + proving.CHALLENGE_SECONDS_MAX + 2 * proving.LOOK_SECONDS
+    assert longest + 10 < proving.CLAIM.total_seconds()
+
+
+async def test_a_look_after_a_failure_that_is_stalled_loses_no_failure(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    monkeypatch.setattr(proving, "LOOK_SECONDS", 0.05)
+
+    async def stall(_: Target, step: str) -> None:
+        if step == "read health" and len(stage.challenger.occasions(where)) > 1:
+            await asyncio.Event().wait()
+
+    stage.access.before = stall
+    await idle_challenge(stage, lease, FAILED)
+    assert ("idle", "failed") in await stored(stage)
 
 
 async def test_a_hung_challenge_is_cut_off_and_unanswered(
@@ -415,6 +457,33 @@ async def test_one_chip_that_attests_itself_on_two_machines_is_one_gpu_whatever_
     await stage.play_until(second, "ready", seconds_max=300)
     refused = (await stage.attempts(second))[0]
     assert "gpu_sold_twice" in str(refused.fail_why)
+    await stage.finish()
+
+
+async def test_a_gpu_that_a_machine_of_another_account_shows_blames_nobodys_offer(stage: Stage) -> None:
+    """Either may lie: who rented a machine knows the UUIDs of its GPUs, and may show them as their own."""
+    squatter = await ready(stage)
+    theirs = f"GPU-{await address(stage, squatter)}-0"
+    other = text("UPDATE instances SET account = :account WHERE lease_id = :id")
+    async with stage.db.transaction() as connection:
+        await insert(
+            connection, "provider_accounts", a_row("provider_accounts", number=1, name="b", provider="b")
+        )
+        await connection.execute(other, {"account": "b", "id": squatter.id})
+    honest = await booting(stage)
+    where = await address(stage, honest)
+    stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
+    for _ in range(2):
+        await stage.run("bootstrap_machines")
+        stage.clock.advance(60)
+    assert (await stage.attempts(honest))[0].fail_reason is FailReason.PROOF_FAILED
+    assert "gpu_shown_elsewhere" in str((await stage.attempts(honest))[0].fail_why)
+    async with stage.db.transaction() as connection:
+        since = stage.clock.now() - PROOF_RECORD_WINDOW
+        assert await proofs.disproven(connection, since=since) == {}
+        but = (await machine(stage, squatter)).id
+        assert await proofs.failing_machines(connection, FAKE, since=since, but=but) == 0
+        await connection.execute(other, {"account": FAKE, "id": squatter.id})
     await stage.finish()
 
 
@@ -517,6 +586,19 @@ async def test_however_often_a_customers_work_is_in_the_way_their_lease_goes_on(
     await stage.play(proof.FRESH_FOR.total_seconds(), step=7_200)
     assert (await stage.shown(lease)).tier is Tier.LISTED, "what counts for nothing renews nothing"
     await stage.finish()
+
+
+@pytest.mark.parametrize("code", sorted({*judgement.FAILURES} - judgement.BY_LOAD))
+async def test_a_wrong_answer_is_not_excused_by_a_customer_who_computes(stage: Stage, code: str) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+
+    def begins_to_compute(_: float) -> None:
+        busy_health(stage, where, processes=1, percent=90)
+
+    stage.challenger.sleep = begins_to_compute
+    await idle_challenge(stage, lease, dataclasses.replace(FAILED, code=code))
+    assert ("idle", "failed") in await stored(stage)
 
 
 async def test_a_failure_counts_although_the_machine_cannot_be_looked_at_after_it(stage: Stage) -> None:
@@ -644,6 +726,29 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_look_may_take
         judged = [one.at for one in await rows(connection, _PROOFS) if one.outcome == "failed"]
     assert len(judged) == 2
     assert row.billed_until == judged[1], "a day of work is paid for"
+    await stage.finish()
+
+
+async def test_who_computes_on_a_machine_whose_ending_is_held_pays_and_holds_up_no_other_ending(
+    stage: Stage,
+) -> None:
+    stage.world = dataclasses.replace(stage.world, proof_dry_run=True)
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    stage.challenger.always[where] = FAILED
+    await stage.play(DUE + 3_600, step=300)
+    held = await machine(stage, lease)
+    assert held.suspect_since is not None, "as long as it fails again and again the bill waits"
+    busy_health(stage, where, processes=1, percent=99)
+    await stage.play(2 * 3_600, step=600)
+    assert (await machine(stage, lease)).suspect_since is None
+    async with stage.db.transaction() as connection:
+        since = stage.clock.now() - FAILING_WINDOW
+        but = InstanceId(uuid7())
+        assert await proofs.failing_machines(connection, held.account, since=since, but=but) == 0
+    await stage.release(lease)
+    row = await stage.lease_row(lease)
+    assert row.billed_until == stage.clock.now()
     await stage.finish()
 
 

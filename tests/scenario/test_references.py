@@ -2,14 +2,17 @@
 
 import dataclasses
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 
 from control_plane.db import references
 from control_plane.db.engine import rows
+from control_plane.world import uuid7
 from data_plane.proof.learning import DEVICES_MIN
 from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis
+from reconciler.loops import learn_references
 from reconciler.loops.learn_references import LEARNT_FROM
 from reconciler.references import observed
 from tests.integration.db.sample import a_row, insert
@@ -30,8 +33,10 @@ async def showing(
     devices: int = DEVICES_MIN,
     outcome: str = "passed",
     first: int = 0,
+    model: str = MODEL,
+    machine: UUID | None = None,
 ) -> None:
-    """Passed proofs at an account, each by a GPU of its own."""
+    """Passed proofs at an account, each by a GPU of its own, of one machine or of a machine each."""
     organization = await stage.organization()
     made = [
         a_row(
@@ -39,7 +44,8 @@ async def showing(
             organization,
             first + number,
             account=account,
-            gpu_model=MODEL,
+            gpu_model=model,
+            instance_id=machine or uuid7(),
             driver="570.124.06",
             outcome=outcome,
             at=stage.clock.now(),
@@ -117,6 +123,24 @@ async def test_a_reference_leaves_with_the_proofs_that_it_came_from(two: Stage) 
     assert await learnt(two) == []
 
 
+async def test_a_machine_that_shows_other_gpus_every_time_speaks_only_of_the_first(two: Stage) -> None:
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST)
+    await showing(two, "other", 1.09 * HONEST, first=100, devices=4 * DEVICES_MIN, machine=uuid7())
+    assert {rate for _, _, _, rate, _ in await learnt(two)} == {HONEST}
+
+
+async def test_no_provider_pushes_the_others_out_of_what_is_learnt_from(
+    two: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learn_references, "DEVICES_OF_ONE_MAX", 2 * DEVICES_MIN)
+    monkeypatch.setattr(learn_references, "DEVICES_PER_ACTIVATION_MAX", 5 * DEVICES_MIN)
+    await showing(two, "fake", HONEST)
+    await showing(two, "other", HONEST)
+    await showing(two, "other", 5e11, first=100, devices=8 * DEVICES_MIN, model="a10-24gb")
+    assert {model for model, *_ in await learnt(two)} == {MODEL}
+
+
 async def test_providers_that_disagree_take_the_reference_away_and_say_so(two: Stage) -> None:
     await showing(two, "fake", HONEST)
     await showing(two, "other", HONEST)
@@ -141,5 +165,5 @@ async def test_what_is_learnt_from_is_found_without_reading_every_proof_there_ev
     async with stage.db.transaction() as connection:
         await connection.execute(text("SET LOCAL enable_seqscan = off"))
         query = text(f"EXPLAIN {references._SHOWN.text}")
-        plan = [row[0] for row in await rows(connection, query, since=stage.clock.now(), limit=1)]
+        plan = [row[0] for row in await rows(connection, query, since=stage.clock.now(), each_max=1, limit=1)]
     assert any("ix_proofs_passed" in line for line in plan), plan

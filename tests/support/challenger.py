@@ -31,7 +31,7 @@ class Answer:
 
     outcome: Outcome = Outcome.PASSED
     source: str = "cuda"
-    code: str = "walk_too_slow"
+    code: str = "too_slow"
     """Of the finding, unless it passed."""
     hinted: bool = False
     attested: bool = False

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from control_plane.domain import proof
 from control_plane.domain.instance import FailReason, InstanceState
 from control_plane.domain.proof import (
+    AGAIN_WHILE_RUNNING,
     BUSY_POSTPONED,
     DOUBT_LASTS,
     FAILING_MACHINES_MAX,
@@ -93,16 +95,30 @@ def test_what_counts_for_nothing_changes_no_record_and_is_asked_again_later(code
     void = Result(P.UNANSWERED, START, code, "in use")
     for known in RECORDS:
         assert known.after(void) == known
-        assert while_running(known, void, chance=0.5) == Again(BUSY_POSTPONED, suspect=None)
+        assert while_running(known, void, Tier.PROVEN, chance=0.5) == Again(BUSY_POSTPONED, suspect=None)
     failed = Result(P.FAILED, START, code, "wrong")
     assert record(P.PASSED).after(failed).strikes == 1, "only a silence may count for nothing"
 
 
-def test_a_doubt_lapses_only_where_nothing_confirmed_it_in_time() -> None:
+def test_a_doubt_lapses_only_where_no_other_look_was_had_in_time() -> None:
     for known in RECORDS:
         assert not doubt_lapses(known, None, START)
         assert not doubt_lapses(known, START, START + DOUBT_LASTS - TINY)
-        assert doubt_lapses(known, START, START + DOUBT_LASTS) is (known.strikes < STRIKES_MAX)
+        assert doubt_lapses(known, START, START + DOUBT_LASTS)
+        looked_at = replace(known, last_at=START + TINY)
+        assert not doubt_lapses(looked_at, START, START + DOUBT_LASTS), "it is being looked at"
+
+
+def test_a_pass_without_the_attestation_that_was_sold_is_looked_at_again_and_then_ends() -> None:
+    attested = Record().after(result(P.PASSED, attested=True))
+    once = while_running(attested, result(P.PASSED), Tier.ATTESTED, chance=0.5)
+    assert once == Again(AGAIN_WHILE_RUNNING, suspect=False)
+    bare = attested.after(result(P.PASSED))
+    twice = while_running(bare, result(P.PASSED), Tier.ATTESTED, chance=0.5)
+    assert isinstance(twice, Drop)
+    assert "attested was sold" in twice.why
+    again = while_running(bare, result(P.PASSED, attested=True), Tier.ATTESTED, chance=0.5)
+    assert isinstance(again, Keep)
 
 
 # Tiers.
@@ -207,23 +223,23 @@ def test_silence_never_ends_a_starting_machine_its_deadline_does() -> None:
 
 def test_a_running_machine_is_dropped_exactly_when_it_has_struck_out() -> None:
     for known, outcome in itertools.product(RECORDS, P):
-        decided = while_running(known, result(outcome), chance=0.5)
+        decided = while_running(known, result(outcome), Tier.PROVEN, chance=0.5)
         assert isinstance(decided, Drop) is (known.after(result(outcome)).strikes >= STRIKES_MAX)
         assert isinstance(decided, Keep) is (outcome is P.PASSED)
 
 
 def test_one_failure_makes_a_machine_suspect_and_a_little_silence_does_not() -> None:
-    assert while_running(record(P.PASSED), result(P.FAILED), chance=0) == Again(
+    assert while_running(record(P.PASSED), result(P.FAILED), Tier.PROVEN, chance=0) == Again(
         proof.AGAIN_WHILE_RUNNING, suspect=True
     )
-    assert while_running(record(P.PASSED), result(P.UNANSWERED), chance=0) == Again(
+    assert while_running(record(P.PASSED), result(P.UNANSWERED), Tier.PROVEN, chance=0) == Again(
         proof.AGAIN_WHILE_RUNNING, suspect=False
     )
 
 
 def test_a_failure_and_lasting_silence_end_a_machine_as_two_failures_do() -> None:
     known = record(P.PASSED, P.FAILED, *[P.UNANSWERED] * (UNANSWERED_PER_STRIKE - 1))
-    assert isinstance(while_running(known, result(P.UNANSWERED), chance=0), Drop)
+    assert isinstance(while_running(known, result(P.UNANSWERED), Tier.PROVEN, chance=0), Drop)
 
 
 def test_a_challenge_is_a_second_look_while_anything_is_held_against_the_machine() -> None:
@@ -247,8 +263,8 @@ def test_half_of_all_waits_are_shorter_than_the_median_of_an_exponential() -> No
 
 @given(chances)
 def test_a_hint_brings_the_next_challenge_forward_and_never_puts_it_off(chance: float) -> None:
-    calm = while_running(Record(), result(P.PASSED), chance=chance)
-    hinted = while_running(Record(), result(P.PASSED, hinted=True), chance=chance)
+    calm = while_running(Record(), result(P.PASSED), Tier.PROVEN, chance=chance)
+    hinted = while_running(Record(), result(P.PASSED, hinted=True), Tier.PROVEN, chance=chance)
     assert isinstance(calm, Keep)
     assert isinstance(hinted, Keep)
     assert hinted.again == min(calm.again, proof.HINTED_WITHIN)

@@ -740,6 +740,8 @@ async def test_who_computes_on_a_machine_whose_ending_is_held_pays_and_holds_up_
     held = await machine(stage, lease)
     assert held.suspect_since is not None, "as long as it fails again and again the bill waits"
     busy_health(stage, where, processes=1, percent=99)
+    await stage.play(840, step=120)
+    assert (await machine(stage, lease)).suspect_since is not None, "it was looked at a moment ago"
     await stage.play(2 * 3_600, step=600)
     assert (await machine(stage, lease)).suspect_since is None
     async with stage.db.transaction() as connection:

@@ -8,6 +8,7 @@ import pytest
 from data_plane.proof import judgement
 from data_plane.proof.jobs import Fault
 from data_plane.proof.judgement import (
+    BY_LOAD,
     CODES,
     FAILURES,
     HINTS,
@@ -272,3 +273,8 @@ def test_every_code_has_one_meaning_and_one_sentence() -> None:
 
 def test_a_launch_chain_is_allowed_a_quarter_more_for_each_further_gpu() -> None:
     assert [launch_band(0.25, gpus).most for gpus in (1, 2, 8)] == pytest.approx([0.35, 0.4125, 0.7875])
+
+
+def test_load_excuses_late_answers_and_silence_and_nothing_else() -> None:
+    assert BY_LOAD & {*FAILURES} == {"too_slow"}
+    assert BY_LOAD - {*FAILURES} == {*SILENCES}

@@ -119,7 +119,7 @@ class OwnCode(StrEnum):
 
 OWN_CODES = {
     OwnCode.SOLD_TWICE: "A machine of this account that is leased now has shown the same GPU. It fails.",
-    OwnCode.SHOWN_ELSEWHERE: "One of another account has. It fails, and its offer is not blamed: either may lie.",
+    OwnCode.SHOWN_ELSEWHERE: "A machine of another account has shown the same GPU. It fails, and nobody is blamed.",
     OwnCode.DISTURBED: "The customer began to compute while the challenge went on. It counts for nothing.",
     OwnCode.NO_HEALTH: "Whether the GPUs are in use could not be read, so they were not challenged. A silence.",
     OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",

@@ -8,7 +8,8 @@ machine was taken over meanwhile is dropped; whoever has the machine now asks ag
 lost (law 6), and nobody pays for a machine that failed. Between its last pass and its first failure
 nothing speaks against it, so that time is paid for; from the first failure of the streak that ends it
 no second is. The meter waits at that moment while the second look is due (`loops/meter_usage.py`), so
-the bill needs no correction. A machine that then passes is cleared, and the time is billed after all.
+the bill needs no correction. A machine that then passes is cleared, and the time is billed after all;
+so it is when no other look could be had for a while (`put_off`).
 """
 
 from dataclasses import dataclass, replace

@@ -119,7 +119,7 @@ class EmulatedNvml:
                 setattr(info._obj, key, value)  # noqa: SLF001
         return int(BINDINGS.NVML_SUCCESS)
 
-    def nvmlDeviceGetGspFirmwareVersion(self, card: _Thing) -> bytes:  # noqa: N802
+    def nvmlDeviceGetGspFirmwareVersion(self, card: _Thing) -> bytes:  # noqa: N802 - NVML's name
         """The one text that the bindings do not decode."""
         return _text(self._answer("nvmlDeviceGetGspFirmwareVersion", card)).encode()
 

@@ -264,7 +264,7 @@ class Prover:
         """Once every root is out: a third of a megabyte of each GPU would hold up its neighbours' roots on the line."""
 
         def work(gpu: int, _: Device) -> None:
-            assert self._phase is not None  # noqa: S101 - as above
+            assert self._phase is not None  # noqa: S101 - set by the order that brought us here
             emit(gpu, encode(Groups(gpu, self._phase), self._commitments[gpu].hashes))
 
         return self._on_each(work, emit)

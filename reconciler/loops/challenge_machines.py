@@ -3,7 +3,7 @@
 A proof is of a moment: a provider could show a whole card when the lease starts and take half of it away
 afterwards. So every proven machine is asked again, every few hours, at random. Nobody who computes is
 disturbed: busy GPUs are looked at again later, and a challenge during which the customer began to compute
-counts for nothing unless it was passed.
+counts for nothing if all that was found is late answers or silence. A wrong answer is a failure all the same.
 
 Ending a machine takes its customer's work away (law 5). It needs two failures in a row with no pass between
 them; at most a few per run; none while many machines of the account fail at once, since then our references

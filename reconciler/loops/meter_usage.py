@@ -4,8 +4,9 @@ The times come from the lease's own moves, never from a machine's word (law 6). 
 for rating and the meter's position are one statement in one transaction (law 8). A running lease whose
 meter stands still raises an alarm: usage that is not counted is as wrong as usage counted twice.
 
-While a machine's GPU proof stands failed, its meter waits at that moment. It is cleared or ended within
-minutes; if it is ended the bill stops there, and nothing has to be taken back.
+While a machine's GPU proof stands failed, its meter waits at that moment. Mostly it is cleared or ended within
+minutes; if it is ended the bill stops there, and nothing has to be taken back. If it can be challenged no more,
+since its GPUs are busy or it is out of reach, the doubt lapses after half an hour and the meter goes on.
 """
 
 from datetime import datetime, timedelta

@@ -107,6 +107,11 @@ def busy_health(stage: Stage, where: str, *, processes: int | None, percent: int
     known.health = dataclasses.replace(health, gpus=gpus)
 
 
+def compute_meanwhile(stage: Stage, where: str) -> None:
+    """From now on the customer at this address begins to compute during every challenge."""
+    stage.challenger.sleep = lambda _: busy_health(stage, where, processes=1, percent=90)
+
+
 # Before a lease is ready.
 
 
@@ -554,11 +559,7 @@ async def test_a_customer_who_computes_is_not_disturbed(
 async def test_a_challenge_that_the_customers_work_spoilt_is_no_strike(stage: Stage) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-
-    def begins_to_compute(_: float) -> None:
-        busy_health(stage, where, processes=1, percent=90)
-
-    stage.challenger.sleep = begins_to_compute
+    compute_meanwhile(stage, where)
     await idle_challenge(stage, lease, FAILED)
     assert await stored(stage) == [("start", "passed"), ("idle", "unanswered")]
     [why] = await noted(stage, lease, "proof_unanswered")
@@ -591,11 +592,7 @@ async def test_however_often_a_customers_work_is_in_the_way_their_lease_goes_on(
 async def test_a_wrong_answer_is_not_excused_by_a_customer_who_computes(stage: Stage, code: str) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-
-    def begins_to_compute(_: float) -> None:
-        busy_health(stage, where, processes=1, percent=90)
-
-    stage.challenger.sleep = begins_to_compute
+    compute_meanwhile(stage, where)
     await idle_challenge(stage, lease, dataclasses.replace(FAILED, code=code))
     assert ("idle", "failed") in await stored(stage)
 

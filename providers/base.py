@@ -5,7 +5,7 @@
   2. `launch` that raises anything but OutcomeUnknown has bought nothing.
   3. `inventory` shows every machine of the account that carries our mark, whatever its state, or
      raises. It never answers a part of the list: an incomplete list is an error.
-  4. `terminate` of a machine that is gone raises InstanceNotFound, never succeeds silently.
+  4. `terminate` of a machine that is gone raises MachineNotFound, never succeeds silently.
      Returning means "accepted", not "gone": only the inventory shows an end.
   5. An unknown status word is UNKNOWN, never GONE.
   6. Nothing but ProviderError leaves a provider, and no error text holds a secret.
@@ -24,7 +24,7 @@
     |-- Unavailable               no answer to a read, or the request never left
     |-- OutcomeUnknown            no readable answer to a write: look before anything else
     |-- NotYet                    the provider will not end this machine now (still creating it)
-    `-- InstanceNotFound          no such machine
+    `-- MachineNotFound          no such machine
 """
 
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ class NotYet(ProviderError):  # noqa: N818
     """The provider refuses to end this machine for now; ask again later."""
 
 
-class InstanceNotFound(ProviderError):  # noqa: N818
+class MachineNotFound(ProviderError):  # noqa: N818
     """The provider knows no such machine."""
 
 
@@ -175,7 +175,7 @@ class Provider(Protocol):
         ...
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
-        """Ask for the end of a machine. Raises InstanceNotFound, NotYet, Throttled, Unavailable, OutcomeUnknown."""
+        """Ask for the end of a machine. Raises MachineNotFound, NotYet, Throttled, Unavailable, OutcomeUnknown."""
         ...
 
     async def close(self) -> None:

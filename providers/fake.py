@@ -26,9 +26,9 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
-    InstanceNotFound,
     LaunchOrder,
     ListedOffer,
+    MachineNotFound,
     MachineState,
     NoCapacity,
     NotYet,
@@ -241,7 +241,7 @@ class FakeProvider:
         _raise_common(event, seconds)
         machine = self.machines.get(provider_ref)
         if machine is None or machine.ended_at is not None:
-            raise InstanceNotFound(f"no such machine: {provider_ref[:60]}")
+            raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
         if event is Event.NOT_YET:
             raise NotYet("still creating it")
         if event is Event.LOST_WITHOUT_EFFECT:

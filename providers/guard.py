@@ -30,9 +30,9 @@ from tenacity.wait import wait_base, wait_random_exponential
 
 from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
-    InstanceNotFound,
     LaunchOrder,
     ListedOffer,
+    MachineNotFound,
     NotYet,
     OutcomeUnknown,
     Provider,
@@ -79,7 +79,7 @@ _LAWFUL: Mapping[str, tuple[type[ProviderError], ...]] = {
     "inventory": (Unauthorized, Throttled, Unavailable),
     "prepare": (Rejected, Throttled, Unavailable),
     "launch": (Rejected, Throttled, Unavailable, OutcomeUnknown),
-    "terminate": (Unauthorized, Throttled, Unavailable, OutcomeUnknown, NotYet, InstanceNotFound),
+    "terminate": (Unauthorized, Throttled, Unavailable, OutcomeUnknown, NotYet, MachineNotFound),
 }
 _WRITES = frozenset({"launch", "terminate"})
 

@@ -34,9 +34,9 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
-    InstanceNotFound,
     LaunchOrder,
     ListedOffer,
+    MachineNotFound,
     MachineState,
     NoCapacity,
     NotYet,
@@ -398,7 +398,7 @@ def _refusal(verb: str, code: str, kind: type[Rejected], text: str) -> ProviderE
     if kind is Unauthorized or verb in ("launch", "prepare"):
         return kind(text)
     if verb == "terminate":
-        return InstanceNotFound(text) if code == "global/object-does-not-exist" else NotYet(text)
+        return MachineNotFound(text) if code == "global/object-does-not-exist" else NotYet(text)
     return Unavailable(text)
 
 

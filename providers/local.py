@@ -24,9 +24,9 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
-    InstanceNotFound,
     LaunchOrder,
     ListedOffer,
+    MachineNotFound,
     MachineState,
     NoCapacity,
     NotYet,
@@ -206,7 +206,7 @@ def _meaning(verb: str, response: httpx.Response) -> ProviderError:
     if verb == "launch":
         return _LAUNCH_REFUSALS.get(code, OrderRefused)(text)
     if verb == "terminate":
-        return InstanceNotFound(text) if code == "machine_not_found" else NotYet(text)
+        return MachineNotFound(text) if code == "machine_not_found" else NotYet(text)
     return Unavailable(text)
 
 

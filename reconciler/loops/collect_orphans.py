@@ -14,7 +14,7 @@ from datetime import timedelta
 from control_plane.db import accounts
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.sweep import orphans_to_end
-from providers.base import InstanceNotFound, ProviderError
+from providers.base import MachineNotFound, ProviderError
 from reconciler.loop import AccountLoop, Report, World
 
 NAME = "collect_orphans"
@@ -41,7 +41,7 @@ async def activate(world: World, account: AccountName) -> Report:
             continue
         try:
             await world.accounts[account].terminate(ref)
-        except InstanceNotFound:
+        except MachineNotFound:
             note = "gone before it was ended"
         except ProviderError as error:
             note = f"could not be ended: {type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ from control_plane.db import instances
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
 from control_plane.domain.instance import Instance, InstanceState
-from providers.base import InstanceNotFound, ProviderError
+from providers.base import MachineNotFound, ProviderError
 from reconciler.loop import AccountLoop, Report, World, each
 
 NAME = "end_instances"
@@ -49,7 +49,7 @@ async def _end(world: World, account: AccountName, instance: Instance, token: UU
     refused: ProviderError | None = None
     try:
         await world.accounts[account].terminate(instance.provider_ref)
-    except InstanceNotFound:
+    except MachineNotFound:
         pass  # Gone, or the provider is confused: the inventory decides.
     except ProviderError as error:
         refused = error  # One stuck machine must not shield the others.

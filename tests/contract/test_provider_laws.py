@@ -8,7 +8,7 @@ import pytest
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.base import (
-    InstanceNotFound,
+    MachineNotFound,
     MachineState,
     NoCapacity,
     NotYet,
@@ -187,24 +187,24 @@ async def test_a_terminated_machine_ends_and_the_account_pays_no_more(cloud: Clo
     assert await state(cloud) in {None, MachineState.GONE}
 
 
-async def test_terminating_what_is_gone_raises_instance_not_found(cloud: Cloud) -> None:
+async def test_terminating_what_is_gone_raises_machine_not_found(cloud: Cloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
     await cloud.provider.terminate(ref)
     cloud.advance(cloud.seconds_to_be_gone)
-    with pytest.raises(InstanceNotFound):
+    with pytest.raises(MachineNotFound):
         await cloud.provider.terminate(ref)
 
 
 async def test_terminating_twice_at_once_leaves_no_machine_and_hurts_nobody_else(cloud: Cloud) -> None:
     ref, _ = [await cloud.provider.launch(cloud.order(number)) for number in (1, 2)]
     await cloud.provider.terminate(ref)
-    with suppress(InstanceNotFound):  # Some say "gone" at once, others only when it is; both are lawful.
+    with suppress(MachineNotFound):  # Some say "gone" at once, others only when it is; both are lawful.
         await cloud.provider.terminate(ref)
     assert (cloud.alive(a_key(1)), cloud.alive(a_key(2))) == (0, 1)
 
 
-async def test_terminating_what_never_was_raises_instance_not_found(cloud: Cloud) -> None:
-    with pytest.raises(InstanceNotFound):
+async def test_terminating_what_never_was_raises_machine_not_found(cloud: Cloud) -> None:
+    with pytest.raises(MachineNotFound):
         await cloud.provider.terminate(cloud.absent_ref)
 
 

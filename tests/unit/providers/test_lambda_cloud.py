@@ -9,7 +9,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN, region_within
 from providers.base import (
-    InstanceNotFound,
+    MachineNotFound,
     MachineState,
     NotYet,
     OrderRefused,
@@ -125,7 +125,7 @@ async def test_what_an_answer_to_a_launch_means(provider: LambdaCloud, expected:
 @pytest.mark.parametrize(
     ("provider", "expected"),
     [
-        (error(404, "global/object-does-not-exist"), InstanceNotFound),
+        (error(404, "global/object-does-not-exist"), MachineNotFound),
         (error(400, "global/invalid-parameters"), NotYet),
         (always(404, text="<html>"), OutcomeUnknown),
         (always(200, json={"data": {"terminated_instances": []}}), NotYet),

@@ -126,7 +126,7 @@ class City:
         self.say("providers: the local cloud and an emulated Lambda Cloud, on the same machines")
         arguments = ["providers.emulators", "local=0", "lambda_cloud=0"]
         if not self.real_machines:
-            arguments.append("--paper")
+            arguments.append("--simulated")
         child = self._start("clouds", arguments, base_environment())
         shown = 0
 

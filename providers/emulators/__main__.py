@@ -1,12 +1,13 @@
 """Run emulated clouds on this machine.
 
-    python -m providers.emulators local --port 9001              real machines, needs root
-    python -m providers.emulators local --port 9001 --paper      machines on paper
-    python -m providers.emulators local=9001 lambda_cloud=9002   two contracts over one host
-    python -m providers.emulators image                          only build the machine image
+    python -m providers.emulators local --port 9001               real machines; needs root
+    python -m providers.emulators local --port 9001 --simulated   simulated machines; needs nothing
+    python -m providers.emulators local=9001 lambda_cloud=9002    two clouds that share this host
+    python -m providers.emulators image                           build the machine image and exit
 
-One line per cloud is printed when it listens, on 127.0.0.1 only. SIGTERM and SIGINT end every
-machine before the process ends; a kill ends them too, and the next start sweeps up.
+Each cloud listens on 127.0.0.1 only and prints one line when it is ready. On SIGTERM or SIGINT the
+process ends every machine before it exits. The machines also end when the process is killed; the
+next start then removes what they left behind.
 """
 
 import argparse
@@ -27,14 +28,15 @@ from types import ModuleType
 
 import uvicorn
 
+from providers.emulators import clouds as clouds_package
 from providers.emulators import nspawn
-from providers.emulators.host import MachineHost, PaperHost
+from providers.emulators.host import MachineHost, SimulatedHost
+from providers.emulators.host_resources import HostResourceError
 from providers.emulators.image import ImageBuildError, ensure_image
-from providers.emulators.plumbing import PlumbingError
 from providers.emulators.scenario import Scenario
 
 LOCAL_ADDRESS = "127.0.0.1"
-PAPER_BOOT_SECONDS = 2.0
+SIMULATED_BOOT_SECONDS = 2.0
 READY_PROBE_SECONDS = 0.02
 SHUTDOWN_SECONDS = 2
 
@@ -43,11 +45,11 @@ SHUTDOWN_SECONDS = 2
 class Cloud:
     name: str
     port: int
-    """0 lets the system choose; the ready line says what it chose."""
+    """0 lets the system choose a port, which the ready line then shows."""
 
 
 class Server(uvicorn.Server):
-    """Several run in one process, so none of them may take the signals for itself."""
+    """Several servers run in one process, so none of them may install its own signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -63,8 +65,8 @@ def main() -> int:
         return 2
     if arguments.clouds == ["image"]:
         return _with_root(lambda root: _say(f"image: {root}"), arguments.cache)
-    if arguments.paper:
-        asyncio.run(_serve_paper(clouds))
+    if arguments.simulated:
+        asyncio.run(_serve_simulated(clouds))
         return 0
     return _with_root(lambda root: asyncio.run(_serve_real(clouds, root, arguments.state)), arguments.cache)
 
@@ -77,16 +79,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("clouds", nargs="+", metavar="cloud[=port]")
     parser.add_argument(
-        "--port", type=int, default=0, help="for a cloud without one; 0 lets the system choose"
+        "--port", type=int, default=0, help="port of clouds named without one; 0 lets the system choose"
     )
-    parser.add_argument("--paper", action="store_true", help="machines on paper: no root, nothing boots")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where machine images are kept")
-    parser.add_argument("--state", type=Path, default=nspawn.STATE, help="short-lived files of machines")
+    parser.add_argument(
+        "--simulated", action="store_true", help="simulate the machines: nothing boots, no root needed"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=default_cache(), help="folder that keeps machine images"
+    )
+    parser.add_argument(
+        "--state", type=Path, default=nspawn.STATE, help="folder for the machines' short-lived files"
+    )
     return parser
 
 
 def default_cache() -> Path:
-    """`SPLITPLANE_IMAGES`, or a folder in the user's cache."""
+    """The folder named by `SPLITPLANE_IMAGES`, or one in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("SPLITPLANE_IMAGES") or Path(home) / "splitplane" / "images")
 
@@ -105,9 +113,10 @@ def _clouds(words: list[str], port: int) -> list[Cloud]:
 
 
 def _module(name: str) -> ModuleType:
-    """The emulator of that name: a module of this folder with `create_app(host, scenario, *, now)`."""
-    found = name.isidentifier() and importlib.util.find_spec(f"providers.emulators.{name}") is not None
-    module = importlib.import_module(f"providers.emulators.{name}") if found else None
+    """The emulator of that name: a module of `clouds/` with `create_app(host, scenario, *, now)`."""
+    path = f"{clouds_package.__name__}.{name}"
+    found = name.isidentifier() and importlib.util.find_spec(path) is not None
+    module = importlib.import_module(path) if found else None
     if module is None or not hasattr(module, "create_app"):
         raise ValueError(f"there is no emulated cloud named {name!r}")
     return module
@@ -116,18 +125,18 @@ def _module(name: str) -> ModuleType:
 def _with_root(use: Callable[[Path], None], cache: Path) -> int:
     missing = nspawn.missing_requirements()
     if missing:
-        _say("error: this host cannot boot machines; --paper needs nothing", *missing)
+        _say("error: this host cannot boot machines; --simulated needs none of this", *missing)
         return 1
     try:
         use(ensure_image(cache, _say))
-    except (ImageBuildError, PlumbingError, OSError) as error:
+    except (ImageBuildError, HostResourceError, OSError) as error:
         _say(f"error: {error}")
         return 1
     return 0
 
 
-async def _serve_paper(clouds: list[Cloud]) -> None:
-    await _serve(clouds, PaperHost(_now, PAPER_BOOT_SECONDS), "machines on paper")
+async def _serve_simulated(clouds: list[Cloud]) -> None:
+    await _serve(clouds, SimulatedHost(_now, SIMULATED_BOOT_SECONDS), "simulated machines")
 
 
 async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
@@ -139,7 +148,7 @@ async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
 
 
 async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
-    """Serve every cloud until a signal comes or one of them fails."""
+    """Serve every cloud until a signal arrives or one of them fails."""
     servers = []
     for cloud in clouds:
         listener = socket.create_server((LOCAL_ADDRESS, cloud.port))
@@ -158,7 +167,7 @@ def _server(cloud: Cloud, host: MachineHost) -> Server:
     return Server(
         uvicorn.Config(
             app,
-            log_level="critical",  # A cut connection is an exception on purpose, with a traceback each.
+            log_level="critical",  # Each connection that is cut on purpose would log a traceback.
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,

@@ -1,8 +1,8 @@
-"""Where an emulated cloud's machines really run: on this host as systemd machines, or only on paper.
+"""Where an emulated cloud's machines run: on this host as systemd machines, or only simulated.
 
 An emulator owns a cloud's contract (envelopes, status words, rate limits, faults); a MachineHost
-owns the machines. The local cloud and the Lambda emulator share hosts, so a contract test runs on
-paper with a virtual clock and the demo runs the same contract over real machines.
+owns the machines. Every emulator works with every host: a contract test simulates its machines on
+a virtual clock, and the demo runs the same contract over real ones.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from typing import Protocol
 class HostedState(StrEnum):
     BOOTING = "booting"
     RUNNING = "running"
-    """The machine has an address and its init runs. sshd may still lag, as on real clouds."""
+    """The machine has an address and its init system runs. As on real clouds, sshd may not answer yet."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatedGpu:
-    """What the emulated NVML on the machine shows for one card."""
+    """One card, as the emulated NVML on the machine shows it."""
 
     name: str
     memory_mib: int
@@ -30,7 +30,7 @@ class EmulatedGpu:
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
     name: str
-    """Unique on the host; letters, digits and dashes, at most 63."""
+    """Unique on the host: at most 63 letters, digits and dashes."""
     user_data: str
     gpus: tuple[EmulatedGpu, ...]
 
@@ -42,30 +42,30 @@ class HostedMachine:
     address: str | None = None
     ssh_port: int = 22
     why: str | None = None
-    """What went wrong, for FAILED."""
+    """What went wrong when the state is FAILED."""
 
 
 class MachineHost(Protocol):
     async def boot(self, spec: MachineSpec) -> None:
-        """Begin to boot a machine; answers before it runs."""
+        """Begin to boot a machine; returns before it runs."""
         ...
 
     def machines(self) -> dict[str, HostedMachine]:
-        """Every machine that exists here, by name. One that was destroyed is absent."""
+        """Every machine on this host by its name, without those that were destroyed."""
         ...
 
     async def destroy(self, name: str) -> None:
-        """Power off and forget; a name unknown here is no error."""
+        """Power a machine off and remove it. An unknown name is ignored."""
         ...
 
     async def close(self) -> None:
-        """Destroy everything."""
+        """Destroy every machine."""
         ...
 
 
 @dataclass
-class PaperHost:
-    """Machines on paper: they run `boot_seconds` after they were asked for, by the given clock."""
+class SimulatedHost:
+    """Simulated machines: each runs `boot_seconds` after its boot was asked for, by the given clock."""
 
     now: Callable[[], datetime]
     boot_seconds: float = 0.0
@@ -77,9 +77,9 @@ class PaperHost:
         self._booted[spec.name] = (self._counter, self.now())
 
     def machines(self) -> dict[str, HostedMachine]:
-        return {name: self._look(name, number, since) for name, (number, since) in self._booted.items()}
+        return {name: self._machine(name, number, since) for name, (number, since) in self._booted.items()}
 
-    def _look(self, name: str, number: int, since: datetime) -> HostedMachine:
+    def _machine(self, name: str, number: int, since: datetime) -> HostedMachine:
         if self.now() - since < timedelta(seconds=self.boot_seconds):
             return HostedMachine(name, HostedState.BOOTING)
         return HostedMachine(

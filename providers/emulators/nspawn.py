@@ -19,9 +19,9 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from providers.emulators import plumbing
+from providers.emulators import host_resources
 from providers.emulators.host import HostedMachine, HostedState, MachineSpec
-from providers.emulators.plumbing import PlumbingError, Slot
+from providers.emulators.host_resources import HostResourceError, Slot
 
 STATE = Path("/run/splitplane")
 DRIVER_VERSION = "570.124.06"
@@ -91,15 +91,15 @@ class NspawnHost:
 
     @classmethod
     async def open(cls, root: Path, *, state: Path = STATE, boot_seconds_max: float = 60.0) -> "NspawnHost":
-        """Claim a slot, end what dead processes left, make the bridge. Raises PlumbingError.
+        """Claim a slot, end what dead processes left, make the bridge. Raises HostResourceError.
 
         `root` is the image (`image.ensure_image`); `state` holds sockets' worth of short-lived files.
         """
-        slot = await asyncio.to_thread(plumbing.claim_slot, state)
+        slot = await asyncio.to_thread(host_resources.claim_slot, state)
         try:
-            subnet = await asyncio.to_thread(plumbing.make_bridge, slot)
+            subnet = await asyncio.to_thread(host_resources.make_bridge, slot)
         except BaseException:
-            await asyncio.to_thread(plumbing.delete_link, slot.bridge)
+            await asyncio.to_thread(host_resources.delete_link, slot.bridge)
             slot.release()
             raise
         return cls(root=root, slot=slot, subnet=subnet, boot_seconds_max=boot_seconds_max)
@@ -135,7 +135,7 @@ class NspawnHost:
 
     async def close(self) -> None:
         await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))
-        await asyncio.to_thread(plumbing.delete_link, self.slot.bridge)
+        await asyncio.to_thread(host_resources.delete_link, self.slot.bridge)
         self.slot.release()
 
     def console(self, name: str) -> str:
@@ -151,7 +151,7 @@ class NspawnHost:
             address = str(self.subnet[ADDRESSES_FROM + (self._booted - 1 + step) % places])
             if address not in used:
                 return address
-        raise PlumbingError(f"all {places} addresses of {self.subnet} are in use")
+        raise HostResourceError(f"all {places} addresses of {self.subnet} are in use")
 
     async def _live(self, machine: _Machine) -> None:
         """Boot a machine and watch it until its process ends."""
@@ -180,7 +180,7 @@ class NspawnHost:
             reached.cancel()
 
     async def _spawn(self, machine: _Machine) -> asyncio.subprocess.Process:
-        groups = plumbing.make_control_groups(machine.folder)
+        groups = host_resources.make_control_groups(machine.folder)
         with (machine.folder / "console.log").open("wb") as console:
             return await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL"),
@@ -197,7 +197,7 @@ class NspawnHost:
             await asyncio.wait({machine.life})
         if machine.process is not None:
             await _power_off(machine.process)
-        await asyncio.to_thread(plumbing.clear_machine, machine.folder)
+        await asyncio.to_thread(host_resources.clear_machine, machine.folder)
         del self._machines[machine.spec.name]
 
 

@@ -23,7 +23,7 @@ from providers.fake import Event, FakeProvider
 from providers.guard import PATIENCE, Breaker, Guard, NotCalled, NoTurn, OneProcessBudget, Patience
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
-from tests.contract.clouds.lambda_cloud import LambdaOnPaper
+from tests.contract.clouds.lambda_cloud import EmulatedLambdaCloud
 from tests.support.clock import Clock
 
 ACCOUNT = AccountName("under-test")
@@ -40,7 +40,7 @@ class FakeWorld(FakeCloud):
         )
 
 
-class LambdaWorld(LambdaOnPaper):
+class LambdaWorld(EmulatedLambdaCloud):
     """The guarded adapter; time passes only where the guard sleeps."""
 
     def __init__(self) -> None:

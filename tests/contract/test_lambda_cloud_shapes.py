@@ -8,12 +8,12 @@ import httpx
 import jsonschema
 import pytest
 
-from providers.emulators.host import MachineSpec, PaperHost
-from providers.emulators.lambda_cloud import Terms, create_app
-from providers.emulators.lambda_world import KINDS, World
+from providers.emulators.clouds.lambda_account import KINDS, Account
+from providers.emulators.clouds.lambda_cloud import Terms, create_app
+from providers.emulators.host import MachineSpec, SimulatedHost
 from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from providers.lambda_cloud import Settings, connect
-from tests.contract.clouds.lambda_cloud import SECRET, LambdaOnPaper
+from tests.contract.clouds.lambda_cloud import SECRET, EmulatedLambdaCloud
 from tests.support.clock import Clock
 
 SHAPES = json.loads((Path(__file__).parent / "schemas" / "lambda_cloud.json").read_text())
@@ -40,9 +40,9 @@ class Api:
     def __init__(self, terms: Terms | None = None) -> None:
         self.clock = Clock()
         self.scenario = Scenario(sleep=self.clock.sleep)
-        host = PaperHost(self.clock.now, boot_seconds=180.0)
+        host = SimulatedHost(self.clock.now, boot_seconds=180.0)
         app = create_app(host, self.scenario, now=self.clock.now, terms=terms or Terms(rate_limited=False))
-        self.world: World = app.state.world
+        self.account: Account = app.state.account
         self.client = httpx.AsyncClient(
             transport=EmulatorTransport(app),
             base_url="http://lambda.test/api/v1/",
@@ -124,7 +124,7 @@ async def test_a_bad_launch_is_refused_in_the_documented_words(
 ) -> None:
     api = await Api().with_key()
     assert await api.refuses("POST", "instance-operations/launch", ORDER | change) == refusal
-    assert api.world.instances == {}
+    assert api.account.instances == {}
 
 
 async def test_a_full_account_a_wrong_key_and_a_duplicate_are_refused_in_the_documented_words() -> None:
@@ -171,17 +171,17 @@ async def test_the_account_pays_by_the_minute_from_active_until_terminate() -> N
     api = await Api().with_key()
     _, launched = await api.ask("POST", "instance-operations/launch", ORDER)
     api.clock.advance(180.0)
-    assert api.world.bill_nano() == 0
+    assert api.account.bill_nano() == 0
     api.clock.advance(61.0)
     two_minutes = 23_920_000_000 * 2 // 60
-    assert api.world.bill_nano() == two_minutes
+    assert api.account.bill_nano() == two_minutes
     await api.ask("POST", "instance-operations/terminate", {"instance_ids": launched["data"]["instance_ids"]})
     api.clock.advance(3_600.0)
-    assert api.world.bill_nano() == two_minutes
+    assert api.account.bill_nano() == two_minutes
 
 
 async def test_our_launch_request_has_the_documented_shape() -> None:
-    cloud = LambdaOnPaper()
+    cloud = EmulatedLambdaCloud()
     bodies: list[Any] = []
 
     class Recorder(httpx.AsyncBaseTransport):
@@ -202,16 +202,16 @@ async def test_the_machine_behind_has_the_gpus_that_were_sold_unless_the_script_
     scenario = Scenario(sleep=clock.sleep)
     specs: list[MachineSpec] = []
 
-    class Host(PaperHost):
+    class Host(SimulatedHost):
         async def boot(self, spec: MachineSpec) -> None:
             specs.append(spec)
             await super().boot(spec)
 
-    world = World(Host(clock.now), scenario, clock.now)
+    account = Account(Host(clock.now), scenario, clock.now)
     scenario.add("launch", FaultKind.WRONG_GPU)
     for number in range(2):
         kind = KINDS["gpu_8x_h100_sxm5"]
-        await world.launch(
+        await account.launch(
             kind, "us-south-2", name=f"m{number}", hostname=None, tags=[], ssh_key_names=["k"], user_data="u"
         )
     shown = [(len(spec.gpus), spec.gpus[0].name) for spec in specs]

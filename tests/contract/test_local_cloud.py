@@ -11,22 +11,22 @@ import uvicorn
 from providers import local
 from providers.base import MachineState, OutcomeUnknown, Unavailable
 from providers.emulators.__main__ import Server
-from providers.emulators.host import EmulatedGpu, MachineSpec, PaperHost
-from providers.emulators.local import PAGE_SIZE, TERMINATED_SHOWN
+from providers.emulators.clouds.local import PAGE_SIZE, TERMINATED_SHOWN
+from providers.emulators.host import EmulatedGpu, MachineSpec, SimulatedHost
 from providers.emulators.scenario import FaultKind
 from tests.contract.clouds import a_key
-from tests.contract.clouds.local import LocalOnPaper, make
+from tests.contract.clouds.local import EmulatedLocalCloud, make
 
 
 @pytest.fixture
-async def cloud() -> AsyncIterator[LocalOnPaper]:
+async def cloud() -> AsyncIterator[EmulatedLocalCloud]:
     made = make()
-    assert isinstance(made, LocalOnPaper)
+    assert isinstance(made, EmulatedLocalCloud)
     yield made
     await made.provider.close()
 
 
-async def test_a_list_of_many_pages_is_complete(cloud: LocalOnPaper) -> None:
+async def test_a_list_of_many_pages_is_complete(cloud: EmulatedLocalCloud) -> None:
     numbers = range(1, 2 * PAGE_SIZE + 2)
     refs = [await cloud.provider.launch(cloud.order(number)) for number in numbers]
 
@@ -34,7 +34,7 @@ async def test_a_list_of_many_pages_is_complete(cloud: LocalOnPaper) -> None:
     assert cloud.scenario.calls["inventory"] == 3
 
 
-async def test_exactly_full_pages_end_without_an_empty_one(cloud: LocalOnPaper) -> None:
+async def test_exactly_full_pages_end_without_an_empty_one(cloud: EmulatedLocalCloud) -> None:
     for number in range(1, PAGE_SIZE + 1):
         await cloud.provider.launch(cloud.order(number))
 
@@ -62,7 +62,7 @@ async def test_a_list_that_does_not_say_it_is_whole_is_an_error(pages: list[obje
     await provider.close()
 
 
-async def test_a_new_machine_is_invisible_for_the_list_lag_and_then_shows(cloud: LocalOnPaper) -> None:
+async def test_a_new_machine_is_invisible_for_the_list_lag_and_then_shows(cloud: EmulatedLocalCloud) -> None:
     cloud.scenario.list_lag_seconds = 4.0
     ref = await cloud.provider.launch(cloud.order())
 
@@ -71,7 +71,9 @@ async def test_a_new_machine_is_invisible_for_the_list_lag_and_then_shows(cloud:
     assert [each.provider_ref for each in await cloud.provider.inventory()] == [ref]
 
 
-async def test_a_hidden_machine_is_never_listed_and_the_control_still_sees_it(cloud: LocalOnPaper) -> None:
+async def test_a_hidden_machine_is_never_listed_and_the_control_still_sees_it(
+    cloud: EmulatedLocalCloud,
+) -> None:
     cloud.scenario.add("launch", FaultKind.HIDDEN)
     await cloud.provider.launch(cloud.order())
 
@@ -80,7 +82,7 @@ async def test_a_hidden_machine_is_never_listed_and_the_control_still_sees_it(cl
     assert [machine["hidden"] for machine in cloud.emulated.everything()] == [True]
 
 
-async def test_a_boot_delay_holds_the_machine_back(cloud: LocalOnPaper) -> None:
+async def test_a_boot_delay_holds_the_machine_back(cloud: EmulatedLocalCloud) -> None:
     cloud.scenario.boot_delay_seconds = 60.0
     await cloud.provider.launch(cloud.order())
 
@@ -90,7 +92,7 @@ async def test_a_boot_delay_holds_the_machine_back(cloud: LocalOnPaper) -> None:
     assert [each.state for each in await cloud.provider.inventory()] == [MachineState.RUNNING]
 
 
-async def test_a_terminated_machine_stays_visible_for_a_while(cloud: LocalOnPaper) -> None:
+async def test_a_terminated_machine_stays_visible_for_a_while(cloud: EmulatedLocalCloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
     await cloud.provider.terminate(ref)
     await asyncio.sleep(0)
@@ -100,7 +102,9 @@ async def test_a_terminated_machine_stays_visible_for_a_while(cloud: LocalOnPape
     assert await cloud.provider.inventory() == ()
 
 
-async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(cloud: LocalOnPaper) -> None:
+async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(
+    cloud: EmulatedLocalCloud,
+) -> None:
     cloud.scenario.stock[cloud.native_type, cloud.native_region] = 1
     ref = await cloud.provider.launch(cloud.order())
     assert [o.available for o in await cloud.provider.offers() if o.native_type == cloud.native_type] == [
@@ -115,7 +119,7 @@ async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(clou
 
 
 @dataclass
-class Booted(PaperHost):
+class Booted(SimulatedHost):
     specs: tuple[MachineSpec, ...] = ()
 
     async def boot(self, spec: MachineSpec) -> None:
@@ -123,7 +127,7 @@ class Booted(PaperHost):
         await super().boot(spec)
 
 
-async def test_a_wrong_gpu_is_another_card_than_was_sold(cloud: LocalOnPaper) -> None:
+async def test_a_wrong_gpu_is_another_card_than_was_sold(cloud: EmulatedLocalCloud) -> None:
     host = Booted(cloud.clock.now)
     cloud.emulated.host = host
     cloud.scenario.add("launch", FaultKind.WRONG_GPU)
@@ -136,7 +140,7 @@ async def test_a_wrong_gpu_is_another_card_than_was_sold(cloud: LocalOnPaper) ->
     ]
 
 
-async def test_weather_over_http_and_a_real_cut(cloud: LocalOnPaper) -> None:
+async def test_weather_over_http_and_a_real_cut(cloud: EmulatedLocalCloud) -> None:
     server = Server(uvicorn.Config(cloud.app, port=0, log_level="critical", lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for

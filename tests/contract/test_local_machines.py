@@ -19,8 +19,8 @@ import pytest
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
 from providers import local
 from providers.base import LaunchOrder, MachineState, Sighting
-from providers.emulators import local as emulator
 from providers.emulators.__main__ import default_cache
+from providers.emulators.clouds import local as emulator
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from providers.emulators.scenario import EmulatorTransport, Scenario

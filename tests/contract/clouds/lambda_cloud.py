@@ -1,9 +1,9 @@
 import httpx
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.emulators.host import PaperHost
-from providers.emulators.lambda_cloud import Terms, create_app
-from providers.emulators.lambda_world import KINDS, World
+from providers.emulators.clouds.lambda_account import KINDS, Account
+from providers.emulators.clouds.lambda_cloud import Terms, create_app
+from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from providers.lambda_cloud import LambdaCloud, Settings, connect
 from tests.contract.clouds import Cloud
@@ -34,7 +34,7 @@ class Line(httpx.AsyncBaseTransport):
         return await self._emulator.handle_async_request(request)
 
 
-class LambdaOnPaper(Cloud):
+class EmulatedLambdaCloud(Cloud):
     name = "lambda_cloud"
     native_type = "gpu_8x_h100_sxm5"
     native_region = "us-south-2"
@@ -46,10 +46,10 @@ class LambdaOnPaper(Cloud):
     def __init__(self) -> None:
         self.clock = Clock()
         self.scenario = Scenario(sleep=self.clock.sleep)
-        host = PaperHost(self.clock.now, boot_seconds=180.0)
+        host = SimulatedHost(self.clock.now, boot_seconds=180.0)
         app = create_app(host, self.scenario, now=self.clock.now, terms=Terms(api_key=SECRET))
         self.app = app
-        self.world: World = app.state.world
+        self.account: Account = app.state.account
         self.line = Line(app, self.clock)
         self.provider = self.connected(SECRET)
 
@@ -57,14 +57,14 @@ class LambdaOnPaper(Cloud):
         return connect(Settings(api_key=api_key, base_url="http://lambda.test/api/v1"), transport=self.line)
 
     def ever(self, key: LaunchKey) -> int:
-        return self.world.ever(key)
+        return self.account.ever(key)
 
     def alive(self, key: LaunchKey) -> int:
-        return len(self.world.alive(key))
+        return len(self.account.alive(key))
 
     async def plant_a_strangers_machine(self) -> None:
         kind = KINDS[self.native_type]
-        await self.world.launch(
+        await self.account.launch(
             kind, self.native_region, name="box", hostname=None, tags=[], ssh_key_names=["k"], user_data=""
         )
 
@@ -90,7 +90,7 @@ class LambdaOnPaper(Cloud):
         self.scenario.add("terminate", FaultKind.REFUSE_TERMINATE)
 
     def speak_an_odd_word(self, ref: ProviderRef) -> None:
-        self.world.instances[ref].odd_status = "hibernating"
+        self.account.instances[ref].odd_status = "hibernating"
 
     def never_boot(self) -> None:
         self.scenario.add("launch", FaultKind.NEVER_BOOTS)
@@ -103,4 +103,4 @@ class LambdaOnPaper(Cloud):
 
 
 def make() -> Cloud:
-    return LambdaOnPaper()
+    return EmulatedLambdaCloud()

@@ -1,8 +1,8 @@
 import httpx
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.emulators.host import PaperHost
-from providers.emulators.local import REGION, LocalCloud, Order, create_app
+from providers.emulators.clouds.local import REGION, LocalCloud, Order, create_app
+from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from providers.local import Local, Settings, connect
 from tests.contract.clouds import Cloud
@@ -24,7 +24,7 @@ class Line(httpx.AsyncBaseTransport):
         return await self._emulator.handle_async_request(request)
 
 
-class LocalOnPaper(Cloud):
+class EmulatedLocalCloud(Cloud):
     name = "local"
     native_type = "gpu-h100x8"
     native_region = REGION
@@ -36,7 +36,7 @@ class LocalOnPaper(Cloud):
     def __init__(self) -> None:
         self.clock = Clock()
         self.scenario = Scenario(sleep=self.clock.sleep)
-        host = PaperHost(self.clock.now, boot_seconds=2.0)
+        host = SimulatedHost(self.clock.now, boot_seconds=2.0)
         self.app = create_app(host, self.scenario, now=self.clock.now, token=SECRET)
         self.emulated: LocalCloud = self.app.state.cloud
         self.line = Line(self.app)
@@ -89,4 +89,4 @@ class LocalOnPaper(Cloud):
 
 
 def make() -> Cloud:
-    return LocalOnPaper()
+    return EmulatedLocalCloud()

@@ -115,7 +115,7 @@ class Instance:
 
 
 @dataclass
-class World:
+class Account:
     """Instances and keys of one account."""
 
     host: MachineHost

@@ -25,7 +25,7 @@ SUBNETS = IPv4Network("10.208.0.0/12")
 KILL_WAIT_SECONDS = 5.0
 
 
-class PlumbingError(Exception):
+class HostResourceError(Exception):
     """The host refused an interface, an address or a folder."""
 
 
@@ -49,7 +49,7 @@ class Slot:
 
 
 def claim_slot(state: Path) -> Slot:
-    """The first free slot; ends what dead owners left in any slot. Raises PlumbingError when all are taken."""
+    """The first free slot; ends what dead owners left in any slot. Raises HostResourceError when all are taken."""
     state.mkdir(parents=True, exist_ok=True)
     claimed = None
     for number in range(SLOTS_MAX):
@@ -67,7 +67,7 @@ def claim_slot(state: Path) -> Slot:
         else:
             lock.close()
     if claimed is None:
-        raise PlumbingError(f"all {SLOTS_MAX} slots for local clouds are taken")
+        raise HostResourceError(f"all {SLOTS_MAX} slots for local clouds are taken")
     return claimed
 
 
@@ -115,7 +115,7 @@ def _free_subnet(routes: list[IPv4Network], number: int) -> IPv4Network:
     for candidate in candidates[number:] + candidates[:number]:
         if not any(candidate.overlaps(route) for route in routes):
             return candidate
-    raise PlumbingError(f"no free /24 in {SUBNETS}")
+    raise HostResourceError(f"no free /24 in {SUBNETS}")
 
 
 def _routes() -> list[IPv4Network]:
@@ -128,7 +128,7 @@ def delete_link(name: str) -> None:
     if Path(f"/sys/class/net/{name}").exists():
         try:
             _ip("link", "delete", name)
-        except PlumbingError:
+        except HostResourceError:
             if Path(f"/sys/class/net/{name}").exists():  # Not merely gone between the look and the call.
                 raise
 
@@ -136,7 +136,7 @@ def delete_link(name: str) -> None:
 def _ip(*arguments: str) -> str:
     answer = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if answer.returncode != 0:
-        raise PlumbingError(f"ip {' '.join(arguments)}: {answer.stderr.strip()}")
+        raise HostResourceError(f"ip {' '.join(arguments)}: {answer.stderr.strip()}")
     return answer.stdout
 
 

@@ -20,8 +20,8 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.status_codes import HTTP_200_OK
 
+from providers.emulators.clouds.lambda_account import KINDS, REGIONS, Account, Instance
 from providers.emulators.host import MachineHost
-from providers.emulators.lambda_world import KINDS, REGIONS, Instance, World
 from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cutting
 
 USER_DATA_BYTES_MAX = 1_000_000
@@ -104,15 +104,17 @@ def create_app(
     now: Callable[[], datetime],
     terms: Terms | None = None,
 ) -> Litestar:
-    """The emulator as an ASGI application; tests reach what is behind it at `app.state.world`."""
+    """The emulator as an ASGI application; tests reach what is behind it at `app.state.account`."""
     terms = terms or Terms()
-    world = World(host, scenario, now, instances_max=terms.instances_max)
+    account = Account(host, scenario, now, instances_max=terms.instances_max)
     limiter = Limiter(now, terms)
     return Litestar(
         route_handlers=[
-            *_instance_routes(world, scenario, limiter),
-            *_key_routes(world, scenario, limiter),
-            *control_routes(scenario, lambda: [instance_on_wire(world, each) for each in world.standing()]),
+            *_instance_routes(account, scenario, limiter),
+            *_key_routes(account, scenario, limiter),
+            *control_routes(
+                scenario, lambda: [instance_on_wire(account, each) for each in account.standing()]
+            ),
         ],
         before_request=_doorman(terms),
         exception_handlers={
@@ -122,11 +124,11 @@ def create_app(
         },
         middleware=[cutting],
         openapi_config=None,
-        state=State({"world": world, "limiter": limiter}),
+        state=State({"account": account, "limiter": limiter}),
     )
 
 
-def _instance_routes(world: World, scenario: Scenario, limiter: Limiter) -> list[Any]:
+def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[Any]:
     @get("/api/v1/instance-types")
     async def instance_types() -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
@@ -138,7 +140,7 @@ def _instance_routes(world: World, scenario: Scenario, limiter: Limiter) -> list
     async def instances() -> Response[Any]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("inventory")
-        answer = {"data": [instance_on_wire(world, each) for each in world.listed()]}
+        answer = {"data": [instance_on_wire(account, each) for each in account.listed()]}
         scenario.depart("inventory")
         if scenario.take("inventory", FaultKind.PARTIAL_LIST):
             whole = msgspec.json.encode(answer)
@@ -149,13 +151,13 @@ def _instance_routes(world: World, scenario: Scenario, limiter: Limiter) -> list
     async def instance(request: Anything) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("get")
-        return _data(instance_on_wire(world, _known(world, request.path_params["instance_id"])))
+        return _data(instance_on_wire(account, _known(account, request.path_params["instance_id"])))
 
     @post("/api/v1/instance-operations/launch", status_code=HTTP_200_OK)
     async def launch(request: Anything) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0), ("launch", 12.0))
         await scenario.arrive("launch")
-        made = await _launch(world, scenario, _body(await request.body(), LaunchIn))
+        made = await _launch(account, scenario, _body(await request.body(), LaunchIn))
         scenario.depart("launch")
         return _data({"instance_ids": [made.id]})
 
@@ -163,26 +165,26 @@ def _instance_routes(world: World, scenario: Scenario, limiter: Limiter) -> list
     async def terminate(request: Anything) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("terminate")
-        wanted = [_known(world, each) for each in _body(await request.body(), IdsIn).instance_ids]
-        if any(world.status(each) == "terminated" for each in wanted):
+        wanted = [_known(account, each) for each in _body(await request.body(), IdsIn).instance_ids]
+        if any(account.status(each) == "terminated" for each in wanted):
             raise _absent("Specified instance does not exist.")
         ended = [] if scenario.take("terminate", FaultKind.REFUSE_TERMINATE) else wanted
         for each in ended:
             if each.ended_at is None:
-                await world.terminate(each)
+                await account.terminate(each)
         scenario.depart("terminate")
-        return _data({"terminated_instances": [instance_on_wire(world, each) for each in ended]})
+        return _data({"terminated_instances": [instance_on_wire(account, each) for each in ended]})
 
     return [instance_types, instances, instance, launch, terminate]
 
 
-def _key_routes(world: World, scenario: Scenario, limiter: Limiter) -> list[Any]:
+def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[Any]:
     @get("/api/v1/ssh-keys")
     async def read_keys() -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("prepare")
         scenario.depart("prepare")
-        return _data(world.ssh_keys)
+        return _data(account.ssh_keys)
 
     @post("/api/v1/ssh-keys", status_code=HTTP_200_OK)
     async def add_key(request: Anything) -> Response[dict[str, Any]]:
@@ -192,31 +194,31 @@ def _key_routes(world: World, scenario: Scenario, limiter: Limiter) -> list[Any]
         if not 1 <= len(wanted.name) <= 64 or wanted.public_key is None:
             # The real API would make a key pair; nothing of ours wants a private key that somebody else made.
             raise _invalid("Invalid request data.")
-        if any(key["name"] == wanted.name for key in world.ssh_keys):
+        if any(key["name"] == wanted.name for key in account.ssh_keys):
             raise Refusal(400, "global/duplicate", "An SSH key with this name exists.")
         key = {"id": secrets.token_hex(16), "name": wanted.name, "public_key": wanted.public_key}
-        world.ssh_keys.append(key)
+        account.ssh_keys.append(key)
         scenario.depart("prepare")
         return _data(key)
 
     return [read_keys, add_key]
 
 
-async def _launch(world: World, scenario: Scenario, wanted: LaunchIn) -> Instance:
+async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Instance:
     """Check in the contract's order: the request, what it names, the account, the stock."""
     _check_form(wanted)
     kind = KINDS.get(wanted.instance_type_name)
     if kind is None:
         raise _absent("Specified instance type does not exist.", "Check the name of the type.")
-    if wanted.ssh_key_names[0] not in {key["name"] for key in world.ssh_keys}:
+    if wanted.ssh_key_names[0] not in {key["name"] for key in account.ssh_keys}:
         raise _absent("Specified SSH key does not exist.", "Add the key first.")
-    if len(world.standing()) >= world.instances_max:
+    if len(account.standing()) >= account.instances_max:
         raise Refusal(400, "global/quota-exceeded", "Quota exceeded.", "Ask for a higher quota.")
     sold_here = wanted.region_name in kind.sold_in
     if not sold_here or not scenario.sell(kind.name, wanted.region_name):
         code = "instance-operations/launch/insufficient-capacity"
         raise Refusal(400, code, "Not enough capacity to fulfill launch request.")
-    return await world.launch(
+    return await account.launch(
         kind,
         wanted.region_name,
         name=wanted.name,
@@ -256,9 +258,9 @@ def _type_on_wire(scenario: Scenario, name: str) -> dict[str, Any]:
     }
 
 
-def instance_on_wire(world: World, instance: Instance) -> dict[str, Any]:
+def instance_on_wire(account: Account, instance: Instance) -> dict[str, Any]:
     """The contract's instance object. It has no time of creation, and no `ip` until it is active."""
-    status = world.status(instance)
+    status = account.status(instance)
     shown: dict[str, Any] = {
         "id": instance.id,
         "name": instance.name,
@@ -272,7 +274,7 @@ def instance_on_wire(world: World, instance: Instance) -> dict[str, Any]:
     }
     if instance.hostname is not None:
         shown["hostname"] = instance.hostname
-    machine = world.host.machines().get(instance.id)
+    machine = account.host.machines().get(instance.id)
     if status == "active" and machine is not None and machine.address is not None:
         shown["ip"] = machine.address
     return shown
@@ -288,8 +290,8 @@ def _availability(action: str, status: str) -> dict[str, Any]:
     return {"available": False, "reason_code": why[0], "reason_description": why[1]}
 
 
-def _known(world: World, instance_id: str) -> Instance:
-    found = world.known(instance_id)
+def _known(account: Account, instance_id: str) -> Instance:
+    found = account.known(instance_id)
     if found is None:
         raise _absent("Specified instance does not exist.")
     return found

@@ -1,16 +1,16 @@
-"""The provider in memory, with scripted weather: the port's laws as a program that runs.
+"""A provider in memory, with fault injection: the port's laws as a program that runs.
 
-It ships: it is the executable specification of the port, the world of every scenario test, and a
-provider to try the product with, without an account anywhere. What it does on purpose, because
-real providers do it:
+It ships with the product. It is the executable specification of the port, the cloud of every
+scenario test, and a way to try the product without an account at any provider. It imitates what
+real providers do:
 
-  - a launch key is carried, not de-duplicated: launched twice, it buys twice, and the ledger shows it;
-  - stock is advisory when the weather says so;
-  - a terminated machine stays listed for a while, then is absent;
-  - a lost answer is lost: the machine may exist or not, and only the inventory tells.
+  - A launch key does not prevent duplicates: two launches with one key buy two machines.
+  - Stock is only advisory: a launch can be refused although its offer was listed.
+  - A terminated machine stays listed for a while before it disappears.
+  - When an answer is lost the machine may or may not exist; only the inventory shows which.
 
-Time is an argument. `machines` keeps every machine that ever lived, so that a test can say
-"exactly one machine ever lived for this key" and what it cost in nano-dollars.
+Time is an argument. `machines` keeps every machine that ever existed, so that a test can check that
+exactly one machine existed for a launch key, and what it cost in nano-dollars.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from time import time
 
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.money import NANO_PER_USD, Nano, accrued
+from control_plane.domain.money import Nano, accrued, parse_usd
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
@@ -41,18 +41,18 @@ from providers.base import (
     Unauthorized,
     Unavailable,
 )
-from providers.weather import Event, Weather
+from providers.faults import Fault, FaultScript
 
 __all__ = [
     "CAPABILITIES",
     "DEFAULT_OFFERS",
     "NAME",
     "Call",
-    "Event",
     "FakeMachine",
     "FakeProvider",
+    "Fault",
+    "FaultScript",
     "Settings",
-    "Weather",
     "an_offer",
     "connect",
 ]
@@ -64,13 +64,13 @@ _MARK = "sp-"
 @dataclass(frozen=True, slots=True)
 class Settings:
     boot_seconds: float = 0.0
-    """From the accepted launch until the machine runs."""
+    """Seconds from the accepted launch until the machine runs."""
     stock: int = 64
-    """Machines to be had of each type in each region."""
+    """How many machines of each type can be bought in each region."""
     list_lag_seconds: float = 0.0
-    """How long a new machine is missing from the inventory."""
+    """Seconds that a new machine is missing from the inventory."""
     terminated_visible_seconds: float = 60.0
-    """How long a terminated machine is still listed, as GONE."""
+    """Seconds that a terminated machine is still listed, as GONE."""
 
 
 CAPABILITIES = Capabilities(
@@ -92,12 +92,12 @@ class FakeMachine:
     address: str
     launched_at: datetime
     runs_from: datetime | None
-    """None: never boots."""
+    """None for a machine that never boots."""
     listed_from: datetime | None
-    """None: hidden for good."""
+    """None for a machine that is never listed."""
     failed: bool = False
     ended_at: datetime | None = None
-    """Since when it costs nothing and is no more."""
+    """When it ended; it costs nothing from then on."""
     listed_until: datetime | None = None
 
     def state(self, now: datetime) -> MachineState:
@@ -114,22 +114,20 @@ class FakeMachine:
         return self.listed_from is not None and self.listed_from <= now
 
     def cost_nano(self, now: datetime) -> Nano:
-        """What the provider bills for it so far, by whole seconds from the launch on."""
+        """What the provider bills for it so far, by whole seconds since the launch."""
         seconds = int(((self.ended_at or now) - self.launched_at).total_seconds())
         return accrued(self.cost_nano_per_hour, max(0, seconds))
 
 
 def an_offer(model: GpuModel, count: int, region: str, *, usd_per_gpu_hour: str) -> ListedOffer:
-    """An offer of the fake: the native type is `h100-sxm-80gb.8`, native regions are our words."""
-    dollars, _, cents = usd_per_gpu_hour.partition(".")
-    per_gpu = int(dollars) * NANO_PER_USD + int(cents.ljust(2, "0")) * NANO_PER_USD // 100
+    """An offer of the fake: its native type is named like `h100-sxm-80gb.8`, its native regions are our names."""
     return ListedOffer(
         native_type=f"{model}.{count}",
         region=region,
         native_region=region,
         shape=Shape(model, count, vcpus=26 * count, memory_gib=200 * count, disk_gib=1_000 * count),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=Nano(per_gpu * count),
+        cost_nano_per_hour=Nano(parse_usd(usd_per_gpu_hour) * count),
         available=True,
         confidence=Confidence.LIVE,
     )
@@ -151,7 +149,7 @@ DEFAULT_OFFERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call that reached the provider."""
+    """A call that reached the provider."""
 
     verb: str
     at: datetime
@@ -160,7 +158,7 @@ class Call:
 
 
 async def _no_wait() -> None:
-    """The default for slow weather: not slow."""
+    """The default `slow` hook, which does not wait."""
 
 
 def wall_clock() -> datetime:
@@ -169,12 +167,12 @@ def wall_clock() -> datetime:
 
 @dataclass
 class FakeProvider:
-    """See the module. `on_call` runs after the effect and before the answer: what it raises is a crash."""
+    """See the module. `on_call` runs after the effect and before the answer; a test raises from it to crash there."""
 
     now: Callable[[], datetime] = wall_clock
     settings: Settings = field(default_factory=Settings)
     listing: Sequence[ListedOffer] = DEFAULT_OFFERS
-    weather: Weather = field(default_factory=Weather)
+    faults: FaultScript = field(default_factory=FaultScript)
     slow: Callable[[], Awaitable[None]] = _no_wait
     on_call: Callable[[Call], None] | None = None
     capabilities: Capabilities = CAPABILITIES
@@ -182,7 +180,7 @@ class FakeProvider:
         default_factory=dict[ProviderRef, FakeMachine],
         repr=False,  # User data holds bootstrap secrets.
     )
-    """Every machine that ever lived."""
+    """Every machine that ever existed."""
     calls: list[Call] = field(default_factory=list[Call])
     closed: bool = False
 
@@ -196,32 +194,32 @@ class FakeProvider:
     # The port.
 
     async def offers(self) -> tuple[ListedOffer, ...]:
-        event, seconds = self._meet("offers")
-        _raise_common(event, seconds)
+        fault, seconds = self._arrive("offers")
+        _raise_before_effect(fault, seconds)
         listed = tuple(self._priced(offer) for offer in self.listing)
-        await self._answer("offers", event)
+        await self._answer("offers", fault)
         return listed
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
-        event, seconds = self._meet("launch", order.launch_key)
-        _raise_common(event, seconds)
-        if event in _REFUSALS:
-            raise _REFUSALS[event](f"the weather says {event}")
-        if event is Event.LOST_WITHOUT_EFFECT:
+        fault, seconds = self._arrive("launch", order.launch_key)
+        _raise_before_effect(fault, seconds)
+        if fault in _REFUSALS:
+            raise _REFUSALS[fault](f"injected fault: {fault}")
+        if fault is Fault.LOST_WITHOUT_EFFECT:
             raise OutcomeUnknown("the answer to the launch was lost")
-        machine = self._buy(order, event, seconds)
-        await self._answer("launch", event, order.launch_key)
-        if event is Event.LOST_AFTER_EFFECT:
+        machine = self._buy(order, fault, seconds)
+        await self._answer("launch", fault, order.launch_key)
+        if fault is Fault.LOST_AFTER_EFFECT:
             raise OutcomeUnknown("the answer to the launch was lost")
-        if event is Event.LIE:
-            raise NoCapacity("sold out, says the provider, and launches")
+        if fault is Fault.FALSE_NO_CAPACITY:
+            raise NoCapacity("injected fault: refused, and launched all the same")
         return machine.provider_ref
 
     async def inventory(self) -> tuple[Sighting, ...]:
-        event, seconds = self._meet("inventory")
-        _raise_common(event, seconds)
-        if event is Event.CUT_LIST:
-            raise Unavailable("the listing failed half way")
+        fault, seconds = self._arrive("inventory")
+        _raise_before_effect(fault, seconds)
+        if fault is Fault.LISTING_FAILS:
+            raise Unavailable("the listing failed half-way")
         now = self.now()
         self._forget_the_unlisted(now)
         listed = [
@@ -229,26 +227,26 @@ class FakeProvider:
             for machine in self._still_listed.values()
             if machine.listed(now) and machine.launch_key.startswith(_MARK)
         ]
-        if event is Event.EMPTY_LIST:
+        if fault is Fault.EMPTY_LISTING:
             listed = []
-        if event is Event.SHRUNKEN_LIST:
+        if fault is Fault.SHRUNKEN_LISTING:
             listed = listed[: len(listed) // 2]
-        await self._answer("inventory", event)
-        return tuple(_sighted(machine, now, odd=event is Event.ODD_WORDS) for machine in listed)
+        await self._answer("inventory", fault)
+        return tuple(_sighting(machine, now, unknown=fault is Fault.UNKNOWN_STATUSES) for machine in listed)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
-        event, seconds = self._meet("terminate", provider_ref)
-        _raise_common(event, seconds)
+        fault, seconds = self._arrive("terminate", provider_ref)
+        _raise_before_effect(fault, seconds)
         machine = self.machines.get(provider_ref)
         if machine is None or machine.ended_at is not None:
             raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
-        if event is Event.NOT_YET:
+        if fault is Fault.NOT_YET:
             raise NotYet("still creating it")
-        if event is Event.LOST_WITHOUT_EFFECT:
+        if fault is Fault.LOST_WITHOUT_EFFECT:
             raise OutcomeUnknown("the answer to the terminate was lost")
         self._end(machine, visible_seconds=self.settings.terminated_visible_seconds)
-        await self._answer("terminate", event, provider_ref)
-        if event is Event.LOST_AFTER_EFFECT:
+        await self._answer("terminate", fault, provider_ref)
+        if fault is Fault.LOST_AFTER_EFFECT:
             raise OutcomeUnknown("the answer to the terminate was lost")
 
     async def close(self) -> None:
@@ -257,60 +255,60 @@ class FakeProvider:
     # For tests: what happens to machines, and what became of them.
 
     def die(self, provider_ref: ProviderRef) -> None:
-        """The machine breaks: listed as FAILED, and still billed."""
+        """The machine breaks: it is listed as FAILED and still billed."""
         self.machines[provider_ref].failed = True
 
     def disappear(self, provider_ref: ProviderRef) -> None:
-        """The machine is gone and absent from the next inventory, without a word."""
+        """The machine ends without notice: the next inventory does not show it."""
         self._end(self.machines[provider_ref], visible_seconds=0.0)
 
     def hide(self, provider_ref: ProviderRef) -> None:
-        """The machine lives and costs, and no inventory shows it."""
+        """The machine runs and is billed, and no inventory shows it."""
         self.machines[provider_ref].listed_from = None
 
     def show(self, provider_ref: ProviderRef) -> None:
-        """The opposite of `hide`."""
+        """Undo `hide`."""
         self.machines[provider_ref].listed_from = self.now()
 
     def plant(self, order: LaunchOrder) -> FakeMachine:
-        """A machine that nobody called for: an orphan, when its key is one that no record has."""
-        return self._buy(order, Event.CALM, 0.0)
+        """A machine that nobody asked us for: an orphan, unless a record has its launch key."""
+        return self._buy(order, Fault.NONE, 0.0)
 
     def ever(self, launch_key: LaunchKey) -> int:
-        """How many machines ever lived for this key. More than one is money lost."""
+        """How many machines ever existed for this key. More than one is money lost."""
         return len(self._by_key.get(launch_key, ()))
 
     def ever_by_key(self) -> Counter[LaunchKey]:
         return Counter({key: len(machines) for key, machines in self._by_key.items()})
 
     def alive(self, launch_key: LaunchKey | None = None) -> tuple[FakeMachine, ...]:
-        """The machines that cost money now: of one key, or all."""
+        """The machines that cost money now, of one launch key or of all."""
         of: Iterable[FakeMachine] = (
             self.machines.values() if launch_key is None else self._by_key.get(launch_key, ())
         )
         return tuple(machine for machine in of if machine.ended_at is None)
 
     def cost_nano(self) -> Nano:
-        """What the provider bills the account so far, over every machine that ever lived."""
+        """What the provider bills the account so far, for every machine that ever existed."""
         now = self.now()
         return Nano(sum(machine.cost_nano(now) for machine in self.machines.values()))
 
     def calls_of(self, verb: str) -> int:
         return sum(call.verb == verb for call in self.calls)
 
-    # Inside.
+    # Internals.
 
-    def _meet(self, verb: str, subject: str = "") -> tuple[Event, float]:
+    def _arrive(self, verb: str, subject: str = "") -> tuple[Fault, float]:
         self.calls.append(Call(verb, self.now(), subject))
-        return self.weather.next(verb)
+        return self.faults.next(verb)
 
-    async def _answer(self, verb: str, event: Event, subject: str = "") -> None:
-        """The effect is done; the answer is on its way."""
+    async def _answer(self, verb: str, fault: Fault, subject: str = "") -> None:
+        """Called when the effect has happened and the answer is on its way."""
         if self.on_call is not None:
             self.on_call(Call(verb, self.now(), subject))
-        if event is Event.SLOW:
+        if fault is Fault.SLOW:
             await self.slow()
-        if event is Event.BUG:
+        if fault is Fault.ADAPTER_BUG:
             raise KeyError("an adapter's bug")
 
     def _priced(self, offer: ListedOffer) -> ListedOffer:
@@ -327,7 +325,7 @@ class FakeProvider:
             confidence=offer.confidence,
         )
 
-    def _buy(self, order: LaunchOrder, event: Event, seconds: float) -> FakeMachine:
+    def _buy(self, order: LaunchOrder, fault: Fault, seconds: float) -> FakeMachine:
         place = (order.native_type, order.native_region)
         offer = next((o for o in self.listing if (o.native_type, o.native_region) == place), None)
         if offer is None:
@@ -337,11 +335,11 @@ class FakeProvider:
         if self.stock[place] < 1:
             raise NoCapacity(f"{order.native_type} is sold out in {order.native_region}")
         self.stock[place] -= 1
-        return self._deliver(order, offer, event, seconds)
+        return self._deliver(order, offer, fault, seconds)
 
-    def _deliver(self, order: LaunchOrder, offer: ListedOffer, event: Event, seconds: float) -> FakeMachine:
+    def _deliver(self, order: LaunchOrder, offer: ListedOffer, fault: Fault, seconds: float) -> FakeMachine:
         now, number = self.now(), len(self.machines)
-        lag = seconds if event is Event.LAGGING else self.settings.list_lag_seconds
+        lag = seconds if fault is Fault.LISTED_LATE else self.settings.list_lag_seconds
         machine = FakeMachine(
             provider_ref=ProviderRef(f"fake-{number:08x}"),
             launch_key=order.launch_key,
@@ -350,9 +348,9 @@ class FakeProvider:
             address=f"10.{number // 62_500 % 250}.{number // 250 % 250}.{number % 250 + 1}",
             launched_at=now,
             runs_from=None
-            if event is Event.NEVER_BOOTS
+            if fault is Fault.NEVER_BOOTS
             else now + timedelta(seconds=self.settings.boot_seconds),
-            listed_from=None if event is Event.HIDDEN else now + timedelta(seconds=lag),
+            listed_from=None if fault is Fault.NEVER_LISTED else now + timedelta(seconds=lag),
         )
         self.machines[machine.provider_ref] = machine
         self._still_listed[machine.provider_ref] = machine
@@ -366,7 +364,7 @@ class FakeProvider:
         self.stock[machine.order.native_type, machine.order.native_region] += 1
 
     def _forget_the_unlisted(self, now: datetime) -> None:
-        """Drop what no list will show again, so that a long run's inventories stay as fast as its first."""
+        """Drop what no inventory will show again, so that inventories stay fast in a long run."""
         past = [
             ref
             for ref, machine in self._still_listed.items()
@@ -376,30 +374,30 @@ class FakeProvider:
             del self._still_listed[ref]
 
 
-_REFUSALS: dict[Event, type[Rejected]] = {
-    Event.NO_CAPACITY: NoCapacity,
-    Event.QUOTA: QuotaReached,
-    Event.REFUSED: OrderRefused,
+_REFUSALS: dict[Fault, type[Rejected]] = {
+    Fault.NO_CAPACITY: NoCapacity,
+    Fault.QUOTA_REACHED: QuotaReached,
+    Fault.ORDER_REFUSED: OrderRefused,
 }
 
 
-def _raise_common(event: Event, seconds: float) -> None:
-    """Weather that any call may meet before it has any effect."""
-    if event is Event.THROTTLED:
+def _raise_before_effect(fault: Fault, seconds: float) -> None:
+    """Raise the faults that any call can meet before it has an effect."""
+    if fault is Fault.THROTTLED:
         raise Throttled("too many requests", retry_after_seconds=seconds)
-    if event is Event.UNAVAILABLE:
+    if fault is Fault.UNAVAILABLE:
         raise Unavailable("no connection")
-    if event is Event.UNAUTHORIZED:
+    if fault is Fault.UNAUTHORIZED:
         raise Unauthorized("the key is not valid")
 
 
-def _sighted(machine: FakeMachine, now: datetime, *, odd: bool) -> Sighting:
-    state = MachineState.UNKNOWN if odd else machine.state(now)
+def _sighting(machine: FakeMachine, now: datetime, *, unknown: bool) -> Sighting:
+    state = MachineState.UNKNOWN if unknown else machine.state(now)
     return Sighting(
         machine.provider_ref,
         machine.launch_key,
         state,
-        native_status="reticulating" if odd else state.value,
+        native_status="reticulating" if unknown else state.value,
         address=machine.address if state is MachineState.RUNNING else None,
     )
 

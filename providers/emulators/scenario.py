@@ -1,14 +1,14 @@
-"""The weather over an emulated cloud: stock, delays and scripted faults.
+"""Scenario control of an emulated cloud: its stock, delays and injected faults.
 
-Every emulator holds one Scenario and asks it at fixed points of a call:
+Every emulator has one Scenario and consults it at two points of each call:
 
-    await scenario.arrive("launch")      # counts, waits, may raise ScriptedFailure: nothing happened
+    await scenario.arrive("launch")      # counts, waits; raises ScriptedFailure before any effect
     ... the effect ...
-    scenario.depart("launch")            # may raise ScriptedFailure or ConnectionCut: it happened all the same
+    scenario.depart("launch")            # raises ScriptedFailure or ConnectionCut after the effect
 
-The verbs are the port's: offers, launch, inventory, terminate. Faults that need the cloud's own
-words (`no_capacity`, `never_boots`, ...) are popped where they bite with `take(verb, kind)`.
-Tests set the weather in Python or over HTTP: `GET` and `POST /__control`.
+The verbs are the port's: offers, launch, inventory, terminate. Faults that a cloud expresses in its
+own terms (`no_capacity`, `never_boots`, ...) are consumed where they take effect, with
+`take(verb, kind)`. Tests change a scenario in Python, or over HTTP with `GET` and `POST /__control`.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 class FaultKind(StrEnum):
     CUT_AFTER = "cut_after"
-    """The effect happens, then the connection is cut: the answer is lost."""
+    """The effect happens, and the connection is cut before the answer."""
     ERROR_BEFORE = "error_before"
-    """500; nothing happened."""
+    """HTTP 500 before any effect."""
     ERROR_AFTER = "error_after"
-    """500 after the effect."""
+    """HTTP 500 after the effect."""
     THROTTLE = "throttle"
-    """429; nothing happened."""
+    """HTTP 429 before any effect."""
     NO_CAPACITY = "no_capacity"
     NEVER_BOOTS = "never_boots"
     WRONG_GPU = "wrong_gpu"
-    """The machine has another GPU than was sold."""
+    """The machine has a GPU other than the one that was sold."""
     PARTIAL_LIST = "partial_list"
-    """The listing fails half way."""
+    """The listing fails half-way."""
     REFUSE_TERMINATE = "refuse_terminate"
     HIDDEN = "hidden"
-    """The machine that this launch makes is never listed."""
+    """The machine that this launch creates is never listed."""
 
 
 @dataclass
@@ -56,8 +56,8 @@ class Fault:
     times: int = 1
 
 
-class ScriptedFailure(Exception):  # noqa: N818 - it is the weather's word, not our error
-    """The emulator answers with its own envelope: 429 for THROTTLE, otherwise 500."""
+class ScriptedFailure(Exception):  # noqa: N818 - a scripted event of the emulator, not an error of ours
+    """The emulator answers this call with 429 (for THROTTLE) or 500, in its own error envelope."""
 
     def __init__(self, kind: FaultKind) -> None:
         super().__init__(f"scripted: {kind}")
@@ -65,26 +65,26 @@ class ScriptedFailure(Exception):  # noqa: N818 - it is the weather's word, not 
 
 
 class ConnectionCut(BaseException):
-    """The answer is lost on its way. A BaseException, so that no framework turns it into a 500."""
+    """The answer is lost on its way. It is a BaseException, so that no framework turns it into a 500."""
 
 
 @dataclass
 class Scenario:
     stock: dict[tuple[str, str], int | None] = field(default_factory=dict[tuple[str, str], int | None])
-    """Machines left by (native type, native region). None or no entry: unlimited."""
+    """Machines left by (native type, native region). Unlimited where the value is None or missing."""
     latency_seconds: dict[str, float] = field(default_factory=dict[str, float])
-    """By verb, before anything happens."""
+    """Seconds by verb, waited before anything happens."""
     boot_delay_seconds: float = 0.0
-    """Added to what the machine's host needs."""
+    """Seconds added to the boot time of the machine's host."""
     list_lag_seconds: float = 0.0
-    """A new machine is invisible in the list this long."""
+    """Seconds that a new machine is missing from the list."""
     faults: list[Fault] = field(default_factory=list[Fault])
     calls: Counter[str] = field(default_factory=Counter[str])
-    """How often each verb arrived, whatever became of it."""
+    """How many calls of each verb arrived, whatever their outcome."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def arrive(self, verb: str) -> None:
-        """Count the call, wait, and fail if the script says so before anything happened."""
+        """Count the call, wait, and raise a fault that is scripted to happen before any effect."""
         self.calls[verb] += 1
         if latency := self.latency_seconds.get(verb, 0.0):
             await self.sleep(latency)
@@ -93,14 +93,14 @@ class Scenario:
                 raise ScriptedFailure(kind)
 
     def depart(self, verb: str) -> None:
-        """Lose or spoil the answer of a call that had its effect."""
+        """Raise a fault that is scripted to lose or replace the answer after the effect."""
         if self.take(verb, FaultKind.CUT_AFTER):
             raise ConnectionCut
         if self.take(verb, FaultKind.ERROR_AFTER):
             raise ScriptedFailure(FaultKind.ERROR_AFTER)
 
     def take(self, verb: str, kind: FaultKind) -> bool:
-        """Pop one scripted fault of this kind, if there is one."""
+        """Consume one scripted fault of this kind; False if there is none."""
         for fault in self.faults:
             if fault.verb == verb and fault.kind is kind:
                 fault.times -= 1
@@ -117,7 +117,7 @@ class Scenario:
         return left is None or left > 0
 
     def sell(self, native_type: str, native_region: str) -> bool:
-        """Take one machine out of stock; False when sold out or when the script says so."""
+        """Take one machine out of stock; False when it is sold out or scripted to be refused."""
         if self.take("launch", FaultKind.NO_CAPACITY) or not self.in_stock(native_type, native_region):
             return False
         self._restock(native_type, native_region, -1)
@@ -144,8 +144,8 @@ class FaultLine(msgspec.Struct, forbid_unknown_fields=True):
     times: int = 1
 
 
-class Weather(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /__control`: what is present is set; faults are added behind those that wait."""
+class ScenarioChange(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /__control`. Fields that are present are set; faults are appended to those that wait."""
 
     stock: list[StockLine] = []
     latency_seconds: dict[str, float] | None = None
@@ -153,9 +153,9 @@ class Weather(msgspec.Struct, forbid_unknown_fields=True):
     list_lag_seconds: float | None = None
     faults: list[FaultLine] = []
     clear: bool = False
-    """First forget waiting faults, delays, stock and counts."""
+    """Remove all waiting faults, delays, stock and counts first."""
 
-    def blow(self, scenario: Scenario) -> None:
+    def apply_to(self, scenario: Scenario) -> None:
         if self.clear:
             _clear(scenario)
         for line in self.stock:
@@ -181,9 +181,9 @@ def _clear(scenario: Scenario) -> None:
 def control_routes(
     scenario: Scenario, machines: Callable[[], list[dict[str, Any]]]
 ) -> list[HTTPRouteHandler]:
-    """`GET` and `POST /__control` for an emulator; `machines` shows what it holds, hidden ones too."""
+    """`GET` and `POST /__control` of an emulator. `machines` returns every machine, also those no list shows."""
 
-    def shown() -> dict[str, Any]:
+    def document() -> dict[str, Any]:
         stock = [
             {"native_type": native_type, "native_region": native_region, "left": left}
             for (native_type, native_region), left in scenario.stock.items()
@@ -200,21 +200,21 @@ def control_routes(
 
     @get("/__control", opt={"open": True})
     async def read_control() -> dict[str, Any]:
-        return shown()
+        return document()
 
     @post("/__control", opt={"open": True}, status_code=HTTP_200_OK)
-    async def write_control(data: JSONBody[Weather]) -> dict[str, Any]:
-        data.blow(scenario)
-        return shown()
+    async def write_control(data: JSONBody[ScenarioChange]) -> dict[str, Any]:
+        data.apply_to(scenario)
+        return document()
 
     return [read_control, write_control]
 
 
-def cutting(app: ASGIApp) -> ASGIApp:
-    """Litestar middleware: make a ConnectionCut a cut connection.
+def cut_connections(app: ASGIApp) -> ASGIApp:
+    """Litestar middleware that turns a ConnectionCut into a cut connection.
 
-    An answer is begun and never finished. A server then closes the socket; without the beginning
-    it would send a 500 of its own, which is an answer.
+    It begins an answer and never finishes it, so the server closes the socket. Without a beginning
+    the server would send a 500 of its own, which would be an answer.
     """
 
     async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
@@ -229,7 +229,7 @@ def cutting(app: ASGIApp) -> ASGIApp:
 
 
 class EmulatorTransport(httpx.AsyncBaseTransport):
-    """Speaks to an emulator in this process; a ConnectionCut reaches the adapter as httpx.ReadError."""
+    """Connects an adapter to an emulator in this process; a ConnectionCut becomes httpx.ReadError."""
 
     def __init__(self, app: Any) -> None:
         self._inner = httpx.ASGITransport(app)

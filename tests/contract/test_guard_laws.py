@@ -19,7 +19,7 @@ from providers.base import (
     Unavailable,
 )
 from providers.emulators.scenario import FaultKind
-from providers.fake import Event, FakeProvider
+from providers.fake import FakeProvider, Fault
 from providers.guard import PATIENCE, Breaker, Guard, NotCalled, NoTurn, OneProcessBudget, Patience
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
@@ -85,13 +85,13 @@ async def test_a_terminate_is_posted_exactly_once_whatever_comes_back() -> None:
     assert world.posts("instance-operations/terminate") == 1
 
 
-@pytest.mark.parametrize("event", [Event.UNAVAILABLE, Event.THROTTLED])
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.THROTTLED])
 @pytest.mark.parametrize("verb", ["launch", "terminate"])
-async def test_a_write_that_changed_nothing_is_still_not_posted_again(verb: str, event: Event) -> None:
+async def test_a_write_that_changed_nothing_is_still_not_posted_again(verb: str, fault: Fault) -> None:
     world = FakeWorld()
     ref = await world.guard.launch(world.order())
     world.provider.calls.clear()
-    world.provider.weather.script(verb, event)
+    world.provider.faults.script(verb, fault)
     with pytest.raises((Unavailable, Throttled)):
         await (world.guard.launch(world.order(2)) if verb == "launch" else world.guard.terminate(ref))
     assert world.provider.calls_of(verb) == 1
@@ -117,7 +117,7 @@ async def test_a_read_is_asked_again_after_no_answer() -> None:
 
 async def test_a_read_gives_up_after_three_calls_and_says_so() -> None:
     world = FakeWorld()
-    world.provider.weather.always("inventory", Event.CUT_LIST)
+    world.provider.faults.always("inventory", Fault.LISTING_FAILS)
     with pytest.raises(Unavailable):
         await world.guard.inventory()
     assert world.provider.calls_of("inventory") == 3
@@ -125,12 +125,12 @@ async def test_a_read_gives_up_after_three_calls_and_says_so() -> None:
 
 async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
     world = FakeWorld()
-    world.provider.weather.script("inventory", Event.THROTTLED, seconds=3.0)
+    world.provider.faults.script("inventory", Fault.THROTTLED, seconds=3.0)
     before = world.clock.now()
     await world.guard.inventory()
     assert world.clock.now() - before >= timedelta(seconds=3)
 
-    world.provider.weather.script("inventory", Event.THROTTLED, seconds=60.0)
+    world.provider.faults.script("inventory", Fault.THROTTLED, seconds=60.0)
     with pytest.raises(Throttled):
         await world.guard.inventory()
     with pytest.raises(NoTurn):
@@ -143,12 +143,12 @@ async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
 
 async def test_a_slow_launch_is_unknown_and_a_slow_read_is_unavailable() -> None:
     world = FakeWorld()
-    world.provider.weather.script("launch", Event.SLOW)
+    world.provider.faults.script("launch", Fault.SLOW)
     with pytest.raises(OutcomeUnknown):
         await world.guard.launch(world.order())
     assert world.ever(a_key()) == 1
 
-    world.provider.weather.always("inventory", Event.SLOW)
+    world.provider.faults.always("inventory", Fault.SLOW)
     with pytest.raises(Unavailable):
         await world.guard.inventory()
 
@@ -156,7 +156,7 @@ async def test_a_slow_launch_is_unknown_and_a_slow_read_is_unavailable() -> None
 async def test_a_slow_terminate_is_unknown() -> None:
     world = FakeWorld()
     ref = await world.guard.launch(world.order())
-    world.provider.weather.script("terminate", Event.SLOW)
+    world.provider.faults.script("terminate", Fault.SLOW)
     with pytest.raises(OutcomeUnknown):
         await world.guard.terminate(ref)
 
@@ -164,7 +164,7 @@ async def test_a_slow_terminate_is_unknown() -> None:
 async def test_a_cancelled_call_is_cancelled_and_not_an_outcome() -> None:
     world = FakeWorld()
     world.guard = Guard(world.provider, account=ACCOUNT, now=world.clock.now)
-    world.provider.weather.script("inventory", Event.SLOW)
+    world.provider.faults.script("inventory", Fault.SLOW)
     call = asyncio.create_task(world.guard.inventory())
     await asyncio.sleep(0)
     call.cancel()
@@ -210,7 +210,7 @@ async def test_a_bug_in_an_adapter_comes_out_as_the_port_allows_and_without_its_
 async def test_the_breaker_leaves_a_silent_provider_alone_and_tries_again_with_one_call() -> None:
     world = FakeWorld()
     world.guard.breaker = Breaker(failures_max=3, rest=timedelta(seconds=30))
-    world.provider.weather.always("inventory", Event.CUT_LIST)
+    world.provider.faults.always("inventory", Fault.LISTING_FAILS)
     with pytest.raises(Unavailable):
         await world.guard.inventory()
     for call in (world.guard.inventory, world.guard.offers, lambda: world.guard.launch(world.order())):
@@ -224,7 +224,7 @@ async def test_the_breaker_leaves_a_silent_provider_alone_and_tries_again_with_o
     assert len(world.provider.calls) == 4
 
     world.advance(30)
-    world.provider.weather.clear()
+    world.provider.faults.clear()
     await world.guard.inventory()
     await world.guard.offers()
 
@@ -233,7 +233,7 @@ async def test_a_terminate_goes_through_an_open_breaker() -> None:
     world = FakeWorld()
     ref = await world.guard.launch(world.order())
     world.guard.breaker = Breaker(failures_max=1)
-    world.provider.weather.script("launch", Event.LOST_WITHOUT_EFFECT)
+    world.provider.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     with pytest.raises(OutcomeUnknown):
         await world.guard.launch(world.order(2))
     with pytest.raises(NotCalled):
@@ -245,7 +245,7 @@ async def test_a_terminate_goes_through_an_open_breaker() -> None:
 async def test_a_definite_no_does_not_open_the_breaker() -> None:
     world = FakeWorld()
     world.guard.breaker = Breaker(failures_max=2)
-    world.provider.weather.always("launch", Event.NO_CAPACITY)
+    world.provider.faults.always("launch", Fault.NO_CAPACITY)
     for _ in range(5):
         with pytest.raises(NoCapacity):
             await world.guard.launch(world.order())

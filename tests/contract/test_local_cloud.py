@@ -1,4 +1,4 @@
-"""The local cloud on paper: its list, its clock and its weather, also over a real connection."""
+"""The emulated local cloud: its list, its clock and its scenario control, also over a real connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -140,7 +140,7 @@ async def test_a_wrong_gpu_is_another_card_than_was_sold(cloud: EmulatedLocalClo
     ]
 
 
-async def test_weather_over_http_and_a_real_cut(cloud: EmulatedLocalCloud) -> None:
+async def test_faults_set_over_http_and_a_connection_that_is_really_cut(cloud: EmulatedLocalCloud) -> None:
     server = Server(uvicorn.Config(cloud.app, port=0, log_level="critical", lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for

@@ -10,7 +10,7 @@ from control_plane.db.engine import Database, rows
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.lease import Lease
 from control_plane.domain.wish import Wish
-from providers.fake import Event
+from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
@@ -76,7 +76,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.lease(await stage.organization(usd=4), name="worried")
     await stage.play(60, step=5)
     await stage.play(17 * 60, step=60)
-    stage.cloud.weather.script("launch", Event.NEVER_BOOTS)
+    stage.cloud.faults.script("launch", Fault.NEVER_BOOTS)
     await stage.lease(rich, name="never boots")
     await stage.play(4 * 60, step=60)
 
@@ -92,7 +92,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.play(2, without=LATE)
     await stage.release(released)
     await stage.release(overwritten)
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT, Event.LOST_WITHOUT_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT, Fault.LOST_WITHOUT_EFFECT)
     for name in ("answer lost with effect", "answer lost without effect"):
         await stage.lease(rich, name=name)
         await stage.run("place_leases")

@@ -15,7 +15,7 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.wish import Wish
 from data_plane.mesh.port import HubIdentity, Network, Peer
-from providers.fake import Event, FakeMachine
+from providers.fake import FakeMachine, Fault
 from reconciler import network
 from tests.support.stage import FAKE, Stage
 
@@ -60,7 +60,7 @@ async def _states(stage: Stage, leases: list[Lease]) -> list[str]:
 async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> None:
     leases = await _ready(stage, 2)
     orphan = stage.plant()
-    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     stage.cloud.disappear((await _machine(stage, leases[0])).provider_ref)
     await stage.play(900, step=30)
     assert await _states(stage, leases) == ["ready", "ready"]
@@ -68,7 +68,7 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
     assert orphan.ended_at is None
     reports = await stage.run("observe_instances")
     assert reports[0].errors or reports[0].looked_at == 0
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play(200, step=10)
     assert await _states(stage, leases) == ["ended", "ready"]
     await stage.finish()
@@ -76,39 +76,39 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
 
 async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
-    stage.cloud.weather.always("terminate", Event.NOT_YET)
-    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.faults.always("terminate", Fault.NOT_YET)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.release(lease)
     await stage.play(900, step=30)
     assert (await stage.attempts(lease))[0].state is InstanceState.ENDING
     assert await stage.state(lease) == "ending"
     await stage.check()
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play(400, step=20)
     await stage.finish()
 
 
 async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stage: Stage) -> None:
     await _ready(stage, 1)
-    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.play(10)
     lease = await stage.lease(await stage.organization())
     await stage.play(60, step=5)
     assert await stage.state(lease) == "placing"
     ranking = (await stage.why(lease)).placements[-1]["ranking"]
     assert "account_unhealthy" in {one["code"] for one in ranking["rejected"]}
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play_until(lease, "ready", seconds_max=120)
     await stage.finish()
 
 
-@pytest.mark.parametrize("event", [Event.EMPTY_LIST, Event.SHRUNKEN_LIST])
+@pytest.mark.parametrize("fault", [Fault.EMPTY_LISTING, Fault.SHRUNKEN_LISTING])
 async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_thaws_it(
-    stage: Stage, event: Event
+    stage: Stage, fault: Fault
 ) -> None:
     orphan = stage.plant()
     leases = await _ready(stage, 5)
-    stage.cloud.weather.script("inventory", *[event] * 60)
+    stage.cloud.faults.script("inventory", *[fault] * 60)
     await stage.play(140, step=4)
     assert "should be on it" in (await _frozen(stage) or "")
     assert await _states(stage, leases) == ["ready"] * 5
@@ -119,7 +119,7 @@ async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_th
     waiting = await stage.lease(await stage.organization())
     await stage.play(20, step=5)
     assert await stage.state(waiting) == "placing", "nothing is bought at a frozen account"
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play(170, step=10)
     assert await _frozen(stage) is None
     assert await _states(stage, [*leases, waiting]) == ["ready"] * 6
@@ -150,11 +150,11 @@ async def test_an_empty_list_that_stays_for_a_quarter_of_an_hour_is_believed_and
 
 async def test_machines_behind_lists_that_were_wrong_for_long_are_ended_all_the_same(stage: Stage) -> None:
     leases = await _ready(stage, 2)
-    stage.cloud.weather.always("inventory", Event.EMPTY_LIST)
+    stage.cloud.faults.always("inventory", Fault.EMPTY_LISTING)
     await stage.play(20 * 60, step=20)
     assert await _states(stage, leases) == ["ended"] * 2
     assert stage.cloud.alive() == ()
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.finish()
 
 
@@ -197,10 +197,10 @@ async def test_a_machine_that_the_provider_ended_during_an_outage_is_billed_thro
     gone, stays = await _ready(stage, 2)
     last_seen = stage.clock.now()
     stage.clock.advance(5)
-    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.cloud.terminate((await _machine(stage, gone)).provider_ref)
     await stage.play(2 * 3_600, step=300)
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     stage.clock.advance(60)
     await stage.play_until(gone, "ended", seconds_max=120, step=5)
     row = await stage.lease_row(gone)
@@ -250,7 +250,7 @@ async def test_a_ready_machine_that_the_provider_calls_failed_is_left_to_its_cus
 async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_outage(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
     last_seen = stage.clock.now()
-    stage.cloud.weather.always("inventory", Event.CUT_LIST)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     for _ in range(8):
         await stage.play(1_350, step=450)
         until = await _metered_until(stage, lease)
@@ -258,7 +258,7 @@ async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_ou
         await stage.check()
     silent = [error for report in await stage.run("meter_usage") for error in report.errors]
     assert silent == ["1 running leases had no usage for over 2:00:00"]
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play(40, step=10)
     caught_up = await _metered_until(stage, lease)
     assert caught_up == stage.clock.now().replace(minute=0, second=0, microsecond=0)
@@ -354,7 +354,7 @@ async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothin
 async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> None:
     await _ready(stage, 1)
     orphan = stage.plant()
-    stage.cloud.weather.script("terminate", Event.NOT_YET, Event.LOST_WITHOUT_EFFECT)
+    stage.cloud.faults.script("terminate", Fault.NOT_YET, Fault.LOST_WITHOUT_EFFECT)
     await stage.play(160, step=5)
     assert orphan.ended_at is not None
     await stage.finish()
@@ -407,7 +407,7 @@ async def _on_hub(stage: Stage, number: int) -> set[InstanceId]:
 
 async def test_a_region_wish_waits_out_a_frozen_account_and_is_served_after_it(stage: Stage) -> None:
     leases = await _ready(stage, 2)
-    stage.cloud.weather.script("inventory", *[Event.EMPTY_LIST] * 10)
+    stage.cloud.faults.script("inventory", *[Fault.EMPTY_LISTING] * 10)
     await stage.play(6)
     lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
     await stage.play_until(lease, "ready", seconds_max=120)

@@ -8,7 +8,7 @@ import pytest
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
 from control_plane.domain.wish import Wish
-from providers.weather import Event
+from providers.faults import Fault
 from reconciler import registry
 from reconciler.loop import LASTS
 from reconciler.proving import CHALLENGE_SECONDS_MAX
@@ -50,7 +50,7 @@ async def test_an_account_that_never_answers_delays_no_other_account(db: Databas
 
     hung.slow = owes_the_answer
     for verb in ("offers", "inventory"):
-        hung.weather.always(verb, Event.SLOW)
+        hung.faults.always(verb, Fault.SLOW)
     organization_id = await stage.organization()
     runner = Runner(stage.world, registry.discovered().values())
     running = asyncio.create_task(runner.run())

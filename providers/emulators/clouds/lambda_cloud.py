@@ -22,7 +22,7 @@ from litestar.status_codes import HTTP_200_OK
 
 from providers.emulators.clouds.lambda_account import KINDS, REGIONS, Account, Instance
 from providers.emulators.host import MachineHost
-from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cutting
+from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cut_connections
 
 USER_DATA_BYTES_MAX = 1_000_000
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
@@ -122,7 +122,7 @@ def create_app(
             ScriptedFailure: _scripted,
             HTTPException: _unrouted,
         },
-        middleware=[cutting],
+        middleware=[cut_connections],
         openapi_config=None,
         state=State({"account": account, "limiter": limiter}),
     )

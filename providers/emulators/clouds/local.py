@@ -34,7 +34,7 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.status_codes import HTTP_202_ACCEPTED
 
 from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
-from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cutting
+from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cut_connections
 
 TOKEN = "local-cloud-token"  # noqa: S105 - opens nothing but an emulator on this host
 REGION = "local-1"
@@ -301,7 +301,7 @@ def create_app(
     api = Router("/v1", route_handlers=[types, launch, inventory, look, terminate], guards=[authorised])
     return Litestar(
         [api, *control_routes(scenario, cloud.everything)],
-        middleware=[cutting],
+        middleware=[cut_connections],
         exception_handlers={
             ContractError: _refused,
             ScriptedFailure: _scripted,

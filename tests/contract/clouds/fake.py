@@ -1,6 +1,6 @@
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from providers.base import LaunchOrder
-from providers.fake import Event, FakeProvider, Settings
+from providers.fake import FakeProvider, Fault, Settings
 from tests.contract.clouds import Cloud
 from tests.support.clock import Clock
 
@@ -29,41 +29,41 @@ class FakeCloud(Cloud):
         )
 
     def lose_the_answer(self, verb: str) -> None:
-        self.provider.weather.script(verb, Event.LOST_AFTER_EFFECT)
+        self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)
 
     def spoil_the_answer(self, verb: str) -> None:
-        self.provider.weather.script(verb, Event.LOST_AFTER_EFFECT)
+        self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)
 
     def sell_out(self) -> None:
         self.provider.stock[self.native_type, self.native_region] = 0
 
     def refuse_though_listed(self) -> None:
-        self.provider.weather.script("launch", Event.NO_CAPACITY)
+        self.provider.faults.script("launch", Fault.NO_CAPACITY)
 
     def throttle(self, verb: str) -> None:
-        self.provider.weather.script(verb, Event.THROTTLED)
+        self.provider.faults.script(verb, Fault.THROTTLED)
 
     def break_the_list(self) -> None:
-        self.provider.weather.script("inventory", Event.CUT_LIST)
+        self.provider.faults.script("inventory", Fault.LISTING_FAILS)
 
     def refuse_terminate(self) -> None:
-        self.provider.weather.script("terminate", Event.NOT_YET)
+        self.provider.faults.script("terminate", Fault.NOT_YET)
 
     def speak_an_odd_word(self, ref: ProviderRef) -> None:
-        self.provider.weather.script("inventory", Event.ODD_WORDS)
+        self.provider.faults.script("inventory", Fault.UNKNOWN_STATUSES)
 
     def never_boot(self) -> None:
-        self.provider.weather.script("launch", Event.NEVER_BOOTS)
+        self.provider.faults.script("launch", Fault.NEVER_BOOTS)
 
     def revoke_the_key(self) -> None:
-        self._always(Event.UNAUTHORIZED)
+        self._always(Fault.UNAUTHORIZED)
 
     def cut_the_line(self) -> None:
-        self._always(Event.UNAVAILABLE)
+        self._always(Fault.UNAVAILABLE)
 
-    def _always(self, event: Event) -> None:
+    def _always(self, event: Fault) -> None:
         for verb in ("offers", "launch", "inventory", "terminate"):
-            self.provider.weather.always(verb, event)
+            self.provider.faults.always(verb, event)
 
 
 def make() -> Cloud:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from providers.base import MachineState, NoCapacity, OutcomeUnknown
-from providers.fake import Call, Event, FakeProvider, Settings
+from providers.fake import Call, FakeProvider, Fault, Settings
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 from tests.support.clock import Clock
@@ -35,9 +35,9 @@ async def test_a_launch_key_is_carried_and_not_made_unique() -> None:
     assert fake.ever_by_key() == {a_key(): 2}
 
 
-async def test_a_lie_says_no_and_launches() -> None:
+async def test_a_false_no_launches_all_the_same() -> None:
     fake, _ = a_fake()
-    fake.weather.script("launch", Event.LIE)
+    fake.faults.script("launch", Fault.FALSE_NO_CAPACITY)
     with pytest.raises(NoCapacity):
         await fake.launch(ORDER)
     assert len(fake.alive(a_key())) == 1
@@ -45,15 +45,15 @@ async def test_a_lie_says_no_and_launches() -> None:
 
 async def test_an_answer_lost_without_effect_leaves_nothing() -> None:
     fake, _ = a_fake()
-    fake.weather.script("launch", Event.LOST_WITHOUT_EFFECT)
+    fake.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     with pytest.raises(OutcomeUnknown):
         await fake.launch(ORDER)
     assert fake.ever(a_key()) == 0
 
 
-async def test_weather_comes_in_order_and_then_the_sky_is_calm() -> None:
+async def test_faults_come_in_order_and_then_calls_succeed() -> None:
     fake, _ = a_fake()
-    fake.weather.script("launch", Event.CALM, Event.NO_CAPACITY)
+    fake.faults.script("launch", Fault.NONE, Fault.NO_CAPACITY)
     await fake.launch(ORDER)
     with pytest.raises(NoCapacity):
         await fake.launch(ORDER)
@@ -67,8 +67,8 @@ async def test_lag_hiding_and_a_wrong_list_are_told_apart_only_by_time() -> None
     assert await fake.inventory() == ()
     clock.advance(5)
     (only,) = await fake.inventory()
-    for event in (Event.EMPTY_LIST, Event.SHRUNKEN_LIST):
-        fake.weather.script("inventory", event)
+    for fault in (Fault.EMPTY_LISTING, Fault.SHRUNKEN_LISTING):
+        fake.faults.script("inventory", fault)
         assert await fake.inventory() == ()
     fake.hide(only.provider_ref)
     assert await fake.inventory() == ()

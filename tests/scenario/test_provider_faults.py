@@ -19,7 +19,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.wish import Wish
 from data_plane.access.port import GpuReport
 from providers.base import LaunchOrder, Provider
-from providers.fake import Event, an_offer
+from providers.fake import Fault, an_offer
 from reconciler import paper
 from reconciler.loops import launch_instances, observe_instances
 from tests.support.stage import FAKE, H100, Stage, set_stage
@@ -43,7 +43,7 @@ async def _only(stage: Stage, lease: Lease) -> Instance:
 
 
 async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_found(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     attempt = await _only(stage, lease)
@@ -56,7 +56,7 @@ async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_fo
 async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_lease_tries_elsewhere(
     stage: Stage,
 ) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_WITHOUT_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     lease = await stage.lease(await stage.organization())
     await stage.play(200, step=10)
     assert stage.cloud.calls_of("launch") == 1
@@ -74,7 +74,7 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
 async def test_a_machine_that_shows_up_long_after_its_lost_launch_is_ended_and_the_lease_keeps_its_own(
     stage: Stage,
 ) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await _booting(stage)
     (late,) = stage.cloud.alive()
@@ -91,7 +91,7 @@ async def test_a_machine_that_shows_up_long_after_its_lost_launch_is_ended_and_t
 async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_orphan_when_it_shows(
     stage: Stage,
 ) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await _booting(stage)
     (hidden,) = stage.cloud.alive()
@@ -108,7 +108,7 @@ async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_or
 async def test_no_capacity_that_launches_all_the_same_is_an_orphan_watched_for_two_minutes_then_ended(
     stage: Stage,
 ) -> None:
-    stage.cloud.weather.script("launch", Event.LIE)
+    stage.cloud.faults.script("launch", Fault.FALSE_NO_CAPACITY)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     lied, kept = await stage.attempts(lease)
@@ -125,7 +125,7 @@ async def test_no_capacity_that_launches_all_the_same_is_an_orphan_watched_for_t
 
 
 async def test_a_throttled_launch_is_put_back_and_asked_again_under_the_same_key(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.THROTTLED, seconds=20.0)
+    stage.cloud.faults.script("launch", Fault.THROTTLED, seconds=20.0)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=60)
     assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
@@ -138,7 +138,7 @@ async def test_a_throttled_launch_is_put_back_and_asked_again_under_the_same_key
 async def test_an_account_that_takes_no_orders_gives_its_intents_up_so_that_the_lease_goes_elsewhere(
     stage: Stage,
 ) -> None:
-    stage.cloud.weather.always("launch", Event.THROTTLED, seconds=10.0)
+    stage.cloud.faults.always("launch", Fault.THROTTLED, seconds=10.0)
     lease = await stage.lease(await stage.organization())
     await stage.play(400, step=10)
     first, *others = await stage.attempts(lease)
@@ -146,7 +146,7 @@ async def test_an_account_that_takes_no_orders_gives_its_intents_up_so_that_the_
     assert first.fail_reason is FailReason.NOT_TAKEN
     assert others[0].region != first.region
     assert stage.cloud.ever_by_key() == {}
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play_until(lease, "ready", seconds_max=120)
     await stage.finish()
 
@@ -183,7 +183,7 @@ async def test_a_lease_that_finds_no_capacity_for_half_an_hour_is_given_up_with_
 
 
 async def test_a_lease_whose_every_attempt_fails_stops_at_the_limit(stage: Stage) -> None:
-    stage.cloud.weather.always("launch", Event.NO_CAPACITY)
+    stage.cloud.faults.always("launch", Fault.NO_CAPACITY)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ended", seconds_max=1_790, step=10)
     assert (await stage.lease_row(lease)).end_reason is EndReason.NO_CAPACITY
@@ -192,17 +192,17 @@ async def test_a_lease_whose_every_attempt_fails_stops_at_the_limit(stage: Stage
 
 
 @pytest.mark.parametrize(
-    ("event", "reason"),
+    ("fault", "reason"),
     [
-        (Event.QUOTA, FailReason.QUOTA_REACHED),
-        (Event.REFUSED, FailReason.ORDER_REFUSED),
-        (Event.UNAUTHORIZED, FailReason.UNAUTHORIZED),
+        (Fault.QUOTA_REACHED, FailReason.QUOTA_REACHED),
+        (Fault.ORDER_REFUSED, FailReason.ORDER_REFUSED),
+        (Fault.UNAUTHORIZED, FailReason.UNAUTHORIZED),
     ],
 )
 async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_is_tried(
-    stage: Stage, event: Event, reason: FailReason
+    stage: Stage, fault: Fault, reason: FailReason
 ) -> None:
-    stage.cloud.weather.script("launch", event)
+    stage.cloud.faults.script("launch", fault)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     refused, kept = await stage.attempts(lease)
@@ -212,7 +212,7 @@ async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_i
 
 
 async def test_an_adapters_bug_in_a_launch_is_a_lost_answer(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.BUG)
+    stage.cloud.faults.script("launch", Fault.ADAPTER_BUG)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
@@ -264,7 +264,7 @@ async def test_the_cheaper_offer_is_bought_first(stage: Stage) -> None:
 async def test_a_region_of_the_wish_is_kept_even_when_it_fails_and_another_would_do(stage: Stage) -> None:
     organization_id = await stage.organization()
     await stage.round()
-    stage.cloud.weather.script("launch", Event.NO_CAPACITY)
+    stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
     lease = await stage.lease(organization_id, Wish("h100x1", regions=("us",)))
     await stage.play_until(lease, "ready", seconds_max=300, step=5)
     assert [one.region for one in await stage.attempts(lease)] == ["us-east-1", "us-east-1"]
@@ -288,7 +288,7 @@ async def test_a_provider_of_the_wish_is_kept_and_an_unknown_one_refused(stage: 
 
 
 async def test_a_machine_that_never_boots_is_ended_and_the_next_candidate_is_tried(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.NEVER_BOOTS)
+    stage.cloud.faults.script("launch", Fault.NEVER_BOOTS)
     lease = await stage.lease(await stage.organization())
     await stage.play(590, step=20)
     assert await stage.state(lease) == "starting"
@@ -330,11 +330,11 @@ async def test_a_machine_that_vanishes_while_it_boots_is_replaced(stage: Stage) 
 async def test_status_words_that_nobody_knows_conclude_nothing(stage: Stage) -> None:
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    stage.cloud.weather.always("inventory", Event.ODD_WORDS)
+    stage.cloud.faults.always("inventory", Fault.UNKNOWN_STATUSES)
     other = await stage.lease(await stage.organization())
     await stage.play(300, step=10)
     assert [await stage.state(one) for one in (lease, other)] == ["ready", "starting"]
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.play_until(other, "ready", seconds_max=30)
     await stage.finish()
 
@@ -475,13 +475,13 @@ async def _placed(stage: Stage) -> None:
 
 
 async def _unknown(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     await _placed(stage)
     await stage.run("launch_instances")
 
 
 async def _unknown_and_nothing(stage: Stage) -> None:
-    stage.cloud.weather.script("launch", Event.LOST_WITHOUT_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     await _placed(stage)
     await stage.run("launch_instances")
 
@@ -591,21 +591,21 @@ def _late(stage: Stage) -> _LateAnswer:
 
 
 @pytest.mark.parametrize(
-    "event",
+    "fault",
     [
-        Event.CALM,
-        Event.LOST_AFTER_EFFECT,
-        Event.LOST_WITHOUT_EFFECT,
-        Event.NO_CAPACITY,
-        Event.THROTTLED,
-        Event.LIE,
+        Fault.NONE,
+        Fault.LOST_AFTER_EFFECT,
+        Fault.LOST_WITHOUT_EFFECT,
+        Fault.NO_CAPACITY,
+        Fault.THROTTLED,
+        Fault.FALSE_NO_CAPACITY,
     ],
 )
 @pytest.mark.parametrize("listed_meanwhile", [False, True])
 async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it(
-    stage: Stage, event: Event, listed_meanwhile: bool
+    stage: Stage, fault: Fault, listed_meanwhile: bool
 ) -> None:
-    stage.cloud.weather.script("launch", event, seconds=5.0)
+    stage.cloud.faults.script("launch", fault, seconds=5.0)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
@@ -619,7 +619,7 @@ async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it
     await launching
     await stage.check()
     attempt = await _only(stage, lease)
-    if event is Event.CALM or (listed_meanwhile and stage.cloud.alive()):
+    if fault is Fault.NONE or (listed_meanwhile and stage.cloud.alive()):
         assert attempt.state is InstanceState.ENDING, "a machine is there: no answer may close its record"
         assert attempt.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()
@@ -662,7 +662,7 @@ class _Between:
 
 async def test_a_machine_found_while_its_attempt_expires_is_kept(stage: Stage) -> None:
     """The deadline was judged on a row that moved on meanwhile."""
-    stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
+    stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     await stage.run("launch_instances")
@@ -683,23 +683,23 @@ async def test_a_machine_found_while_its_attempt_expires_is_kept(stage: Stage) -
 
 
 @pytest.mark.parametrize(
-    "event",
+    "fault",
     [
-        Event.NOT_YET,
-        Event.THROTTLED,
-        Event.UNAVAILABLE,
-        Event.UNAUTHORIZED,
-        Event.LOST_AFTER_EFFECT,
-        Event.LOST_WITHOUT_EFFECT,
-        Event.BUG,
+        Fault.NOT_YET,
+        Fault.THROTTLED,
+        Fault.UNAVAILABLE,
+        Fault.UNAUTHORIZED,
+        Fault.LOST_AFTER_EFFECT,
+        Fault.LOST_WITHOUT_EFFECT,
+        Fault.ADAPTER_BUG,
     ],
 )
 async def test_a_terminate_that_fails_is_asked_again_until_the_machine_is_gone(
-    stage: Stage, event: Event
+    stage: Stage, fault: Fault
 ) -> None:
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    stage.cloud.weather.script("terminate", event, event, seconds=1.0)
+    stage.cloud.faults.script("terminate", fault, fault, seconds=1.0)
     await stage.release(lease)
     await stage.play_until(lease, "ended", seconds_max=400, step=5)
     await stage.check_finished()
@@ -738,7 +738,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
 ) -> None:
     stage = two_accounts
     for verb in ("offers", "launch", "inventory"):
-        stage.cloud.weather.always(verb, Event.UNAVAILABLE)
+        stage.cloud.faults.always(verb, Fault.UNAVAILABLE)
     stage.clock.advance(3)
     await stage.run("observe_instances")
     lease = await stage.lease(await stage.organization())
@@ -746,7 +746,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
     assert (await _only(stage, lease)).account == SECOND
     codes = {one["code"] for one in (await stage.why(lease)).placements[0]["ranking"]["rejected"]}
     assert "account_unhealthy" in codes
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     await stage.finish()
 
 
@@ -766,7 +766,7 @@ async def test_an_account_whose_calls_hang_delays_no_lease_of_another(two_accoun
 
     stage.cloud.slow = hang
     for verb in ("launch", "inventory"):
-        stage.cloud.weather.always(verb, Event.SLOW)
+        stage.cloud.faults.always(verb, Fault.SLOW)
     stage.clock.advance(3)
     tasks = [
         asyncio.create_task(loop.LOOP.activate(stage.world, FAKE))
@@ -785,7 +785,7 @@ async def test_an_account_whose_calls_hang_delays_no_lease_of_another(two_accoun
         stage.clock.advance(2)
     assert await stage.state(lease) == "ready"
     assert not any(task.done() for task in tasks)
-    stage.cloud.weather.clear()
+    stage.cloud.faults.clear()
     waiting.set()
     await asyncio.gather(*tasks)
     await stage.play_until(hanging, "ready", seconds_max=200, step=10)

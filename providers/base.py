@@ -1,18 +1,19 @@
-"""The port every provider implements, and the laws it must keep.
+"""The port that every provider implements, and the laws that an implementation must keep.
 
-  1. `launch` returns a reference only when the provider accepted the machine. It carries the
-     launch key on the machine (tag or name), so that a lost answer can be found again.
+  1. `launch` returns a reference only when the provider accepted the machine. It puts the launch
+     key on the machine (as a tag or a name), so that the machine can be found when the answer is lost.
   2. `launch` that raises anything but OutcomeUnknown has bought nothing.
-  3. `inventory` shows every machine of the account that carries our mark, whatever its state, or
-     raises. It never answers a part of the list: an incomplete list is an error.
-  4. `terminate` of a machine that is gone raises MachineNotFound, never succeeds silently.
-     Returning means "accepted", not "gone": only the inventory shows an end.
-  5. An unknown status word is UNKNOWN, never GONE.
-  6. Nothing but ProviderError leaves a provider, and no error text holds a secret.
-  7. A provider neither retries, sleeps, paces nor reads the environment: the guard and the
-     registry do. One call here is a fixed number of calls there.
+  3. `inventory` returns every machine of the account that carries our launch key, whatever its
+     state, or raises. It never returns part of the list: an incomplete list is an error.
+  4. `terminate` of a machine that is gone raises MachineNotFound instead of succeeding silently.
+     When it returns, the provider accepted the request; only the inventory shows that the machine ended.
+  5. A status word that an adapter does not know is UNKNOWN, never GONE.
+  6. Only ProviderError leaves a provider, and no error text holds a secret.
+  7. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+     registry do. One call of the port is a fixed number of calls to the provider.
 
-`tests/contract/` runs these laws over every provider.
+`tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
+these errors is decided in one place, `error_law.py`.
 
     ProviderError
     |-- Rejected                  a definite no: nothing was bought, nothing changed
@@ -24,21 +25,39 @@
     |-- Unavailable               no answer to a read, or the request never left
     |-- OutcomeUnknown            no readable answer to a write: look before anything else
     |-- NotYet                    the provider will not end this machine now (still creating it)
-    `-- MachineNotFound          no such machine
+    `-- MachineNotFound           no such machine
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.machine_state import MachineState as MachineState  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import CapacityShape, Shape
 
+Item = TypeVar("Item")
+
+
+class Verb(StrEnum):
+    """What we ask of a provider."""
+
+    OFFERS = "offers"
+    INVENTORY = "inventory"
+    PREPARE = "prepare"
+    """Register what launches need, such as an SSH key. It may be repeated, so it counts as a read."""
+    LAUNCH = "launch"
+    TERMINATE = "terminate"
+
 
 class ProviderError(Exception):
-    """A provider call failed."""
+    """A provider call failed. `code` is the provider's own error code, empty where it gave none."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Rejected(ProviderError):  # noqa: N818 - the tree above reads as sentences
@@ -46,7 +65,7 @@ class Rejected(ProviderError):  # noqa: N818 - the tree above reads as sentences
 
 
 class NoCapacity(Rejected):
-    """Sold out for this offer, now."""
+    """The offer is sold out now."""
 
 
 class QuotaReached(Rejected):
@@ -54,7 +73,7 @@ class QuotaReached(Rejected):
 
 
 class OrderRefused(Rejected):
-    """The provider refuses this order as it is: a bad parameter, or the offer is gone."""
+    """The provider refuses this order as it is: a parameter is wrong, or the offer is gone."""
 
 
 class Unauthorized(Rejected):
@@ -62,10 +81,10 @@ class Unauthorized(Rejected):
 
 
 class Throttled(ProviderError):  # noqa: N818
-    """Too many requests; nothing changed. `retry_after_seconds` is the provider's word or our estimate."""
+    """Too many requests; nothing changed. `retry_after_seconds` comes from the provider or is our estimate."""
 
-    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, retry_after_seconds: float, code: str = "") -> None:
+        super().__init__(message, code=code)
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -74,7 +93,7 @@ class Unavailable(ProviderError):  # noqa: N818
 
 
 class OutcomeUnknown(ProviderError):  # noqa: N818
-    """A write left us and no readable answer came. Look before asking again; never post it twice."""
+    """A write left us and no readable answer came. Look for its effect; never send the write again."""
 
 
 class NotYet(ProviderError):  # noqa: N818
@@ -86,12 +105,13 @@ class MachineNotFound(ProviderError):  # noqa: N818
 
 
 class Confidence(StrEnum):
-    """How much a provider's word on stock is worth."""
+    """How far a provider's stock information can be trusted."""
 
     LIVE = "live"
     ADVISORY = "advisory"
     """Listed capacity may still be refused: Lambda, RunPod, Prime."""
     STATIC = "static"
+    """The provider publishes no stock at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +120,7 @@ class ListedOffer:
 
     native_type: str
     region: str
-    """Our word, such as `us-east-1`."""
+    """Our name for the region, such as `us-east-1`; it begins with the jurisdiction."""
     native_region: str
     shape: Shape
     capacity: CapacityShape
@@ -118,20 +138,33 @@ class LaunchOrder:
     user_data: str = field(repr=False)
     """cloud-init, at most `Capabilities.user_data_bytes_max` bytes. It holds the machine's private host key."""
     ssh_public_key: str
-    """Ours, for providers that insist on a key of their own registry beside user data."""
+    """Our public key, for providers that want it registered with them as well as in the user data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A machine as the provider lists it now. Only machines that carry our mark are sightings."""
+    """A machine as the provider lists it now. Only machines that carry one of our launch keys are sightings."""
 
     provider_ref: ProviderRef
     launch_key: LaunchKey
     state: MachineState
     native_status: str
     address: str | None = None
-    """IPv4 or IPv6 text; None while booting."""
+    """The IP address, IPv4 or IPv6; None while the machine has none."""
     ssh_port: int = 22
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page of a listing, as `listings.whole_listing` reads them."""
+
+    items: Sequence[Item]
+    next_cursor: str | None
+    """What the next page is asked for with; None on the last page."""
+    listed: int | None = None
+    """How many entries the provider showed on this page, including those that are left out of `items`."""
+    total: int | None = None
+    """How many entries the provider says there are on all pages; None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +174,8 @@ class RateLimit:
     bucket: str
     calls: int
     seconds: float
-    verbs: frozenset[str]
-    """Which of the port's verbs draw from this bucket. A call draws from all that name it, together."""
+    verbs: frozenset[Verb]
+    """The verbs that draw from this bucket. One call draws from every bucket that names its verb."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +183,16 @@ class Capabilities:
     """Facts about a provider, as data."""
 
     list_lag_seconds: float
-    """How long a machine may take to show in the inventory after its launch was accepted."""
+    """How long a machine may be missing from the inventory after its launch was accepted."""
     boot_seconds_max: float
-    """After this an instance that never ran is given up."""
+    """A machine that does not run this long after its launch is given up."""
     user_data_bytes_max: int
     rate_limits: tuple[RateLimit, ...] = ()
     terminate_may_be_refused: bool = False
     billed_while_booting: bool = True
+    answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
+    """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
+    `guard.ANSWER_SECONDS_MAX`."""
 
 
 class Provider(Protocol):
@@ -175,9 +211,34 @@ class Provider(Protocol):
         ...
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
-        """Ask for the end of a machine. Raises MachineNotFound, NotYet, Throttled, Unavailable, OutcomeUnknown."""
+        """Ask for the end of a machine. Raises MachineNotFound, NotYet, Throttled, Unavailable, OutcomeUnknown
+        and Unauthorized.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the provider."""
+        ...
+
+
+@runtime_checkable
+class NeedsPreparing(Protocol):
+    """A provider whose launches need something registered first, such as an SSH key.
+
+    Each `prepare` is one call to the provider that may be repeated, so that the guard can pace it.
+    """
+
+    def prepared(self, order: LaunchOrder) -> bool: ...
+
+    async def prepare(self, order: LaunchOrder) -> None:
+        """Take one step. Raises Rejected, Throttled, Unavailable."""
+        ...
+
+
+@runtime_checkable
+class ListsInPages(Protocol):
+    """A provider whose inventory takes one call per page, so that the guard can pace and retry each of them."""
+
+    async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
+        """The first page for None, then the page of `cursor`. Raises Unauthorized, Throttled, Unavailable."""
         ...

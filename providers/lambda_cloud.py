@@ -28,42 +28,31 @@ import httpx
 import msgspec
 
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
-from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
     ListedOffer,
-    MachineNotFound,
     MachineState,
-    NoCapacity,
-    NotYet,
     OrderRefused,
-    OutcomeUnknown,
-    ProviderError,
-    QuotaReached,
     RateLimit,
-    Rejected,
     Sighting,
-    Throttled,
-    Unauthorized,
-    Unavailable,
+    Verb,
 )
-from providers.rest import Body, Rest, decoded, decoded_or_none, fit_to_show, retry_after_seconds, silence
+from providers.error_law import Meaning, Words, error_for, rules_by_code
+from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, nano_usd, sighting
+from providers.rest import ErrorContract, Rest, ignored, words_from
+from providers.signing import bearer
 
 NAME = "lambda_cloud"
-KEY_TAG = "sp-launch-key"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     api_key: str = field(repr=False)
     base_url: str = "https://cloud.lambda.ai/api/v1"
-    connect_seconds: float = 10.0
-    answer_seconds: float = 90.0
-    """The guard's patience is shorter; this only keeps a forgotten socket from living for ever."""
 
 
 CAPABILITIES = Capabilities(
@@ -71,8 +60,8 @@ CAPABILITIES = Capabilities(
     boot_seconds_max=1_800.0,  # Measured by others: 165 to 478 s for one GPU, 10 to 15 min for eight.
     user_data_bytes_max=1_000_000,
     rate_limits=(
-        RateLimit("all", 1, 1.0, frozenset({"offers", "inventory", "terminate", "prepare", "launch"})),
-        RateLimit("launch", 1, 12.0, frozenset({"launch"})),
+        RateLimit("all", 1, 1.0, frozenset(Verb)),
+        RateLimit("launch", 1, 12.0, frozenset({Verb.LAUNCH})),
     ),
     terminate_may_be_refused=True,
     billed_while_booting=False,  # From the health check after boot, by the minute.
@@ -119,17 +108,6 @@ STATES = {
     "terminated": MachineState.GONE,
 }
 
-_REFUSALS: dict[str, type[Rejected]] = {
-    "global/invalid-api-key": Unauthorized,
-    "global/account-inactive": Unauthorized,
-    "global/invalid-address": Unauthorized,
-    "global/quota-exceeded": QuotaReached,
-    "global/invalid-parameters": OrderRefused,
-    "global/object-does-not-exist": OrderRefused,
-    "global/duplicate": OrderRefused,
-    "instance-operations/launch/insufficient-capacity": NoCapacity,
-    "instance-operations/launch/file-system-in-wrong-region": OrderRefused,
-}
 _PREPARE_CALLS_MAX = 4
 
 
@@ -162,7 +140,7 @@ class Tag(msgspec.Struct):
 
 
 class Instance(msgspec.Struct):
-    """Of the instance object we read only this; jupyter tokens and the like stay unread."""
+    """The part of the instance object that we read. Jupyter tokens and the like stay unread."""
 
     id: str
     status: str
@@ -215,6 +193,22 @@ class Failure(msgspec.Struct):
     error: _Error
 
 
+ERRORS = ErrorContract(
+    words_from(Failure, lambda failure: Words(failure.error.code, failure.error.message)),
+    rules_by_code(
+        {
+            "global/invalid-api-key": Meaning.UNAUTHORIZED,
+            "global/account-inactive": Meaning.UNAUTHORIZED,
+            "global/invalid-address": Meaning.UNAUTHORIZED,
+            "global/quota-exceeded": Meaning.QUOTA_REACHED,
+            "global/object-does-not-exist": Meaning.NOT_FOUND,
+            "instance-operations/launch/insufficient-capacity": Meaning.NO_CAPACITY,
+            "provider/*": Meaning.UNCLEAR,
+        }
+    ),
+)
+
+
 def gpu_of(description: str) -> GpuModel | None:
     """The model that a description names; None for one we do not sell.
 
@@ -236,67 +230,47 @@ class LambdaCloud:
     capabilities = CAPABILITIES
 
     def __init__(self, settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._secret = settings.api_key
         self._rest = Rest(
             settings.base_url,
-            headers={"Authorization": f"Bearer {settings.api_key}"},
-            connect_seconds=settings.connect_seconds,
-            answer_seconds=settings.answer_seconds,
+            sign=bearer(settings.api_key),
+            errors=ERRORS,
+            capabilities=CAPABILITIES,
             transport=transport,
         )
         self._key_names: dict[str, str] = {}
         self._keys_read = False
         self.types_left_out: frozenset[str] = frozenset()
-        """Native types of the last listing that we cannot name, for the operator."""
+        """Native types of the last listing whose GPU is in no table of ours."""
         self.regions_left_out: frozenset[str] = frozenset()
 
     async def offers(self) -> tuple[ListedOffer, ...]:
-        types = (await self._read("offers", "instance-types", Types)).data.values()
-        self._note_what_is_left_out(types)
-        return tuple(
-            _offer(each, model, native_region)
-            for each in types
-            if (model := gpu_of(each.instance_type.gpu_description)) is not None
-            for native_region in REGIONS
-        )
+        return await self._rest.call(Verb.OFFERS, "GET", "instance-types", Types, self._offers)
 
     async def inventory(self) -> tuple[Sighting, ...]:
-        listed = await self._read("inventory", "instances", Instances)
-        if listed.page_token or listed.next_page_token:
-            raise Unavailable("inventory: the list has more pages, and an incomplete list is no list")
-        return tuple(
-            Sighting(
-                ProviderRef(each.id),
-                key,
-                STATES.get(each.status, MachineState.UNKNOWN),
-                native_status=each.status,
-                address=each.ip or None,
-            )
-            for each in listed.data
-            if (key := _launch_key(each)) is not None
-        )
+        return await self._rest.call(Verb.INVENTORY, "GET", "instances", Instances, _sightings)
 
     def prepared(self, order: LaunchOrder) -> bool:
         return key_material(order.ssh_public_key) in self._key_names
 
     async def prepare(self, order: LaunchOrder) -> None:
-        """One step towards a registered key: read the registry, or add ours to it. Repeating it is harmless."""
+        """Take one step towards a registered key: read the registry, or add our key to it. It may be repeated."""
         if not self._keys_read:
-            keys = (await self._read("prepare", "ssh-keys", SshKeys)).data
+            keys = await self._rest.call(Verb.PREPARE, "GET", "ssh-keys", SshKeys, lambda listed: listed.data)
             self._key_names = {key_material(key.public_key): key.name for key in keys}
             self._keys_read = True
             return
-        # Whatever becomes of it, the registry is worth another look unless we hear that it worked:
-        # a lost answer may have registered the key, and "duplicate" may mean that another replica has.
+        # Unless we learn that the key was added, read the registry again next time: a lost answer may
+        # have added it, and "duplicate" may mean that another replica was faster.
         self._keys_read = False
         material = key_material(order.ssh_public_key)
         name = f"splitplane-{hashlib.sha256(material.encode()).hexdigest()[:16]}"
-        response = await self._rest.send(
-            "prepare", "POST", "ssh-keys", {"name": name, "public_key": material}
-        )
-        if _code(response) == "global/duplicate":
-            return
-        self._accepted("prepare", response)
+        body = {"name": name, "public_key": material}
+        try:
+            await self._rest.call(Verb.PREPARE, "POST", "ssh-keys", bytes, ignored, body=body)
+        except OrderRefused as refusal:
+            if refusal.code == "global/duplicate":
+                return
+            raise
         self._key_names[material] = name
         self._keys_read = True
 
@@ -306,25 +280,23 @@ class LambdaCloud:
                 break
             await self.prepare(order)
         else:
-            raise OrderRefused("launch: our SSH key could not be registered")
-        response = await self._rest.send("launch", "POST", "instance-operations/launch", self._body(order))
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, "our SSH key could not be registered")
+        path, body = "instance-operations/launch", self._body(order)
         try:
-            self._accepted("launch", response, private=order.user_data)
+            return await self._rest.call(
+                Verb.LAUNCH, "POST", path, Launched, _only_id, body=body, private=order.user_data
+            )
         except OrderRefused:
             self._keys_read, self._key_names = False, {}  # Somebody may have deleted our key.
             raise
-        ids = decoded("launch", response, Launched).data.instance_ids
-        if len(ids) != 1:
-            raise OutcomeUnknown(f"launch: {len(ids)} instance ids for one machine")
-        return ProviderRef(ids[0])
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
-        wanted = {"instance_ids": [provider_ref]}
-        response = await self._rest.send("terminate", "POST", "instance-operations/terminate", wanted)
-        self._accepted("terminate", response)
-        ended = decoded("terminate", response, Terminated).data.terminated_instances
-        if provider_ref not in {each.id for each in ended}:
-            raise NotYet(f"terminate: {provider_ref[:60]} is not among the terminated instances")
+        def check(answer: Terminated) -> None:
+            if provider_ref not in {each.id for each in answer.data.terminated_instances}:
+                raise error_for(Verb.TERMINATE, Meaning.BUSY, "it is not among the terminated instances")
+
+        path, body = "instance-operations/terminate", {"instance_ids": [provider_ref]}
+        await self._rest.call(Verb.TERMINATE, "POST", path, Terminated, check, body=body)
 
     async def close(self) -> None:
         await self._rest.close()
@@ -336,31 +308,18 @@ class LambdaCloud:
             "ssh_key_names": [self._key_names[key_material(order.ssh_public_key)]],
             "name": order.launch_key,
             "hostname": order.launch_key,
-            "tags": [{"key": KEY_TAG, "value": order.launch_key}],
+            "tags": [{"key": LAUNCH_KEY_TAG, "value": order.launch_key}],
             "user_data": order.user_data,
         }
 
-    async def _read(self, verb: str, path: str, kind: type[Body]) -> Body:
-        response = await self._rest.send(verb, "GET", path)
-        self._accepted(verb, response)
-        return decoded(verb, response, kind)
-
-    def _accepted(self, verb: str, response: httpx.Response, *, private: str = "") -> None:
-        """Raise what a response that is no success means for this verb. `private` never shows in an error."""
-        if response.is_success:
-            return
-        status, failure = response.status_code, decoded_or_none(response, Failure)
-        if status == 429:
-            wait = retry_after_seconds(response, otherwise=12.0 if verb == "launch" else 1.0)
-            raise Throttled(f"{verb}: too many requests", retry_after_seconds=wait)
-        if status == 401:
-            raise Unauthorized(f"{verb}: HTTP 401")
-        code = failure.error.code if failure else "no code"
-        if failure is None or status >= 500 or status == 408 or code.startswith("provider/"):
-            raise silence(verb, f"HTTP {status}, {code}")
-        said = fit_to_show(failure.error.message, (self._secret, private))
-        kind = _REFUSALS.get(code, Unauthorized if status == 403 else OrderRefused)
-        raise _refusal(verb, code, kind, f"{verb}: {code}{f' ({said})' if said else ''}")
+    def _offers(self, listed: Types) -> tuple[ListedOffer, ...]:
+        self._note_what_is_left_out(listed.data.values())
+        return tuple(
+            _offer(each, model, native_region)
+            for each in listed.data.values()
+            if (model := gpu_of(each.instance_type.gpu_description)) is not None
+            for native_region in REGIONS
+        )
 
     def _note_what_is_left_out(self, types: Iterable[TypeOnOffer]) -> None:
         with_gpu = [each for each in types if each.instance_type.specs.gpus > 0]
@@ -381,30 +340,28 @@ def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOf
             model, kind.specs.gpus, kind.specs.vcpus, kind.specs.memory_gib, disk_gib=kind.specs.storage_gib
         ),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=Nano(kind.price_cents_per_hour * (NANO_PER_USD // 100)),
+        cost_nano_per_hour=nano_usd(kind.price_cents_per_hour, per_usd=100),
         available=any(region.name == native_region for region in listed.regions_with_capacity_available),
         confidence=Confidence.ADVISORY,
     )
 
 
-def _launch_key(instance: Instance) -> LaunchKey | None:
-    """Our mark: the tag, or the name where the tag was lost. The name can be changed in their console."""
-    marks = [tag.value for tag in instance.tags or () if tag.key == KEY_TAG] + [instance.name or ""]
-    return next((LaunchKey(mark) for mark in marks if installation_of(mark)), None)
+def _sightings(listed: Instances) -> tuple[Sighting, ...]:
+    if listed.page_token or listed.next_page_token:
+        raise UnreadableAnswer("the list has more pages, and we know no way to read them")
+    found = (sighting(each.id, _marks(each), each.status, STATES, address=each.ip) for each in listed.data)
+    return tuple(each for each in found if each is not None)
 
 
-def _refusal(verb: str, code: str, kind: type[Rejected], text: str) -> ProviderError:
-    """What a definite no means for each verb."""
-    if kind is Unauthorized or verb in ("launch", "prepare"):
-        return kind(text)
-    if verb == "terminate":
-        return MachineNotFound(text) if code == "global/object-does-not-exist" else NotYet(text)
-    return Unavailable(text)
+def _marks(instance: Instance) -> list[str | None]:
+    return [*(tag.value for tag in instance.tags or () if tag.key == LAUNCH_KEY_TAG), instance.name]
 
 
-def _code(response: httpx.Response) -> str | None:
-    failure = None if response.is_success else decoded_or_none(response, Failure)
-    return failure.error.code if failure else None
+def _only_id(answer: Launched) -> ProviderRef:
+    ids = answer.data.instance_ids
+    if len(ids) != 1:
+        raise UnreadableAnswer(f"{len(ids)} instance ids for one machine")
+    return ProviderRef(ids[0])
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> LambdaCloud:

@@ -11,46 +11,36 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote
+from decimal import Decimal
 
 import httpx
 import msgspec
 
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
-from control_plane.domain.money import parse_usd
+from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
     ListedOffer,
-    MachineNotFound,
     MachineState,
-    NoCapacity,
-    NotYet,
-    OrderRefused,
-    ProviderError,
-    QuotaReached,
-    Rejected,
+    Page,
     Sighting,
-    Throttled,
-    Unauthorized,
-    Unavailable,
+    Verb,
 )
-from providers.rest import Rest, decoded, decoded_or_none, retry_after_seconds, silence
+from providers.error_law import Meaning, Words, rules_by_code
+from providers.listings import LAUNCH_KEY_TAG, nano_usd, sighting, whole_listing
+from providers.rest import ErrorContract, Rest, ignored, words_from
+from providers.signing import bearer
 
 NAME = "local"
-KEY_TAG = "sp-launch-key"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     token: str = field(repr=False)
     url: str
-    answer_seconds: float = 60.0
-    """The guard's patience is shorter; this only keeps a forgotten socket from living for ever."""
 
 
 CAPABILITIES = Capabilities(
@@ -74,12 +64,6 @@ STATES = {
     "terminating": MachineState.ENDING,
     "terminated": MachineState.GONE,
 }
-_LAUNCH_REFUSALS: dict[str, type[Rejected]] = {
-    "out_of_stock": NoCapacity,
-    "quota_exceeded": QuotaReached,
-}
-_PAGES_MAX = 200
-_RETRY_AFTER_SECONDS = 5.0
 
 
 class Gpu(msgspec.Struct):
@@ -94,7 +78,7 @@ class MachineType(msgspec.Struct):
     vcpus: int
     memory_gib: int
     disk_gib: int
-    usd_per_hour: str
+    usd_per_hour: Decimal
     in_stock: bool
 
 
@@ -117,15 +101,29 @@ class OneMachine(msgspec.Struct):
 class Machines(msgspec.Struct):
     machines: list[Machine]
     next_cursor: str | None
-    """Required: an answer without it does not say whether the list is complete."""
+    """Required: without it an answer does not say whether the list is complete."""
 
 
 class _Error(msgspec.Struct):
     code: str
+    message: str = ""
 
 
 class Failure(msgspec.Struct):
     error: _Error
+
+
+ERRORS = ErrorContract(
+    words_from(Failure, lambda failure: Words(failure.error.code, failure.error.message)),
+    rules_by_code(
+        {
+            "out_of_stock": Meaning.NO_CAPACITY,
+            "quota_exceeded": Meaning.QUOTA_REACHED,
+            "machine_not_found": Meaning.NOT_FOUND,
+            "machine_busy": Meaning.BUSY,
+        }
+    ),
+)
 
 
 class Local:
@@ -134,20 +132,14 @@ class Local:
     def __init__(self, settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._rest = Rest(
             settings.url,
-            headers={"Authorization": f"Bearer {settings.token}"},
-            connect_seconds=settings.answer_seconds,
-            answer_seconds=settings.answer_seconds,
+            sign=bearer(settings.token),
+            errors=ERRORS,
+            capabilities=CAPABILITIES,
             transport=transport,
         )
 
     async def offers(self) -> tuple[ListedOffer, ...]:
-        listed = decoded("offers", await self._send("offers", "GET", "v1/types"), Types)
-        try:
-            return tuple(
-                _offer(kind) for kind in listed.types if kind.gpu.model in GPUS and kind.region in REGIONS
-            )
-        except ValueError:
-            raise Unavailable("offers: a price that is not an amount") from None
+        return await self._rest.call(Verb.OFFERS, "GET", "v1/types", Types, _offers)
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
         body = {
@@ -155,59 +147,29 @@ class Local:
             "type": order.native_type,
             "region": order.native_region,
             "user_data": order.user_data,
-            "tags": {KEY_TAG: order.launch_key},
+            "tags": {LAUNCH_KEY_TAG: order.launch_key},
         }
-        response = await self._send("launch", "POST", "v1/machines", body)
-        return ProviderRef(decoded("launch", response, OneMachine).machine.id)
+        return await self._rest.call(
+            Verb.LAUNCH, "POST", "v1/machines", OneMachine, _reference, body=body, private=order.user_data
+        )
 
     async def inventory(self) -> tuple[Sighting, ...]:
-        machines: list[Machine] = []
-        cursors: set[str] = set()
-        path = "v1/machines"
-        for _ in range(_PAGES_MAX):
-            page = decoded("inventory", await self._send("inventory", "GET", path), Machines)
-            machines.extend(page.machines)
-            if page.next_cursor is None:
-                return tuple(_sighting(each, key) for each in machines if (key := _launch_key(each)))
-            if page.next_cursor in cursors:
-                raise Unavailable("inventory: a cursor came twice, so the list has no end")
-            cursors.add(page.next_cursor)
-            path = f"v1/machines?cursor={quote(page.next_cursor, safe='')}"
-        raise Unavailable(f"inventory: more than {_PAGES_MAX} pages")
+        return await whole_listing(Verb.INVENTORY, self.inventory_page)
+
+    async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
+        query = {"cursor": cursor}
+        return await self._rest.call(Verb.INVENTORY, "GET", "v1/machines", Machines, _page, query=query)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
-        # Quoted whole: a reference that is not of this cloud must not lead to another path.
-        path = f"v1/machines/{quote(provider_ref, safe='')}"
-        decoded("terminate", await self._send("terminate", "DELETE", path), OneMachine)
+        path = ("v1/machines", provider_ref)
+        await self._rest.call(Verb.TERMINATE, "DELETE", path, OneMachine, ignored)
 
     async def close(self) -> None:
         await self._rest.close()
 
-    async def _send(self, verb: str, method: str, path: str, body: Any = None) -> httpx.Response:
-        """One request; answers a 2xx, raises what anything else means for this verb."""
-        response = await self._rest.send(verb, method, path, body)
-        if not response.is_success:
-            raise _meaning(verb, response)
-        return response
 
-
-def _meaning(verb: str, response: httpx.Response) -> ProviderError:
-    status = response.status_code
-    failure = decoded_or_none(response, Failure)
-    code = failure.error.code if failure else None
-    if status == 429:
-        wait = retry_after_seconds(response, otherwise=_RETRY_AFTER_SECONDS)
-        return Throttled(f"{verb}: too many requests", retry_after_seconds=wait)
-    if status >= 500 or status == 408 or code is None:
-        return silence(verb, f"HTTP {status}{f', {code}' if code else ''}")
-    text = f"{verb}: {code[:60]}"
-    if status == 401:
-        return Unauthorized(text)
-    if verb == "launch":
-        return _LAUNCH_REFUSALS.get(code, OrderRefused)(text)
-    if verb == "terminate":
-        return MachineNotFound(text) if code == "machine_not_found" else NotYet(text)
-    return Unavailable(text)
+def _offers(listed: Types) -> tuple[ListedOffer, ...]:
+    return tuple(_offer(kind) for kind in listed.types if kind.gpu.model in GPUS and kind.region in REGIONS)
 
 
 def _offer(kind: MachineType) -> ListedOffer:
@@ -217,26 +179,22 @@ def _offer(kind: MachineType) -> ListedOffer:
         native_region=kind.region,
         shape=Shape(GPUS[kind.gpu.model], kind.gpu.count, kind.vcpus, kind.memory_gib, kind.disk_gib),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=parse_usd(kind.usd_per_hour),
+        cost_nano_per_hour=nano_usd(kind.usd_per_hour),
         available=kind.in_stock,
         confidence=Confidence.LIVE,
     )
 
 
-def _sighting(machine: Machine, key: LaunchKey) -> Sighting:
-    return Sighting(
-        ProviderRef(machine.id),
-        key,
-        STATES.get(machine.status, MachineState.UNKNOWN),
-        native_status=machine.status,
-        address=machine.ip or None,
+def _page(page: Machines) -> Page[Sighting]:
+    found = (
+        sighting(each.id, (each.tags.get(LAUNCH_KEY_TAG), each.name), each.status, STATES, address=each.ip)
+        for each in page.machines
     )
+    return Page([each for each in found if each is not None], page.next_cursor)
 
 
-def _launch_key(machine: Machine) -> LaunchKey | None:
-    """Our mark: the tag, or the name where somebody removed the tag."""
-    marks = (machine.tags.get(KEY_TAG, ""), machine.name)
-    return next((LaunchKey(mark) for mark in marks if installation_of(mark)), None)
+def _reference(answer: OneMachine) -> ProviderRef:
+    return ProviderRef(answer.machine.id)
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Local:

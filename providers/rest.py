@@ -1,120 +1,244 @@
-"""What every adapter of an HTTP API does the same way: send once, and say truly what is known after.
+"""What every adapter of an HTTP API does in the same way: send a request once, and judge the answer by the law.
 
-No retries and no waits; the guard has those. What the adapter keeps to itself is the meaning of a
-provider's answers.
+An adapter says per call which request it makes and how a good answer reads; it never looks at a
+status. Everything else is here, for all of them:
+
+  - A request is sent once. Nothing is retried and nothing waits; the guard does that.
+  - Every failure becomes an error of the port by `error_law.py`, from the adapter's `ErrorContract`.
+  - An answer that cannot be read, is larger than `BODY_BYTES_MAX`, or is only a part (206), is no answer.
+  - Redirects are followed within the origin only, since the key travels with the request.
+  - No error text repeats what signed the request, or what the adapter names as private.
 """
 
-import re
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from providers.base import OutcomeUnknown, ProviderError, Unavailable
+from providers.base import Capabilities, ProviderError, Throttled, Unauthorized, Verb
+from providers.error_law import WRITES, Failure, Meaning, Rule, Words, error_for, error_of
+from providers.listings import UnreadableAnswer
+from providers.signing import Sign
 
+CONNECT_SECONDS = 10.0
+"""Shorter than the guard's shortest timeout: a provider out of reach is Unavailable, also to a write."""
+ANSWER_SECONDS = 120.0
+"""Longer than the guard's longest timeout, which is the one that counts; this ends a forgotten connection."""
+BODY_BYTES_MAX = 16 * 1024 * 1024
 REDIRECTS_MAX = 2
-SECRET_CHARACTERS_MIN = 8
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_WRITES = frozenset({"launch", "terminate"})
+_REDIRECTS_NOT_PROCESSED = frozenset({307, 308})
+"""The server asks for the same request elsewhere. After a write, 301, 302 and 303 may also mean that it is done."""
 
 Body = TypeVar("Body")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorContract:
+    """How a provider speaks of failures."""
+
+    words_of: Callable[[bytes], Words | None]
+    """Reads an error body; None when it is not in the provider's format, such as a proxy's page."""
+    rules: tuple[Rule, ...]
+    failures_with_success_status: bool = False
+    """Whether `words_of` must look at 2xx answers too. One that no rule names then counts as unclear."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+    private: tuple[str, ...]
+    """What signed the request: none of it may show."""
 
 
 class Rest:
-    """One origin, one key. `headers` may hold the secret: they go to this origin only."""
+    """One provider's API at one origin."""
 
     def __init__(
         self,
         base_url: str,
         *,
-        headers: dict[str, str],
-        connect_seconds: float,
-        answer_seconds: float,
+        sign: Sign,
+        errors: ErrorContract,
+        capabilities: Capabilities,
         transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._base = httpx.URL(base_url.rstrip("/") + "/")
+        self._sign = sign
+        self._errors = errors
+        self._rate_limits = capabilities.rate_limits
         self._client = httpx.AsyncClient(
-            headers={"Accept": "application/json", **headers},
-            timeout=httpx.Timeout(answer_seconds, connect=connect_seconds),
+            headers={"Accept": "application/json", "User-Agent": "splitplane"},
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             follow_redirects=False,
             trust_env=False,  # A proxy or a .netrc of this host must neither see nor replace the key.
             transport=transport,
         )
 
-    async def send(self, verb: str, method: str, path: str, body: Any = None) -> httpx.Response:
-        """One request, and at most two redirects within the origin. Any final response is returned.
+    async def call(
+        self,
+        verb: Verb,
+        method: str,
+        path: str | tuple[str, ...],
+        kind: type[Body],
+        read: Callable[[Body], Result],
+        *,
+        query: Mapping[str, str | None] | None = None,
+        body: Any = None,
+        private: str = "",
+    ) -> Result:
+        """One request; returns what `read` makes of the body of a success.
 
-        Raises Unavailable when the request never left us, otherwise what `silence` says.
+        `path` is relative to the base URL. Of a tuple, the first part is taken as it is and every other
+        part is quoted: give what came from a provider, such as a reference, as a part of its own. `kind` is
+        what the body decodes to (`bytes` for the body itself); unknown fields are ignored. `query`
+        parameters that are None are left out. `private` is never repeated in an error.
+
+        Raises the error of the port that the law has for whatever else happens, also inside `read`;
+        only a ProviderError that `read` raises passes as it is.
         """
-        url = self._base.join(path)
-        for _ in range(REDIRECTS_MAX + 1):
-            try:
-                response = await self._client.request(method, url, json=body)
-            except _NEVER_LEFT as error:
-                raise Unavailable(f"{verb}: no connection ({type(error).__name__})") from None
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                raise silence(verb, type(error).__name__) from None
-            if not response.is_redirect:
-                return response
-            follow = self._same_request_elsewhere(method, url, response)
-            if follow is None:
-                break
-            url = follow
-        # A redirect is a definite "not here": nothing happened, and asking again is safe.
-        raise Unavailable(
-            f"{verb}: redirected away from {self._base.host}; set the base URL to where the API lives"
-        )
+        answer = await self._exchange(verb, method, path, query, body)
+        failure = self._failure(answer)
+        if failure is not None:
+            hidden = (*answer.private, private)
+            raise error_of(verb, failure, self._errors.rules, private=hidden, rate_limits=self._rate_limits)
+        return _result(verb, answer, kind, read)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    def _same_request_elsewhere(
-        self, method: str, url: httpx.URL, response: httpx.Response
-    ) -> httpx.URL | None:
-        """Where to send the same request again; for a write only 307 and 308 ask for that."""
+    async def _exchange(
+        self,
+        verb: Verb,
+        method: str,
+        path: str | tuple[str, ...],
+        query: Mapping[str, str | None] | None,
+        body: Any,
+    ) -> _Answer:
+        """Send a request, follow redirects within the origin, and return the final answer."""
+        url: httpx.URL | None = self._url(verb, path, query)
+        for _ in range(REDIRECTS_MAX + 1):
+            if url is None:
+                break
+            answer = await self._send(verb, method, url, body)
+            if not 300 <= answer.status < 400:
+                return answer
+            if answer.status not in _REDIRECTS_NOT_PROCESSED and (method != "GET" or verb in WRITES):
+                raise error_for(verb, Meaning.UNCLEAR, f"HTTP {answer.status}, a redirect to elsewhere")
+            url = self._within_origin(url, answer)
+        why = f"redirected away from {self._base.host}; set the base URL to where the API lives"
+        raise error_for(verb, Meaning.NOT_SENT, why)
+
+    async def _send(self, verb: Verb, method: str, url: httpx.URL, body: Any) -> _Answer:
+        request, private = await self._signed(verb, method, url, body)
         try:
-            target = url.join(response.headers["Location"])
-        except httpx.InvalidURL:
+            response = await self._client.send(request, stream=True)
+            try:
+                return _Answer(response.status_code, response.headers, await _bounded(response), private)
+            finally:
+                await response.aclose()
+        except _NEVER_LEFT as error:
+            raise error_for(verb, Meaning.NOT_SENT, f"no connection ({type(error).__name__})") from None
+        except (httpx.HTTPError, UnreadableAnswer) as error:
+            why = str(error) if isinstance(error, UnreadableAnswer) else type(error).__name__
+            raise error_for(verb, Meaning.UNCLEAR, why) from None
+
+    async def _signed(
+        self, verb: Verb, method: str, url: httpx.URL, body: Any
+    ) -> tuple[httpx.Request, tuple[str, ...]]:
+        """The request with what authenticates it, and the values of the headers that do."""
+        try:
+            request = self._client.build_request(method, url, json=body)
+            before = dict(request.headers)
+            await self._sign(request)
+        except (Unauthorized, Throttled):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever fails here, the request did not leave us
+            why = str(error) if isinstance(error, ProviderError) else type(error).__name__
+            raise error_for(verb, Meaning.NOT_SENT, f"the request could not be signed ({why})") from None
+        return request, tuple(value for name, value in request.headers.items() if before.get(name) != value)
+
+    def _url(
+        self, verb: Verb, path: str | tuple[str, ...], query: Mapping[str, str | None] | None
+    ) -> httpx.URL:
+        first, *others = (path,) if isinstance(path, str) else path
+        if any(part.strip(".") == "" for part in others):
+            # It would name another resource, such as all machines instead of one.
+            raise error_for(verb, Meaning.NOT_SENT, "a part of the path is empty or a relative path")
+        url = self._base.join("/".join((first, *(quote(part, safe="") for part in others))))
+        parameters = {name: value for name, value in (query or {}).items() if value is not None}
+        return url.copy_merge_params(parameters) if parameters else url
+
+    def _within_origin(self, url: httpx.URL, answer: _Answer) -> httpx.URL | None:
+        """Where a redirect leads; None when it leads away from the origin, or nowhere."""
+        try:
+            target = url.join(answer.headers["Location"])
+        except (KeyError, httpx.InvalidURL):
             return None
         base = self._base
         same_origin = (target.scheme, target.host, target.port) == (base.scheme, base.host, base.port)
-        return target if same_origin and (method == "GET" or response.status_code in (307, 308)) else None
+        return target if same_origin else None
+
+    def _failure(self, answer: _Answer) -> Failure | None:
+        """The failure that an answer is; None for a success."""
+        success = 200 <= answer.status < 300 and answer.status != httpx.codes.PARTIAL_CONTENT
+        if success and not self._errors.failures_with_success_status:
+            return None
+        try:
+            words = self._errors.words_of(answer.body)
+        except Exception:  # noqa: BLE001 - a body that breaks its reader is not in the provider's format
+            words = None
+        if success and words is None:
+            return None
+        return Failure(answer.status, words, _retry_after_seconds(answer.headers))
 
 
-def silence(verb: str, why: str) -> ProviderError:
-    """What is known after no readable answer. Only a launch and a terminate are writes that must not be repeated."""
-    return (OutcomeUnknown if verb in _WRITES else Unavailable)(f"{verb}: {why}")
+def words_from(kind: type[Body], words: Callable[[Body], Words]) -> Callable[[bytes], Words | None]:
+    """An `ErrorContract.words_of` for error bodies in JSON that decode as `kind`."""
+
+    def words_of(body: bytes) -> Words | None:
+        try:
+            return words(msgspec.json.decode(body, type=kind))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+
+    return words_of
 
 
-def decoded(verb: str, response: httpx.Response, kind: type[Body]) -> Body:
-    """The body as `kind`; unknown fields are ignored, a missing or broken one spoils the whole answer."""
+def ignored(_: object) -> None:
+    """For answers whose body says nothing that we need; it must be readable all the same."""
+
+
+async def _bounded(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise UnreadableAnswer(f"HTTP {response.status_code} with more than {BODY_BYTES_MAX} bytes")
+    return bytes(body)
+
+
+def _result(verb: Verb, answer: _Answer, kind: type[Body], read: Callable[[Body], Result]) -> Result:
     try:
-        return msgspec.json.decode(response.content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise silence(verb, f"HTTP {response.status_code} with an unreadable body") from None
+        if kind is bytes:
+            return read(cast("Body", answer.body))
+        return read(msgspec.json.decode(answer.body, type=kind))
+    except ProviderError:
+        raise
+    except UnreadableAnswer as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a body does to its reader, it was no readable answer
+        why = f"an unreadable body ({type(error).__name__})"
+    raise error_for(verb, Meaning.UNCLEAR, f"HTTP {answer.status}: {why}")
 
 
-def decoded_or_none(response: httpx.Response, kind: type[Body]) -> Body | None:
-    """For error envelopes: None when it is a proxy's page, or nothing."""
-    try:
-        return msgspec.json.decode(response.content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def fit_to_show(message: str, private: Iterable[str]) -> str:
-    """A provider's message, cut short, or nothing if it repeats any word of what is private.
-
-    Providers quote the request that they refuse, and a request holds user data.
-    """
-    words = {word for text in private for word in re.split(r"[\s\"'=:,]+", text)}
-    if any(len(word) >= SECRET_CHARACTERS_MIN and word in message for word in words):
-        return ""
-    return message[:200]
-
-
-def retry_after_seconds(response: httpx.Response, *, otherwise: float) -> float:
-    """The Retry-After header in seconds; `otherwise` for none, a date or nonsense."""
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() else otherwise
+def _retry_after_seconds(headers: httpx.Headers) -> float | None:
+    """The Retry-After header in seconds; None for none, a date or nonsense."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdigit() else None

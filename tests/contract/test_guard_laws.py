@@ -17,17 +17,20 @@ from providers.base import (
     RateLimit,
     Throttled,
     Unavailable,
+    Verb,
 )
+from providers.breaker import Breaker
 from providers.emulators.scenario import FaultKind
 from providers.fake import FakeProvider, Fault
-from providers.guard import PATIENCE, Breaker, Guard, NotCalled, NoTurn, OneProcessBudget, Patience
+from providers.guard import TIMEOUTS, Guard, Timeout
+from providers.pacing import LocallyThrottled, NotCalled, OneProcessBudget
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 from tests.contract.clouds.lambda_cloud import EmulatedLambdaCloud
 from tests.support.clock import Clock
 
 ACCOUNT = AccountName("under-test")
-BRIEF = {verb: Patience(turn=each.turn, answer=0.02) for verb, each in PATIENCE.items()}
+BRIEF = {verb: Timeout(turn=each.turn, answer=0.02) for verb, each in TIMEOUTS.items()}
 """Timeouts are real time; nobody waits for real in a test."""
 
 
@@ -36,7 +39,7 @@ class FakeWorld(FakeCloud):
         super().__init__()
         self.provider.slow = never
         self.guard = Guard(
-            self.provider, account=ACCOUNT, now=self.clock.now, sleep=self.clock.sleep, patience=BRIEF
+            self.provider, account=ACCOUNT, now=self.clock.now, sleep=self.clock.sleep, timeouts=BRIEF
         )
 
 
@@ -45,7 +48,7 @@ class LambdaWorld(EmulatedLambdaCloud):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line.seconds_between = 0.0
+        self.network.seconds_between = 0.0
         self.guard = Guard(
             self.provider,
             account=ACCOUNT,
@@ -56,7 +59,7 @@ class LambdaWorld(EmulatedLambdaCloud):
         )
 
     def posts(self, path: str) -> int:
-        return self.line.requests.count(("POST", f"/api/v1/{path}"))
+        return self.network.requests.count(("POST", f"/api/v1/{path}"))
 
 
 async def never() -> None:
@@ -133,7 +136,7 @@ async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
     world.provider.faults.script("inventory", Fault.THROTTLED, seconds=60.0)
     with pytest.raises(Throttled):
         await world.guard.inventory()
-    with pytest.raises(NoTurn):
+    with pytest.raises(LocallyThrottled):
         await world.guard.inventory()
     assert world.provider.calls_of("inventory") == 3
 
@@ -209,7 +212,7 @@ async def test_a_bug_in_an_adapter_comes_out_as_the_port_allows_and_without_its_
 
 async def test_the_breaker_leaves_a_silent_provider_alone_and_tries_again_with_one_call() -> None:
     world = FakeWorld()
-    world.guard.breaker = Breaker(failures_max=3, rest=timedelta(seconds=30))
+    world.guard.breaker = Breaker(failures_max=3, cool_down=timedelta(seconds=30))
     world.provider.faults.always("inventory", Fault.LISTING_FAILS)
     with pytest.raises(Unavailable):
         await world.guard.inventory()
@@ -295,7 +298,7 @@ async def test_the_more_urgent_a_verb_the_longer_it_may_wait_for_its_turn(
     wait: float, served: set[str]
 ) -> None:
     clock = Clock()
-    limit = RateLimit("all", 1, 1.0, frozenset({"offers", "inventory", "launch", "terminate"}))
+    limit = RateLimit("all", 1, 1.0, frozenset(Verb))
     fake = FakeProvider(now=clock.now)
     fake.capabilities = replace(fake.capabilities, rate_limits=(limit,))
     order = FakeCloud().order()
@@ -328,13 +331,13 @@ async def test_a_budget_that_cannot_be_read_lets_nothing_leave() -> None:
     with pytest.raises(NotCalled) as caught:
         await guard.launch(world.order())
     assert "hunter2" not in str(caught.value)
-    assert world.line.requests == []
+    assert world.network.requests == []
     assert guard.breaker.failures == 0
 
 
 async def test_in_process_pacing_spaces_calls_in_real_time() -> None:
     clock = Clock()
-    limit = RateLimit("all", 1, 0.05, frozenset({"offers"}))
+    limit = RateLimit("all", 1, 0.05, frozenset({Verb.OFFERS}))
     fake = FakeProvider(now=clock.now)
     fake.capabilities = replace(fake.capabilities, rate_limits=(limit,))
     guard = Guard(fake, account=ACCOUNT, now=clock.now)

@@ -188,7 +188,7 @@ async def test_our_launch_request_has_the_documented_shape() -> None:
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             if request.url.path.endswith("/launch"):
                 bodies.append(json.loads(await request.aread()))
-            return await cloud.line.handle_async_request(request)
+            return await cloud.network.handle_async_request(request)
 
     provider = connect(Settings(api_key=SECRET, base_url="http://lambda.test/api/v1"), transport=Recorder())
     await provider.launch(cloud.order())

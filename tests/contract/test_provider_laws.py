@@ -83,7 +83,7 @@ async def test_a_lost_answer_leaves_exactly_one_machine_and_the_inventory_finds_
 
 
 async def test_an_internal_error_after_the_effect_is_not_a_no(cloud: Cloud) -> None:
-    cloud.spoil_the_answer("launch")
+    cloud.fail_after_the_effect("launch")
     with pytest.raises(OutcomeUnknown):
         await cloud.provider.launch(cloud.order())
     assert cloud.ever(a_key()) == 1
@@ -141,7 +141,7 @@ async def test_user_data_of_the_stated_size_is_accepted_and_one_byte_more_is_ref
 
 
 async def test_a_launch_that_never_left_us_is_unavailable_and_bought_nothing(cloud: Cloud) -> None:
-    cloud.cut_the_line()
+    cloud.cut_the_network()
     with pytest.raises(Unavailable):
         await cloud.provider.launch(cloud.order())
     assert cloud.ever(a_key()) == 0
@@ -150,8 +150,8 @@ async def test_a_launch_that_never_left_us_is_unavailable_and_bought_nothing(clo
 # Law 3: the inventory is complete or an error.
 
 
-async def test_the_inventory_shows_every_machine_of_ours_and_no_strangers(cloud: Cloud) -> None:
-    await cloud.plant_a_strangers_machine()
+async def test_the_inventory_shows_every_machine_of_ours_and_no_others(cloud: Cloud) -> None:
+    await cloud.add_foreign_machine()
     refs = {await cloud.provider.launch(cloud.order(number)) for number in (1, 2, 3)}
     listed = await cloud.provider.inventory()
     assert {each.provider_ref for each in listed} == refs
@@ -161,7 +161,7 @@ async def test_the_inventory_shows_every_machine_of_ours_and_no_strangers(cloud:
 async def test_a_listing_that_fails_half_way_raises(cloud: Cloud) -> None:
     for number in (1, 2, 3):
         await cloud.provider.launch(cloud.order(number))
-    cloud.break_the_list()
+    cloud.break_the_listing()
     with pytest.raises(Unavailable):
         await cloud.provider.inventory()
     assert len(await cloud.provider.inventory()) == 3
@@ -230,12 +230,12 @@ async def test_a_terminate_refused_for_now_leaves_the_machine(cloud: Cloud) -> N
     assert cloud.alive(a_key()) == 0
 
 
-# Laws 5 and 6: odd words, and what may leave a provider.
+# Laws 5 and 6: unknown status words, and what may leave a provider.
 
 
 async def test_an_unknown_status_word_is_unknown_and_never_gone(cloud: Cloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
-    cloud.speak_an_odd_word(ref)
+    cloud.show_unknown_status(ref)
     assert await state(cloud) is MachineState.UNKNOWN
 
 
@@ -250,7 +250,7 @@ async def test_a_revoked_key_is_unauthorized_for_every_verb(cloud: Cloud) -> Non
 
 async def test_without_a_network_every_verb_is_unavailable(cloud: Cloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
-    cloud.cut_the_line()
+    cloud.cut_the_network()
     for call in every_verb(cloud, ref):
         with pytest.raises(Unavailable):
             await call()
@@ -265,7 +265,7 @@ async def test_no_secret_shows_in_any_error_or_repr(cloud: Cloud) -> None:
     errors.append(await failure(lambda: cloud.provider.launch(cloud.order(2, user_data=big))))
     cloud.revoke_the_key()
     errors.append(await failure(cloud.provider.offers))
-    cloud.cut_the_line()
+    cloud.cut_the_network()
     errors.append(await failure(cloud.provider.inventory))
     shown = "\n".join([repr(cloud.provider), *map(repr, errors), *map(str, errors)])
     assert cloud.secret is None or cloud.secret not in shown

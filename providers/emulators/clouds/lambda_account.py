@@ -110,7 +110,7 @@ class Instance:
     active_since: datetime | None = None
     ended_at: datetime | None = None
     """When the terminate was accepted: the bill stops here."""
-    odd_status: str | None = None
+    unknown_status: str | None = None
     """A status word that no specification has, for tests."""
 
 
@@ -160,8 +160,8 @@ class Account:
                 return "terminating"
             visible = ended < self.terminating_seconds + self.terminated_visible_seconds
             return "terminated" if visible else "absent"
-        if instance.odd_status is not None:
-            return instance.odd_status
+        if instance.unknown_status is not None:
+            return instance.unknown_status
         machine = self.host.machines().get(instance.id)
         if machine is None or machine.state is HostedState.FAILED:
             return "unhealthy"

@@ -122,7 +122,7 @@ class LocalCloud:
     now: Callable[[], datetime]
     sold: Counter[str] = field(default_factory=Counter[str])
     """Machines ever sold, by the name they were ordered under: what the bill would show."""
-    odd_words: dict[str, str] = field(default_factory=dict[str, str])
+    unknown_statuses: dict[str, str] = field(default_factory=dict[str, str])
     """By machine id: a status word that no contract has, for whoever tests the reader."""
     _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
 
@@ -234,7 +234,7 @@ class LocalCloud:
             "type": machine.order.type,
             "region": machine.order.region,
             "tags": machine.order.tags,
-            "status": self.odd_words.get(machine.id, status),
+            "status": self.unknown_statuses.get(machine.id, status),
             "ip": address,
             "created_at": machine.created_at.isoformat(),
         }

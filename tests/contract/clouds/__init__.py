@@ -1,6 +1,7 @@
-"""One world around each provider, so that one suite of laws runs over all of them.
+"""A test cloud around each provider, so that one suite of laws runs over all of them.
 
-A new provider adds one module here with `make() -> Cloud`; the roster test fails until it does.
+A new provider adds one module here with `make() -> Cloud`; the roster test fails until it does. For
+a provider with an emulator that module is a subclass of EmulatedCloud, which has the faults already.
 """
 
 import importlib
@@ -9,12 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from uuid import UUID
 
+import httpx
+
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
 from providers.base import LaunchOrder, Provider
+from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from tests.support.clock import Clock
 
 INSTALLATION = "0a1b2c3d"
 USER_DATA_SECRET = "hunter2-bootstrap-token"
+UNKNOWN_STATUS = "hibernating"
+"""A status word that no specification has."""
 
 
 def a_key(number: int = 1) -> LaunchKey:
@@ -22,7 +28,7 @@ def a_key(number: int = 1) -> LaunchKey:
 
 
 class Cloud(ABC):
-    """A provider under test, its clock, and everything that may befall it."""
+    """A provider under test, its clock, and the faults that can be injected into it."""
 
     name: str
     provider: Provider
@@ -52,29 +58,29 @@ class Cloud(ABC):
 
     @abstractmethod
     def ever(self, key: LaunchKey) -> int:
-        """Machines that ever lived under this key."""
+        """Machines that ever existed under this key."""
 
     @abstractmethod
     def alive(self, key: LaunchKey) -> int:
-        """Machines under this key that run or will, listed or not."""
+        """Machines under this key that run or will run, listed or not."""
 
     @abstractmethod
-    async def plant_a_strangers_machine(self) -> None:
-        """A machine in our account without our mark."""
+    async def add_foreign_machine(self) -> None:
+        """Add a machine to our account that carries none of our launch keys."""
 
-    # Weather. Each speaks of the next call of the verb.
+    # Faults. Each one is about the next call of the verb, unless it says otherwise.
 
     @abstractmethod
     def lose_the_answer(self, verb: str) -> None:
-        """It happens, and the connection is cut before we hear."""
+        """The effect happens, and the connection is cut before the answer."""
 
     @abstractmethod
-    def spoil_the_answer(self, verb: str) -> None:
-        """It happens, and what we hear is an internal error."""
+    def fail_after_the_effect(self, verb: str) -> None:
+        """The effect happens, and the answer is an internal error."""
 
     @abstractmethod
     def sell_out(self) -> None:
-        """No more of `native_type` in `native_region`."""
+        """From now on there is no `native_type` in `native_region`."""
 
     @abstractmethod
     def refuse_though_listed(self) -> None:
@@ -84,26 +90,93 @@ class Cloud(ABC):
     def throttle(self, verb: str) -> None: ...
 
     @abstractmethod
-    def break_the_list(self) -> None:
-        """The next listing fails half way."""
+    def break_the_listing(self) -> None:
+        """The next listing fails half-way."""
 
     @abstractmethod
     def refuse_terminate(self) -> None: ...
 
     @abstractmethod
-    def speak_an_odd_word(self, ref: ProviderRef) -> None:
-        """The next listing shows this machine with a status that no specification has."""
+    def show_unknown_status(self, ref: ProviderRef) -> None:
+        """From now on listings show this machine with a status word that no specification has."""
 
     @abstractmethod
     def never_boot(self) -> None:
-        """The next launch is accepted and never runs."""
+        """The next launch is accepted and its machine never runs."""
 
     @abstractmethod
-    def revoke_the_key(self) -> None: ...
+    def revoke_the_key(self) -> None:
+        """From now on the account's key is not valid."""
 
     @abstractmethod
-    def cut_the_line(self) -> None:
+    def cut_the_network(self) -> None:
         """From now on no request leaves us."""
+
+
+class Network(httpx.AsyncBaseTransport):
+    """The network between an adapter and an emulator: it counts, costs time, can be cut, can answer itself."""
+
+    def __init__(self, app: object, clock: Clock, *, seconds_between: float = 0.0) -> None:
+        self._emulator = EmulatorTransport(app)
+        self._clock = clock
+        self.seconds_between = seconds_between
+        """How far the clock advances before each request."""
+        self.cut = False
+        self.answer: Callable[[httpx.Request], httpx.Response] | None = None
+        """Answers instead of the emulator while it is set."""
+        self.requests: list[tuple[str, str]] = []
+        """Method and path of every request."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.cut:
+            raise httpx.ConnectError("no route", request=request)
+        self._clock.advance(self.seconds_between)
+        self.requests.append((request.method, request.url.path))
+        if self.answer is not None:
+            await request.aread()
+            return self.answer(request)
+        return await self._emulator.handle_async_request(request)
+
+
+class EmulatedCloud(Cloud):
+    """A provider's adapter over its emulator in this process."""
+
+    scenario: Scenario
+    network: Network
+
+    @abstractmethod
+    def connected(self, key: str) -> Provider:
+        """The adapter, connected over the network with this key."""
+
+    def lose_the_answer(self, verb: str) -> None:
+        self.scenario.add(verb, FaultKind.CUT_AFTER)
+
+    def fail_after_the_effect(self, verb: str) -> None:
+        self.scenario.add(verb, FaultKind.ERROR_AFTER)
+
+    def sell_out(self) -> None:
+        self.scenario.stock[self.native_type, self.native_region] = 0
+
+    def refuse_though_listed(self) -> None:
+        self.scenario.add("launch", FaultKind.NO_CAPACITY)
+
+    def throttle(self, verb: str) -> None:
+        self.scenario.add(verb, FaultKind.THROTTLE)
+
+    def break_the_listing(self) -> None:
+        self.scenario.add("inventory", FaultKind.PARTIAL_LIST)
+
+    def refuse_terminate(self) -> None:
+        self.scenario.add("terminate", FaultKind.REFUSE_TERMINATE)
+
+    def never_boot(self) -> None:
+        self.scenario.add("launch", FaultKind.NEVER_BOOTS)
+
+    def revoke_the_key(self) -> None:
+        self.provider = self.connected("revoked-key-0123456789")
+
+    def cut_the_network(self) -> None:
+        self.network.cut = True
 
 
 def clouds() -> dict[str, Callable[[], Cloud]]:

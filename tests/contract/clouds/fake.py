@@ -23,7 +23,7 @@ class FakeCloud(Cloud):
     def alive(self, key: LaunchKey) -> int:
         return len(self.provider.alive(key))
 
-    async def plant_a_strangers_machine(self) -> None:
+    async def add_foreign_machine(self) -> None:
         self.provider.plant(
             LaunchOrder(LaunchKey("research-box"), self.native_type, self.native_region, "", "")
         )
@@ -31,7 +31,7 @@ class FakeCloud(Cloud):
     def lose_the_answer(self, verb: str) -> None:
         self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)
 
-    def spoil_the_answer(self, verb: str) -> None:
+    def fail_after_the_effect(self, verb: str) -> None:
         self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)
 
     def sell_out(self) -> None:
@@ -43,13 +43,13 @@ class FakeCloud(Cloud):
     def throttle(self, verb: str) -> None:
         self.provider.faults.script(verb, Fault.THROTTLED)
 
-    def break_the_list(self) -> None:
+    def break_the_listing(self) -> None:
         self.provider.faults.script("inventory", Fault.LISTING_FAILS)
 
     def refuse_terminate(self) -> None:
         self.provider.faults.script("terminate", Fault.NOT_YET)
 
-    def speak_an_odd_word(self, ref: ProviderRef) -> None:
+    def show_unknown_status(self, ref: ProviderRef) -> None:
         self.provider.faults.script("inventory", Fault.UNKNOWN_STATUSES)
 
     def never_boot(self) -> None:
@@ -58,7 +58,7 @@ class FakeCloud(Cloud):
     def revoke_the_key(self) -> None:
         self._always(Fault.UNAUTHORIZED)
 
-    def cut_the_line(self) -> None:
+    def cut_the_network(self) -> None:
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:

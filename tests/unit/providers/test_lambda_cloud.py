@@ -199,14 +199,27 @@ async def test_a_redirect_is_followed_within_the_origin_and_the_key_goes_nowhere
         assert len(asked) == 1
 
 
-async def test_a_launch_is_not_turned_into_something_else_by_a_redirect() -> None:
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (301, OutcomeUnknown),
+        (302, OutcomeUnknown),
+        (303, OutcomeUnknown),
+        (307, Unavailable),
+        (308, Unavailable),
+    ],
+)
+async def test_a_launch_is_not_turned_into_something_else_by_a_redirect(
+    status: int, expected: type[ProviderError]
+) -> None:
+    """301, 302 and 303 may also mean that the launch was done; 307 and 308 ask for it elsewhere."""
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.method)
-        return httpx.Response(302, headers={"Location": "/api/v1/elsewhere"})
+        return httpx.Response(status, headers={"Location": "https://elsewhere.test/launch"})
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(expected):
         await answering(answer).launch(ORDER)
     assert asked == ["POST"]
 
@@ -215,7 +228,7 @@ async def test_a_message_that_quotes_our_request_is_not_repeated() -> None:
     provider = error(400, "global/invalid-parameters", f"cannot read {ORDER.user_data!r}")
     with pytest.raises(OrderRefused) as caught:
         await provider.launch(ORDER)
-    assert str(caught.value) == "launch: global/invalid-parameters"
+    assert str(caught.value) == "launch: HTTP 400, global/invalid-parameters"
     plain = error(400, "global/invalid-parameters", "name is too long")
     with pytest.raises(OrderRefused, match="name is too long"):
         await plain.launch(ORDER)

@@ -1,0 +1,276 @@
+"""The error law: which error of the port follows from what a provider answered.
+
+It exists once, is pure, and serves every adapter whatever its transport: HTTP goes through `rest.py`,
+and an adapter over another client (boto3, gRPC) calls `error_of` and `error_for` itself. Two steps:
+
+    meaning_of(verb, failure, rules)   what the provider said, in our terms
+    error_for(verb, meaning, text)     the one error of the port that this is, for this verb
+
+An adapter brings its `rules`: the provider's own error codes and phrases, each with its meaning. What
+no rule names follows from the status, and only ever errs towards caution:
+
+    401                              UNAUTHORIZED
+    429                              THROTTLED
+    an answer not in the provider's own words (a proxy's page, nothing), whatever its status
+                                     UNCLEAR
+    402                              QUOTA_REACHED
+    403                              UNAUTHORIZED
+    409 to a launch                  UNCLEAR: a machine may exist under this name
+    408, 499                         UNCLEAR: somebody gave up waiting
+    any other 4xx                    REFUSED
+    5xx and everything else          UNCLEAR
+
+No meaning becomes an error that invites a second launch unless nothing can have been bought.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+
+from providers.base import (
+    MachineNotFound,
+    NoCapacity,
+    NotYet,
+    OrderRefused,
+    OutcomeUnknown,
+    ProviderError,
+    QuotaReached,
+    RateLimit,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Verb,
+)
+
+RETRY_AFTER_SECONDS = 5.0
+"""How long to wait after a throttle, where neither the answer nor a published limit says."""
+RETRY_AFTER_SECONDS_MAX = 3_600.0
+CODE_CHARACTERS_MAX = 60
+MESSAGE_CHARACTERS_MAX = 200
+SECRET_CHARACTERS_MIN = 8
+SECRET_PIECE_CHARACTERS = 16
+
+
+class Meaning(StrEnum):
+    """What a provider's failure says, whatever its words."""
+
+    NO_CAPACITY = "no_capacity"
+    """Sold out."""
+    QUOTA_REACHED = "quota_reached"
+    """The account may not hold more: a quota, a balance, a spending limit."""
+    REFUSED = "refused"
+    """The request is wrong, or something that it names does not exist."""
+    UNAUTHORIZED = "unauthorized"
+    """The key is not valid, or the account is blocked."""
+    NOT_FOUND = "not_found"
+    """The machine that the request names does not exist."""
+    BUSY = "busy"
+    """Not now: the machine is still being created or changed."""
+    THROTTLED = "throttled"
+    """Too many requests."""
+    UNCLEAR = "unclear"
+    """No readable answer: the request may or may not have had its effect."""
+    NOT_SENT = "not_sent"
+    """The request never reached the provider."""
+
+
+# fmt: off
+_LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
+    #                       offers, inventory  prepare       launch          terminate
+    Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet),
+    Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet),
+    Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet),
+    Meaning.UNAUTHORIZED:  (Unauthorized,      Unauthorized, Unauthorized,   Unauthorized),
+    Meaning.NOT_FOUND:     (Unavailable,       OrderRefused, OrderRefused,   MachineNotFound),
+    Meaning.BUSY:          (Unavailable,       Unavailable,  OrderRefused,   NotYet),
+    Meaning.THROTTLED:     (Throttled,         Throttled,    Throttled,      Throttled),
+    Meaning.UNCLEAR:       (Unavailable,       Unavailable,  OutcomeUnknown, OutcomeUnknown),
+    Meaning.NOT_SENT:      (Unavailable,       Unavailable,  Unavailable,    Unavailable),
+}
+# fmt: on
+_COLUMN = {Verb.OFFERS: 0, Verb.INVENTORY: 0, Verb.PREPARE: 1, Verb.LAUNCH: 2, Verb.TERMINATE: 3}
+
+ERRORS: Mapping[tuple[Verb, Meaning], type[ProviderError]] = {
+    (verb, meaning): _LAW[meaning][_COLUMN[verb]] for verb in Verb for meaning in Meaning
+}
+"""The whole law: one error for every verb and meaning."""
+
+ERRORS_OF: Mapping[Verb, tuple[type[ProviderError], ...]] = {
+    verb: tuple({ERRORS[verb, meaning]: None for meaning in Meaning}) for verb in Verb
+}
+"""Every error that a verb may raise."""
+
+WRITES = frozenset(verb for verb in Verb if ERRORS[verb, Meaning.UNCLEAR] is OutcomeUnknown)
+"""The verbs that must not be sent again when their answer is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A provider's own words about a failure, read from its error envelope. Empty where it gave none."""
+
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer that is not a success."""
+
+    status: int | None
+    """The HTTP status; None where the transport has none."""
+    words: Words | None
+    """None when the answer is not in the provider's error format: then somebody else may have sent it."""
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of an adapter's table of errors: a failure for which all given conditions hold has this meaning.
+
+    A rule that is only about a status is for the 4xx; any other status is believed only by its words,
+    since a proxy between us and the provider sends those too.
+    """
+
+    meaning: Meaning
+    code: str | None = None
+    """The provider's code; `prefix/*` stands for every code that begins with `prefix/`."""
+    text: str | None = None
+    """A phrase of the message; upper and lower case are the same."""
+    status: int | None = None
+    verb: Verb | None = None
+
+    def __post_init__(self) -> None:
+        if self.code is None and self.text is None and (self.status is None or self.status // 100 != 4):
+            raise ValueError("a rule needs a code, a phrase of the message, or a 4xx status")
+        if self.meaning is Meaning.NOT_SENT:
+            raise ValueError("an answer cannot show that the request was not sent")
+
+    def applies(self, verb: Verb, failure: Failure) -> bool:
+        words = failure.words
+        return (
+            words is not None
+            and self.verb in (None, verb)
+            and self.status in (None, failure.status)
+            and (self.code is None or _code_matches(self.code, words.code))
+            and (self.text is None or self.text.lower() in words.message.lower())
+        )
+
+
+def rules_by_code(meanings: Mapping[str, Meaning]) -> tuple[Rule, ...]:
+    """The rules of a table from the provider's codes to meanings, in its order."""
+    return tuple(Rule(meaning, code=code) for code, meaning in meanings.items())
+
+
+def meaning_of(verb: Verb, failure: Failure, rules: Iterable[Rule]) -> Meaning:
+    """What a failure says: by the first rule that applies, otherwise by its status as the module says."""
+    for rule in rules:
+        if rule.applies(verb, failure):
+            return rule.meaning
+    return _meaning_by_status(verb, failure)
+
+
+def error_of(
+    verb: Verb,
+    failure: Failure,
+    rules: Iterable[Rule],
+    *,
+    private: Iterable[str] = (),
+    rate_limits: Iterable[RateLimit] = (),
+) -> ProviderError:
+    """The error of the port that a failure is.
+
+    Its text holds the provider's words, shortened and without anything from `private`. A throttle that
+    does not say when to come back waits as long as the slowest of `rate_limits` that covers the verb.
+    """
+    wait = failure.retry_after_seconds
+    return error_for(
+        verb,
+        meaning_of(verb, failure, rules),
+        _text(failure, tuple(private)),
+        code=shown(failure.words.code, private, CODE_CHARACTERS_MAX) if failure.words else "",
+        retry_after_seconds=_usual_wait(verb, rate_limits) if wait is None else wait,
+    )
+
+
+def error_for(
+    verb: Verb,
+    meaning: Meaning,
+    text: str,
+    *,
+    code: str = "",
+    retry_after_seconds: float = RETRY_AFTER_SECONDS,
+) -> ProviderError:
+    """The error of the port for what was learnt. `text` must hold no secret."""
+    kind = ERRORS[verb, meaning]
+    if issubclass(kind, Throttled):
+        wait = min(max(0.0, retry_after_seconds), RETRY_AFTER_SECONDS_MAX)
+        return kind(f"{verb}: {text}", retry_after_seconds=wait, code=code)
+    return kind(f"{verb}: {text}", code=code)
+
+
+def shown(text: str, private: Iterable[str], characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
+    """A provider's text on one line and cut short, or nothing if it repeats a part of what is private.
+
+    Providers quote the request that they refuse, and a launch request holds user data, plain or in
+    base64. A word shorter than eight characters is not taken for a secret.
+    """
+    read = text[: characters_max + SECRET_PIECE_CHARACTERS]
+    if any(piece in read for piece in _pieces(private)):
+        return ""
+    return "".join(each if each.isprintable() else " " for each in read[:characters_max]).strip()
+
+
+def place_of(error: Exception) -> str:
+    """The type of an error and where it was raised, never its text: a URL or a header in it may hold a secret."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code if trace else None
+    place = f"{PurePath(code.co_filename).name}:{trace.tb_lineno}" if trace and code else "unknown place"
+    return f"{type(error).__name__} at {place}"
+
+
+def _pieces(private: Iterable[str]) -> Iterator[str]:
+    """The words of private texts, long ones in pieces: a quote may begin or end in the middle of one."""
+    for text in private:
+        for form in (text, base64.b64encode(text.encode()).decode()):
+            for word in re.split(r"[\s\"'=:,]+", form):
+                for start in range(0, len(word), SECRET_PIECE_CHARACTERS):
+                    piece = word[start : start + SECRET_PIECE_CHARACTERS]
+                    if len(piece) >= SECRET_CHARACTERS_MIN:
+                        yield piece
+
+
+def _text(failure: Failure, private: tuple[str, ...]) -> str:
+    status = "" if failure.status is None else f"HTTP {failure.status}"
+    if failure.words is None:
+        return status or "no readable answer"
+    code = shown(failure.words.code, private, CODE_CHARACTERS_MAX)
+    message = shown(failure.words.message, private)
+    said = f"{code} ({message})" if code and message else code or message
+    return ", ".join(part for part in (status, said) if part) or "no words"
+
+
+def _code_matches(pattern: str, code: str) -> bool:
+    return code.startswith(pattern[:-1]) if pattern.endswith("*") else code == pattern
+
+
+def _meaning_by_status(verb: Verb, failure: Failure) -> Meaning:
+    status = failure.status
+    if status == 401:
+        return Meaning.UNAUTHORIZED
+    if status == 429:
+        return Meaning.THROTTLED
+    if failure.words is None or status is None or status // 100 != 4 or status in (408, 499):
+        return Meaning.UNCLEAR
+    if status == 409 and verb is Verb.LAUNCH:
+        return Meaning.UNCLEAR
+    return {402: Meaning.QUOTA_REACHED, 403: Meaning.UNAUTHORIZED}.get(status, Meaning.REFUSED)
+
+
+def _usual_wait(verb: Verb, rate_limits: Iterable[RateLimit]) -> float:
+    waits = [limit.seconds / limit.calls for limit in rate_limits if verb in limit.verbs]
+    return max(waits, default=RETRY_AFTER_SECONDS)

@@ -1,0 +1,129 @@
+"""What every adapter reads from a provider's listings in the same way: pages, prices, status words, launch keys.
+
+Nothing here depends on the transport. What cannot be read raises UnreadableAnswer, which `rest.py`
+turns into the error of the verb; it makes the whole answer unusable, because a listing that is
+partly understood is an incomplete listing.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal
+from ipaddress import ip_interface
+from typing import TypeVar
+
+from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
+from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano
+from providers.base import MachineState, Page, Sighting, Verb
+from providers.error_law import Meaning, error_for
+
+LAUNCH_KEY_TAG = "sp-launch-key"
+"""The name of the tag that holds the launch key, where a provider has tags with values."""
+PAGES_MAX = 200
+_NO_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what providers write for "none yet"; nothing listens there
+
+Item = TypeVar("Item")
+
+
+class UnreadableAnswer(ValueError):  # noqa: N818 - it says what the answer is
+    """A provider's answer does not say what it should. The text is ours and holds nothing of the answer."""
+
+
+async def whole_listing(
+    verb: Verb, read_page: Callable[[str | None], Awaitable[Page[Item]]], *, pages_max: int = PAGES_MAX
+) -> tuple[Item, ...]:
+    """Every item of a listing that comes in pages, or an error: never a part of it.
+
+    Raises Unavailable when a cursor repeats, when there are more than `pages_max` pages, or when the
+    pages do not add up to the total that the provider states, and whatever `read_page` raises.
+    """
+    items: list[Item] = []
+    cursors: set[str | None] = {None}
+    cursor: str | None = None
+    listed = 0
+    for _ in range(pages_max):
+        page = await read_page(cursor)
+        items.extend(page.items)
+        listed += len(page.items) if page.listed is None else page.listed
+        if page.next_cursor is None:
+            if page.total is not None and page.total != listed:
+                raise error_for(verb, Meaning.UNCLEAR, f"{listed} entries were listed of {page.total}")
+            return tuple(items)
+        if page.next_cursor in cursors:
+            raise error_for(verb, Meaning.UNCLEAR, "a cursor came twice, so the listing has no end")
+        cursors.add(page.next_cursor)
+        cursor = page.next_cursor
+    raise error_for(verb, Meaning.UNCLEAR, f"the listing has more than {pages_max} pages")
+
+
+def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
+    """A price in nano-USD; `per_usd` is 100 for an amount in cents. A fraction of a nano-USD is rounded up.
+
+    Declare a price as `Decimal` in the adapter's struct: that reads a JSON number and a JSON string
+    digit by digit, and no float is involved. Raises UnreadableAnswer for anything but a finite amount
+    of at least zero.
+
+    >>> nano_usd(329, per_usd=100)
+    3290000000
+    >>> nano_usd("0.5388888888888889")
+    538888889
+    """
+    try:
+        exact = Decimal(amount)
+        # First of all a bound on the size: 1E+400000 would be a number of that many digits.
+        if not (exact.is_finite() and 0 <= exact <= NANO_MAX):
+            raise UnreadableAnswer("a price is not an amount of money")
+        nano = int((exact * NANO_PER_USD / per_usd).to_integral_value(ROUND_CEILING))
+    except ArithmeticError:
+        raise UnreadableAnswer("a price is not a number") from None
+    if nano > NANO_MAX:
+        raise UnreadableAnswer("a price is too large")
+    return Nano(nano)
+
+
+def state_of(native_status: str, states: Mapping[str, MachineState]) -> MachineState:
+    """The state that a status word stands for in the provider's table; UNKNOWN for a word that it lacks."""
+    return states.get(native_status, MachineState.UNKNOWN)
+
+
+def launch_key_among(marks: Iterable[str | None]) -> LaunchKey | None:
+    """The first launch key among a machine's tag values, names and labels; None for a machine that is not ours.
+
+    Give the tag first and the name after it: people can change a name in the provider's console.
+    """
+    return next((LaunchKey(mark) for mark in marks if mark is not None and installation_of(mark)), None)
+
+
+def ip_address_of(text: str | None) -> str | None:
+    """The IP address in a listing, without a prefix length; None where there is none yet.
+
+    >>> ip_address_of("192.0.2.7/32")
+    '192.0.2.7'
+    """
+    if text is None or text in _NO_ADDRESS:
+        return None
+    try:
+        return str(ip_interface(text).ip)
+    except ValueError:
+        raise UnreadableAnswer("an address is no IP address") from None
+
+
+def sighting(
+    provider_ref: str,
+    marks: Iterable[str | None],
+    native_status: str,
+    states: Mapping[str, MachineState],
+    *,
+    address: str | None,
+    ssh_port: int = 22,
+) -> Sighting | None:
+    """A listed machine as the port shows it, or None when it carries none of our launch keys."""
+    launch_key = launch_key_among(marks)
+    if launch_key is None:
+        return None
+    return Sighting(
+        ProviderRef(provider_ref),
+        launch_key,
+        state_of(native_status, states),
+        native_status=native_status,
+        address=ip_address_of(address),
+        ssh_port=ssh_port,
+    )

@@ -217,7 +217,7 @@ def shown(text: str, private: Iterable[str], characters_max: int = MESSAGE_CHARA
     Providers quote the request that they refuse, and a launch request holds user data, plain or in
     base64. A word shorter than eight characters is not taken for a secret.
     """
-    read = text[: characters_max + SECRET_PIECE_CHARACTERS]
+    read = text[: characters_max + 2 * SECRET_PIECE_CHARACTERS]
     if any(piece in read for piece in _pieces(private)):
         return ""
     return "".join(each if each.isprintable() else " " for each in read[:characters_max]).strip()

@@ -132,6 +132,11 @@ class Guard:
     async def close(self) -> None:
         await self._inner.close()
 
+    def answer_seconds(self, verb: Verb) -> float:
+        """How long an answer to this verb is waited for."""
+        asked = self.capabilities.answer_seconds.get(verb, self._timeouts[verb].answer)
+        return min(asked, ANSWER_SECONDS_MAX)
+
     async def _prepare(self, order: LaunchOrder) -> None:
         inner = self._inner
         if not isinstance(inner, NeedsPreparing):
@@ -173,7 +178,7 @@ class Guard:
 
     async def _answer(self, verb: Verb, call: Callable[[], Awaitable[Answer]]) -> Answer:
         begun = self._now()
-        seconds = self._answer_seconds(verb)
+        seconds = self.answer_seconds(verb)
         try:
             async with asyncio.timeout(seconds):
                 return await call()
@@ -187,10 +192,6 @@ class Guard:
             raise error_for(verb, Meaning.UNCLEAR, place_of(error)) from None
         finally:
             SECONDS.labels(self._account, verb).observe((self._now() - begun).total_seconds())
-
-    def _answer_seconds(self, verb: Verb) -> float:
-        asked = self.capabilities.answer_seconds.get(verb, self._timeouts[verb].answer)
-        return min(asked, ANSWER_SECONDS_MAX)
 
     def _note(self, verb: Verb, error: ProviderError | None) -> None:
         """Record a call's outcome in the metrics, the breaker and the pace of the next call."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -14,15 +15,17 @@ from providers.base import (
     ListedOffer,
     NoCapacity,
     OutcomeUnknown,
+    Page,
     RateLimit,
+    Sighting,
     Throttled,
     Unavailable,
     Verb,
 )
 from providers.breaker import Breaker
 from providers.emulators.scenario import FaultKind
-from providers.fake import FakeProvider, Fault
-from providers.guard import TIMEOUTS, Guard, Timeout
+from providers.fake import Call, FakeProvider, Fault
+from providers.guard import ANSWER_SECONDS_MAX, TIMEOUTS, Guard, Timeout
 from providers.pacing import LocallyThrottled, NotCalled, OneProcessBudget
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
@@ -141,7 +144,79 @@ async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
     assert world.provider.calls_of("inventory") == 3
 
 
+class Paged(FakeProvider):
+    """Five machines on five pages; the third page fails as often as it is told to."""
+
+    failures = 0
+
+    async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
+        page = int(cursor or 0)
+        self.calls.append(Call(f"page {page}", self.now()))
+        if page == 2 and self.failures:
+            self.failures -= 1
+            raise Unavailable("this page failed")
+        return Page((await self.inventory())[page : page + 1], str(page + 1) if page < 4 else None)
+
+
+async def a_paged_world() -> tuple[Paged, Guard, Clock]:
+    clock = Clock()
+    paged = Paged(now=clock.now)
+    for number in range(1, 6):
+        await paged.launch(FakeCloud().order(number))
+    limit = RateLimit("inventory", 1, 2.0, frozenset({Verb.INVENTORY}))
+    paged.capabilities = replace(paged.capabilities, rate_limits=(limit,))
+    budget = OneProcessBudget(clock.now)
+    guard = Guard(
+        paged, account=ACCOUNT, now=clock.now, sleep=clock.sleep, budget=budget, pace_in_process=False
+    )
+    return paged, guard, clock
+
+
+def pages_asked(paged: Paged) -> list[str]:
+    return [call.verb for call in paged.calls if call.verb.startswith("page")]
+
+
+async def test_each_page_of_a_listing_takes_a_turn_of_its_own() -> None:
+    paged, guard, clock = await a_paged_world()
+    begun = clock.now()
+    assert len(await guard.inventory()) == 5
+    assert clock.now() - begun >= timedelta(seconds=8)
+    asked = [call.at for call in paged.calls if call.verb.startswith("page")]
+    assert all(after - before >= timedelta(seconds=2) for before, after in pairwise(asked))
+
+
+async def test_a_page_that_fails_is_read_again_and_the_listing_goes_on_from_there() -> None:
+    paged, guard, _ = await a_paged_world()
+    paged.failures = 2
+    assert len(await guard.inventory()) == 5
+    assert pages_asked(paged) == ["page 0", "page 1", *["page 2"] * 3, "page 3", "page 4"]
+
+
+async def test_a_page_that_keeps_failing_fails_the_whole_listing() -> None:
+    paged, guard, _ = await a_paged_world()
+    paged.failures = 3
+    with pytest.raises(Unavailable):
+        await guard.inventory()
+    assert pages_asked(paged) == ["page 0", "page 1", *["page 2"] * 3]
+
+
 # No answer in time.
+
+
+def declaring(provider: FakeProvider, seconds: float) -> Guard:
+    """A guard over a provider that says how long its launches take to answer."""
+    provider.capabilities = replace(provider.capabilities, answer_seconds={Verb.LAUNCH: seconds})
+    return Guard(provider, account=ACCOUNT, now=provider.now)
+
+
+async def test_a_provider_may_declare_how_long_its_answers_take_within_a_bound() -> None:
+    world = FakeWorld()
+    assert declaring(world.provider, 75.0).answer_seconds(Verb.LAUNCH) == 75.0
+    assert declaring(world.provider, 75.0).answer_seconds(Verb.OFFERS) == TIMEOUTS[Verb.OFFERS].answer
+    assert declaring(world.provider, 3_600.0).answer_seconds(Verb.LAUNCH) == ANSWER_SECONDS_MAX
+    world.provider.faults.script("launch", Fault.SLOW)
+    with pytest.raises(OutcomeUnknown, match=r"no answer in 0\.01 s"):
+        await declaring(world.provider, 0.01).launch(world.order())
 
 
 async def test_a_slow_launch_is_unknown_and_a_slow_read_is_unavailable() -> None:

@@ -1,0 +1,175 @@
+"""What an adapter makes of answers that no emulator gives: every status with garbage, for every verb.
+
+The error law decides; an adapter that judges an answer by itself fails here, whatever its provider.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import product
+from typing import cast
+
+import httpx
+import pytest
+
+from control_plane.domain.ids import ProviderRef
+from providers.base import (
+    OutcomeUnknown,
+    ProviderError,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+    Verb,
+)
+from providers.error_law import ERRORS_OF, WRITES
+from providers.guard import ANSWER_SECONDS_MAX
+from tests.contract.clouds import USER_DATA_SECRET, Cloud, EmulatedCloud, clouds
+
+STATUSES = (
+    *(200, 201, 202, 203, 204, 205, 206, 207, 226),
+    *(300, 301, 302, 303, 304, 307, 308),
+    *(400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 412, 413, 415, 422, 423, 425, 429, 451, 499),
+    *(500, 501, 502, 503, 504, 507, 520, 522, 524, 530, 599),
+)
+GARBAGE: dict[str, bytes] = {
+    "nothing": b"",
+    "a proxy's page": b"<html><title>Just a moment...</title></html>",
+    "text": b"API requests too frequent",
+    "null": b"null",
+    "a number": b"17",
+    "a text": b'"ok"',
+    "a list": b"[]",
+    "an empty object": b"{}",
+    "an object of somebody else": b'{"status": "ok", "result": {"items": []}}',
+    "an error of somebody else": b'{"title": "Forbidden", "detail": "by the gateway", "errors": []}',
+    "half a body": b'{"data": [{"id": "1", "sta',
+    "no utf-8": b"\xff\xfe{}",
+    "deep": b'{"data":' * 50_000,
+    "an error without words": b'{"error": null}',
+    "an error of another type": b'{"error": {"code": 7}}',
+}
+MACHINE = ProviderRef("0" * 32)
+
+emulated = sorted(name for name, make in clouds().items() if isinstance(make(), EmulatedCloud))
+
+
+@pytest.fixture(params=emulated)
+async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[EmulatedCloud]:
+    made = cast("EmulatedCloud", clouds()[request.param]())
+    yield made
+    await made.provider.close()
+
+
+def calls(cloud: Cloud) -> dict[Verb, Callable[[], Awaitable[object]]]:
+    """One call of each verb; `prepare` belongs to a launch that finds nothing registered."""
+    return {
+        Verb.OFFERS: cloud.provider.offers,
+        Verb.INVENTORY: cloud.provider.inventory,
+        Verb.LAUNCH: lambda: cloud.provider.launch(cloud.order(2)),
+        Verb.TERMINATE: lambda: cloud.provider.terminate(MACHINE),
+    }
+
+
+async def outcome(call: Callable[[], Awaitable[object]]) -> type[Exception] | None:
+    """The type of what a call raises, or None."""
+    try:
+        await call()
+    except Exception as error:  # noqa: BLE001 - that nothing but the port's errors comes is the test
+        return type(error)
+    return None
+
+
+def expected(verb: Verb, status: int) -> type[ProviderError]:
+    """What is known after this status with a body that is not in the provider's words."""
+    if status == 401:
+        return Unauthorized
+    if status == 429:
+        return Throttled
+    if status in (307, 308):
+        return Unavailable
+    return OutcomeUnknown if verb in WRITES else Unavailable
+
+
+async def test_garbage_of_any_status_is_exactly_the_error_that_the_law_has_for_the_verb(
+    cloud: EmulatedCloud,
+) -> None:
+    await cloud.provider.launch(cloud.order())  # What a launch needs is registered from now on.
+    for status, (name, content) in product(STATUSES, GARBAGE.items()):
+
+        def answer(_: httpx.Request, status: int = status, content: bytes = content) -> httpx.Response:
+            return httpx.Response(status, content=content)
+
+        cloud.network.answer = answer
+        for verb, call in calls(cloud).items():
+            got = await outcome(call)
+            assert got is expected(verb, status), f"{verb}: HTTP {status} with {name}: {got}"
+            assert got in ERRORS_OF[verb]
+
+
+async def test_one_call_of_the_port_is_one_request_however_it_ends(cloud: EmulatedCloud) -> None:
+    await cloud.provider.launch(cloud.order())
+    for status in STATUSES:
+        cloud.network.answer = lambda _, status=status: httpx.Response(status)
+        for verb, call in calls(cloud).items():
+            cloud.network.requests.clear()
+            await outcome(call)
+            assert len(cloud.network.requests) == 1, (verb, status)
+
+
+async def test_garbage_before_a_launch_is_prepared_buys_nothing_and_says_so(cloud: EmulatedCloud) -> None:
+    """Nothing was registered yet: where a launch needs that, its first request is a read."""
+    for status in STATUSES:
+        cloud.network.requests.clear()
+        cloud.network.answer = lambda _, status=status: httpx.Response(status)
+        got = await outcome(calls(cloud)[Verb.LAUNCH])
+        reads = cloud.network.requests[0][0] == "GET"
+        assert got is expected(Verb.PREPARE if reads else Verb.LAUNCH, status), status
+
+
+async def test_a_provider_that_quotes_our_whole_request_gets_no_secret_into_an_error(
+    cloud: EmulatedCloud,
+) -> None:
+    await cloud.provider.launch(cloud.order())
+    texts: list[str] = []
+    for status in (200, 400, 403, 404, 409, 422, 500, 503):
+
+        def quote(request: httpx.Request, status: int = status) -> httpx.Response:
+            said = f"{request.headers} {dict(request.headers)} {request.content.decode()}"
+            envelope = {"code": said, "message": said}
+            # Whichever envelope a provider has, its words are in one of these places.
+            body = {"error": envelope, **envelope, "msg": said, "detail": said, "error_reason": said}
+            return httpx.Response(status, content=json.dumps(body))
+
+        cloud.network.answer = quote
+        for call in calls(cloud).values():
+            with pytest.raises(ProviderError) as caught:
+                await call()
+            texts += [str(caught.value), repr(caught.value), caught.value.code]
+    shown = "\n".join(texts)
+    assert cloud.secret
+    assert cloud.secret not in shown
+    assert USER_DATA_SECRET not in shown
+
+
+async def test_without_an_answer_a_read_is_unavailable_and_a_write_unknown(cloud: EmulatedCloud) -> None:
+    await cloud.provider.launch(cloud.order())
+
+    def cut(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("the connection was cut", request=request)
+
+    cloud.network.answer = cut
+    for verb, call in calls(cloud).items():
+        assert await outcome(call) is (OutcomeUnknown if verb in WRITES else Unavailable), verb
+
+
+@pytest.mark.parametrize("name", sorted(clouds()))
+def test_what_a_provider_declares_is_within_the_guards_bounds(name: str) -> None:
+    capabilities = clouds()[name]().provider.capabilities
+    assert all(0 < seconds <= ANSWER_SECONDS_MAX for seconds in capabilities.answer_seconds.values())
+    assert len({limit.bucket for limit in capabilities.rate_limits}) == len(capabilities.rate_limits)
+    for limit in capabilities.rate_limits:
+        assert limit.calls > 0, limit
+        assert limit.seconds > 0, limit
+        assert limit.verbs, limit
+    assert capabilities.list_lag_seconds >= 0
+    assert capabilities.boot_seconds_max > 0
+    assert capabilities.user_data_bytes_max > 0

@@ -1,21 +1,22 @@
-"""Lambda Cloud, API v1. The traps, before the code (official OpenAPI 1.8.3 and 1.10.0, read 2026-11-20):
+"""Lambda Cloud, API v1. Its traps (official OpenAPI 1.8.3 and 1.10.0, read 2026-11-20):
 
-- Launch has no idempotency key and the list has no filter and no `created_at`. The launch key
-  travels as name, hostname and tag, and a lost launch is looked for in the whole list.
-- "Sold out" is HTTP 400 with code `instance-operations/launch/insufficient-capacity`; so are a full
-  quota and a bad parameter. Only `error.code` tells them apart; `message` is free to change.
+- A launch has no idempotency key, and the list has no filter and no `created_at`. The launch key
+  travels as name, hostname and tag; a lost launch is looked for in the whole list.
+- "Sold out" is HTTP 400 with the code `instance-operations/launch/insufficient-capacity`. A full
+  quota and a bad parameter are HTTP 400 too. Only `error.code` distinguishes them; `message` may change.
 - Listed capacity is advisory: 3 of 11 launches were refused although listed (a third party's report).
-- A launch takes exactly one SSH key by its registered name, so ours is registered first. That is a
-  call or two of its own at one request per second; the guard paces them through `prepare`.
-- One request per second in all, one launch per 12 seconds; beyond it 429, without Retry-After.
-- Terminate answers 200 with the instances "successfully terminated": ours missing there means it
-  was refused for now. An unknown id is 404.
+- A launch takes exactly one SSH key by its registered name, so ours is registered first. That takes
+  one or two calls at one request per second; the guard paces them through `prepare`.
+- The limits are one request per second in all and one launch per 12 seconds. Beyond them the answer
+  is 429 without Retry-After.
+- Terminate answers 200 with the instances that were "successfully terminated". If ours is not among
+  them it was refused for now. An unknown id is 404.
 - `ip` is missing while booting, and `active` does not mean that sshd answers.
-- 5xx codes, also `provider/*`, say nothing about whether a launch happened.
-- The old host cloud.lambdalabs.com may redirect; we follow within one origin only, because the key
-  travels with the request.
-- The list has no pages today. Should an answer carry a page token, it is not the whole list: an error.
-- GPU model and memory exist only as text, such as `H100 (80 GB SXM5)`.
+- 5xx answers, and codes `provider/*` of any status, do not say whether a launch happened.
+- The old host cloud.lambdalabs.com may redirect to the new one. `rest.py` follows redirects within
+  one origin only, so the base URL must name the new host.
+- The list has no pages today. An answer with a page token is not the whole list, so it is an error.
+- GPU model and memory are given only as text, such as `H100 (80 GB SXM5)`.
 """
 
 import hashlib
@@ -56,8 +57,8 @@ class Settings:
 
 
 CAPABILITIES = Capabilities(
-    list_lag_seconds=60.0,  # Not documented; a margin.
-    boot_seconds_max=1_800.0,  # Measured by others: 165 to 478 s for one GPU, 10 to 15 min for eight.
+    list_lag_seconds=60.0,  # Not documented: a safety margin.
+    boot_seconds_max=1_800.0,  # Others measured 165 to 478 s for one GPU, and 10 to 15 min for eight.
     user_data_bytes_max=1_000_000,
     rate_limits=(
         RateLimit("all", 1, 1.0, frozenset(Verb)),
@@ -81,8 +82,8 @@ REGIONS = {
         *("us-south-1", "us-south-2", "us-south-3", "us-west-1", "us-west-2", "us-west-3"),
     )
 }
-"""Their word to ours, whose first two letters are the jurisdiction. A customer's "EU" is a promise about law, so
-a region that is not in this table is never guessed from its name; its offers are left out until somebody looks."""
+"""Lambda's region names to ours, whose first two letters are the jurisdiction. A customer who asks for "EU" relies on
+its law, so the jurisdiction is never guessed from a name: offers in a region that is missing here are left out."""
 
 GPUS = {
     ("A10", 24, "PCIE"): GpuModel.A10_24GB,
@@ -210,7 +211,7 @@ ERRORS = ErrorContract(
 
 
 def gpu_of(description: str) -> GpuModel | None:
-    """The model that a description names; None for one we do not sell.
+    """The GPU model that a description names; None for a model that we do not sell.
 
     >>> gpu_of("H100 (80 GB SXM5)")
     <GpuModel.H100_SXM_80GB: 'h100-sxm-80gb'>
@@ -222,7 +223,7 @@ def gpu_of(description: str) -> GpuModel | None:
 
 
 def key_material(public_key: str) -> str:
-    """A public key without its comment, which providers and people change freely."""
+    """A public key without its comment, which providers and people may change."""
     return " ".join(public_key.split()[:2])
 
 

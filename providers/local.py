@@ -1,13 +1,12 @@
-"""The local cloud of this repository (`python -m providers.emulators local`). The traps, before the code:
+"""The local cloud of this repository (`python -m providers.emulators local`). Its traps:
 
-- Launch has no idempotency key and two machines may have one name. The launch key travels as name
-  and as tag `sp-launch-key`; a lost launch is looked for in the list.
-- The list comes in pages. A page that fails makes the whole list fail; so does a cursor that
-  repeats, or a list that does not end.
-- `active` precedes a ready sshd, and a machine that is still booting has no `ip`.
+- A launch has no idempotency key, and two machines may have the same name. The launch key travels
+  as the name and as the tag `sp-launch-key`; a lost launch is looked for in the list.
+- The list comes in pages.
+- A machine is `active` before its sshd answers, and has no `ip` while it boots.
 - DELETE answers 202 long before the machine is gone. A terminated machine stays listed for some
-  seconds; deleting it again is 404, as if it had never been.
-- 409 means two things: `out_of_stock` for a launch, `machine_busy` for a delete. Only the code tells.
+  seconds; deleting it again answers 404, like a machine that never existed.
+- 409 is `out_of_stock` for a launch and `machine_busy` for a delete; only the code distinguishes them.
 """
 
 from dataclasses import dataclass, field
@@ -45,7 +44,7 @@ class Settings:
 
 CAPABILITIES = Capabilities(
     list_lag_seconds=5.0,
-    boot_seconds_max=120.0,  # Two seconds alone, seven with six at once on two cores (measured).
+    boot_seconds_max=120.0,  # Measured on two cores: 2 s for one machine, 7 s for six at once.
     user_data_bytes_max=65_536,
     terminate_may_be_refused=True,
     billed_while_booting=False,

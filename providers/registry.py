@@ -1,13 +1,13 @@
 """Which providers exist, and which accounts with them are switched on.
 
-A provider is a module of this folder with the four names NAME, Settings, CAPABILITIES and
-`connect`. Nothing lists them by hand; `tests/golden/roster.txt` shows the list in every diff.
+A provider is a module of this folder that has the four names NAME, Settings, CAPABILITIES and
+`connect`. There is no list of providers to maintain; `tests/golden/roster.txt` shows a new one in the diff.
 
-An account is named `lambda_cloud`, or `lambda_cloud/research` for a second one with the same
-provider. Its settings come from variables: field `api_key` is `PROVIDER_LAMBDA_CLOUD_API_KEY`, or
-`PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY`. An account whose settings are incomplete or unreadable
-is off and says why: it must not keep the others from working. An account of a provider that does
-not exist is a mistake in the deployment and raises.
+An account is named after its provider: `lambda_cloud`, or `lambda_cloud/research` for a second
+account. Its settings come from environment variables: the field `api_key` is read from
+`PROVIDER_LAMBDA_CLOUD_API_KEY`, or from `PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY`. An account whose
+settings are incomplete or unreadable is off and says why, so that the other accounts still work. An
+account whose provider does not exist is a mistake in the deployment and raises.
 """
 
 import importlib
@@ -23,7 +23,7 @@ import providers
 from control_plane.domain.ids import AccountName
 from providers.base import Capabilities, Provider
 
-FOUR_NAMES = ("NAME", "Settings", "CAPABILITIES", "connect")
+REQUIRED_NAMES = ("NAME", "Settings", "CAPABILITIES", "connect")
 ACCOUNT_PATTERN = re.compile(r"[a-z][a-z0-9_]*(/[a-z][a-z0-9-]*)?")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -34,22 +34,22 @@ class UnknownProviderError(ValueError):
 
 
 class AccountOffError(RuntimeError):
-    """The account was asked to connect and its settings do not allow it."""
+    """The account cannot connect, because its settings are incomplete or unreadable."""
 
 
 class _UnreadableError(ValueError):
-    """A variable is missing or does not read as its field's type."""
+    """A variable is missing or cannot be converted to its field's type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A provider account as configured. Its repr shows no secret: Settings hide theirs."""
+    """A provider account as configured. Its repr shows no secret, because Settings hide theirs."""
 
     name: AccountName
     module: ModuleType
     settings: object | None
     off_because: str | None = None
-    """A sentence that names the variable to set; None when the account is on."""
+    """Names the variable to set or correct; None when the account is on."""
 
     @property
     def provider(self) -> str:
@@ -57,7 +57,7 @@ class Account:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The provider's facts; a connected provider may know more precise ones of its account."""
+        """The provider's facts. A connected provider may know more precise ones about its account."""
         found = self.module.CAPABILITIES
         assert isinstance(found, Capabilities)  # noqa: S101 - a provider's file is ours, not input
         return found
@@ -67,7 +67,7 @@ class Account:
         return self.off_because is None
 
     def connect(self) -> Provider:
-        """A bare provider; callers wrap it with `guard.Guard`."""
+        """The provider without a guard; callers wrap it in `guard.Guard`. Raises AccountOffError."""
         if self.off_because is not None:
             raise AccountOffError(f"{self.name}: {self.off_because}")
         provider: Provider = self.module.connect(self.settings)
@@ -76,17 +76,17 @@ class Account:
 
 @cache
 def discovered() -> Mapping[str, ModuleType]:
-    """Every provider by its NAME, in order of name."""
+    """Every provider by its NAME, sorted."""
     found: dict[str, ModuleType] = {}
     for entry in pkgutil.iter_modules(providers.__path__):
         if entry.ispkg:
             continue
         module = importlib.import_module(f"{providers.__name__}.{entry.name}")
-        has = [name for name in FOUR_NAMES if name in vars(module)]
+        has = [name for name in REQUIRED_NAMES if name in vars(module)]
         if not has:
             continue
-        assert len(has) == len(FOUR_NAMES), (  # noqa: S101 - a half written provider must not be skipped in silence
-            f"{entry.name} has {has} of {FOUR_NAMES}"
+        assert len(has) == len(REQUIRED_NAMES), (  # noqa: S101 - a half-written provider must not be skipped silently
+            f"{entry.name} has {has} of {REQUIRED_NAMES}"
         )
         assert entry.name == module.NAME, f"{entry.name}.py calls itself {module.NAME}"  # noqa: S101
         assert module.NAME not in found, f"two providers are called {module.NAME}"  # noqa: S101
@@ -95,7 +95,7 @@ def discovered() -> Mapping[str, ModuleType]:
 
 
 def configured(accounts: Sequence[AccountName], environ: Mapping[str, str]) -> tuple[Account, ...]:
-    """The accounts with their settings, in the order asked for.
+    """The accounts with their settings, in the given order.
 
     Raises UnknownProviderError for a provider that does not exist, ValueError for a malformed or
     repeated name.
@@ -106,7 +106,7 @@ def configured(accounts: Sequence[AccountName], environ: Mapping[str, str]) -> t
 
 
 def variable(account: AccountName, field: str) -> str:
-    """The variable that a field of an account's settings is read from.
+    """The environment variable that a field of an account's settings is read from.
 
     >>> variable(AccountName("lambda_cloud/research"), "api_key")
     'PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY'
@@ -148,7 +148,7 @@ def _required(field: Field[Any]) -> bool:
 
 
 def _read(name: str, text: str, kind: Any) -> object:
-    """The value of a variable as its field wants it. The text itself stays out of the error: it may be a secret."""
+    """The value of a variable as its field's type. An error does not repeat the text, which may be a secret."""
     if get_origin(kind) in (Union, UnionType):
         kind = next(arm for arm in get_args(kind) if arm is not type(None))
     try:
@@ -156,7 +156,7 @@ def _read(name: str, text: str, kind: Any) -> object:
             return _flag(text)
         return kind(text)
     except (ValueError, TypeError):
-        raise _UnreadableError(f"{name} does not read as {getattr(kind, '__name__', kind)}") from None
+        raise _UnreadableError(f"{name} cannot be read as {getattr(kind, '__name__', kind)}") from None
 
 
 def _flag(text: str) -> bool:

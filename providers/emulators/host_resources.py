@@ -1,9 +1,10 @@
-"""What machines on this host need of it: a slot of their own, a bridge, control groups; and the sweeping up.
+"""The host's resources for real machines: a slot, a bridge, control groups; and their clean-up.
 
-Several emulators may run here at once (a demo beside a parallel test run). Each claims a numbered
-slot by a file lock that dies with its process; everything it makes carries the slot's number.
-A slot that nobody locks but that still has a folder belonged to a process that died: whoever comes
-next ends what it left, and nothing else. Everything here blocks, for milliseconds: call it in a thread.
+Several emulators may run on a host at once, for example a demo and a parallel test run. Each claims
+a numbered slot with a file lock that ends with its process; everything it creates carries the slot's
+number. A slot that has a folder and no lock belonged to a process that died. The next emulator to
+start removes what that process left, and nothing else. The functions block for milliseconds: call
+them in a thread.
 """
 
 import contextlib
@@ -21,12 +22,12 @@ from typing import IO
 
 SLOTS_MAX = 64
 SUBNETS = IPv4Network("10.208.0.0/12")
-"""Bridges take their /24 from here, where few networks live; routes that exist are respected."""
+"""Bridges take their /24 from this rarely used range, and avoid what the host already routes."""
 KILL_WAIT_SECONDS = 5.0
 
 
 class HostResourceError(Exception):
-    """The host refused an interface, an address or a folder."""
+    """The host could not provide an interface, an address, a slot or a folder."""
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Slot:
         return f"spbr{self.number}"
 
     def machine(self, number: int) -> str:
-        """A short name: the kernel allows an interface 15 characters, and `vb-` is put in front."""
+        """The name of a machine. It is short because an interface, `vb-` and this name, has at most 15 characters."""
         return f"sp{self.number}m{number}"
 
     def release(self) -> None:
@@ -49,7 +50,10 @@ class Slot:
 
 
 def claim_slot(state: Path) -> Slot:
-    """The first free slot; ends what dead owners left in any slot. Raises HostResourceError when all are taken."""
+    """The first free slot. Also removes what dead processes left in any slot.
+
+    Raises HostResourceError when all slots are taken.
+    """
     state.mkdir(parents=True, exist_ok=True)
     claimed = None
     for number in range(SLOTS_MAX):
@@ -60,7 +64,7 @@ def claim_slot(state: Path) -> Slot:
         if lock is None:
             continue
         slot = Slot(number, folder, lock)
-        _sweep(slot)
+        _clean_up(slot)
         if claimed is None:
             folder.mkdir(mode=0o700)
             claimed = slot
@@ -81,7 +85,7 @@ def _try_lock(path: Path) -> IO[str] | None:
     return lock
 
 
-def _sweep(slot: Slot) -> None:
+def _clean_up(slot: Slot) -> None:
     for folder in slot.folder.glob("*/"):
         clear_machine(folder)
     delete_link(slot.bridge)
@@ -89,29 +93,29 @@ def _sweep(slot: Slot) -> None:
 
 
 def clear_machine(folder: Path) -> None:
-    """End and remove everything a machine may have left: processes, groups, interface, files."""
+    """End and remove everything that a machine may have left: processes, control groups, interface, files."""
     _remove_control_groups(_read_control_groups(folder))
     delete_link(f"vb-{folder.name}")
-    # nspawn removes this itself unless it was killed.
+    # systemd-nspawn removes this folder itself unless it was killed.
     shutil.rmtree(Path("/run/systemd/nspawn/propagate") / folder.name, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_bridge(slot: Slot) -> IPv4Network:
-    """The slot's bridge with the first address of a /24 that no route of this host touches."""
+    """Create the slot's bridge, with the first address of a /24 that no route of this host overlaps."""
     subnet = _free_subnet(_routes(), slot.number)
     gateway = f"{subnet[1]}/{subnet.prefixlen}"
     _ip("link", "add", slot.bridge, "type", "bridge", "forward_delay", "0")
     _ip("address", "add", gateway, "dev", slot.bridge)
     _ip("link", "set", slot.bridge, "up")
-    # Ask for a booting machine's address five times a second, not once: it shows in the boot time.
+    # Ask for a booting machine's address five times per second instead of once: that shortens its boot.
     Path(f"/proc/sys/net/ipv4/neigh/{slot.bridge}/retrans_time_ms").write_text("200")
     return subnet
 
 
 def _free_subnet(routes: list[IPv4Network], number: int) -> IPv4Network:
     candidates = list(SUBNETS.subnets(new_prefix=24))
-    # Start at a place of the slot's own: two that look for a subnet at once do not pick the same.
+    # Each slot begins at another candidate, so that two searches at once do not pick the same subnet.
     for candidate in candidates[number:] + candidates[:number]:
         if not any(candidate.overlaps(route) for route in routes):
             return candidate
@@ -124,12 +128,12 @@ def _routes() -> list[IPv4Network]:
 
 
 def delete_link(name: str) -> None:
-    """Remove an interface; one that is not there is no error."""
+    """Remove an interface if it exists."""
     if Path(f"/sys/class/net/{name}").exists():
         try:
             _ip("link", "delete", name)
         except HostResourceError:
-            if Path(f"/sys/class/net/{name}").exists():  # Not merely gone between the look and the call.
+            if Path(f"/sys/class/net/{name}").exists():  # Otherwise it vanished after the check above.
                 raise
 
 
@@ -141,9 +145,9 @@ def _ip(*arguments: str) -> str:
 
 
 def make_control_groups(folder: Path) -> list[Path]:
-    """A control group for one machine in every hierarchy, below our own, so that our limits bind it.
+    """Create a control group for one machine in every hierarchy, below our own so that our limits bind it.
 
-    Without it the systemds of all machines would share one group and see each other's units.
+    Without it the init systems of all machines would share one group and see each other's units.
     """
     made = []
     for parent in _own_control_groups():
@@ -151,7 +155,7 @@ def make_control_groups(folder: Path) -> list[Path]:
         try:
             group.mkdir(parents=True, exist_ok=True)
         except OSError:
-            continue  # A read-only hierarchy. The machine then shares ours, which works, less tidily.
+            continue  # The hierarchy is read-only. The machine then shares our group there, which works too.
         made.append(group)
     (folder / "control-groups").write_text("\n".join(map(str, made)))
     return made
@@ -177,7 +181,7 @@ def _own_control_groups() -> list[Path]:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         hierarchy = controllers.split(",")[0]
-        # A new cpuset group has no CPUs and takes no process until it is given some.
+        # A new cpuset group has no CPUs, and accepts no process until it is given some.
         if hierarchy == "cpuset" or hierarchy not in mounted:
             continue
         own = mounted[hierarchy] / path.lstrip("/")
@@ -186,16 +190,18 @@ def _own_control_groups() -> list[Path]:
 
 
 def _remove_control_groups(groups: list[Path]) -> None:
-    """Kill whatever still lives in these groups, then remove them."""
+    """Kill the processes that are left in these groups, then remove the groups."""
     deadline = time.monotonic() + KILL_WAIT_SECONDS
     while (living := _members(groups)) and time.monotonic() < deadline:
         for pid in living:
-            with contextlib.suppress(ProcessLookupError):  # Gone by itself.
+            with contextlib.suppress(ProcessLookupError):  # It ended by itself.
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
     for group in groups:
         for folder in [*sorted(group.glob("**/"), reverse=True), group.parent]:
-            with contextlib.suppress(OSError):  # In use, or gone: the parent is shared with other machines.
+            with contextlib.suppress(
+                OSError
+            ):  # It is gone, or in use: the parent is shared with other machines.
                 folder.rmdir()
 
 
@@ -206,6 +212,6 @@ def _members(groups: list[Path]) -> set[int]:
             try:
                 found.update(int(pid) for pid in listing.read_text().split())
             except OSError:
-                continue  # The group vanished while we looked.
-    # Our own process is never in there; 0 is a process of another namespace.
+                continue  # The group was removed meanwhile.
+    # Our own process is never killed; 0 stands for a process of another namespace.
     return found - {0, os.getpid()}

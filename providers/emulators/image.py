@@ -1,13 +1,13 @@
-"""The disk every local machine boots: a Debian root, built once and kept outside the checkout.
+"""The disk that every local machine boots: a Debian root, built once and kept outside the checkout.
 
-The folder is named by a hash of the recipe below, so a changed recipe builds anew and an old root
-is never half updated. Machines boot it with an overlay in memory and never write to it.
+The folder is named by a hash of the recipe below, so a changed recipe builds a new root and an old
+one is never half updated. Machines boot it with an overlay in memory and never write to it.
 
-Built in two steps, because debootstrap resolves no virtual packages: cloud-init needs
-python3-cryptography, which needs `python3-cffi-backend-api-min`, which only exists as a
-`Provides:`. So debootstrap lays the base and apt inside it installs the rest. Where packages come
-from is the host's own business: its mirrors, proxy, credentials and certificates are lent to the
-build for its duration and stay out of the image.
+It is built in two steps: debootstrap installs the base system, and apt inside it installs the rest.
+debootstrap cannot resolve virtual packages, and cloud-init needs one
+(`python3-cffi-backend-api-min`, by way of python3-cryptography). Packages come from where the host
+gets its own: the build may use the host's mirrors, proxy, credentials and certificates, and none of
+them stays in the image.
 """
 
 import fcntl
@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 Say = Callable[[str], None]
-"""Takes one progress line for a person who watches."""
+"""Shows one line of progress to the user."""
 
 
 class ImageBuildError(Exception):
-    """The image could not be built; the text holds the end of the build's log."""
+    """The image could not be built. The text contains the end of the build log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Recipe:
     enabled: tuple[str, ...]
     masked: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
-    """Path in the root and text."""
+    """Path in the root, and text."""
     revision: int
-    """Counts changes to this module that change the root but not the fields above."""
+    """Raise it when a change to this module changes the root and none of the fields above."""
 
     def digest(self) -> str:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
@@ -68,20 +68,20 @@ RECIPE = Recipe(
         "systemd",
         "systemd-sysv",
         "dbus",
-        "libnss-myhostname",  # Without it every sudo complains that it cannot resolve the host's name.
+        "libnss-myhostname",  # Without it, sudo warns that it cannot resolve the host's name.
         "openssh-server",
         "sudo",
         "iproute2",
         "iputils-ping",
         "wireguard-tools",
         "wireguard-go",
-        "python3",  # The whole standard library: the agent is a zipapp.
-        "python3-numpy",  # What emulated GPUs compute with when they are challenged.
+        "python3",  # With the whole standard library, which the agent (a zipapp) needs.
+        "python3-numpy",  # Emulated GPUs compute with it when they are challenged.
         "cloud-init",
     ),
     enabled=("systemd-networkd.service", "ssh.service"),
     masked=(
-        "systemd-networkd-wait-online.service",  # Took 13 of 15 s of a boot.
+        "systemd-networkd-wait-online.service",  # It took 13 of the 15 s of a boot.
         "apt-daily.timer",
         "apt-daily-upgrade.timer",
         "dpkg-db-backup.timer",
@@ -100,7 +100,7 @@ RECIPE = Recipe(
 )
 
 REMOVED = (
-    "etc/ssh/ssh_host_*",  # A machine has only the keys its user data delivers.
+    "etc/ssh/ssh_host_*",  # A machine has only the host keys in its user data.
     "etc/hostname",
     "etc/resolv.conf",
     "var/lib/dbus/machine-id",
@@ -125,7 +125,7 @@ def image_path(cache: Path, recipe: Recipe = RECIPE) -> Path:
 
 
 def ensure_image(cache: Path, say: Say, recipe: Recipe = RECIPE) -> Path:
-    """The path of the root, built if it is not there yet: about a minute. Needs root.
+    """The path of the image's root; builds it first if necessary, which takes about a minute and needs root.
 
     Raises ImageBuildError.
     """
@@ -134,7 +134,7 @@ def ensure_image(cache: Path, say: Say, recipe: Recipe = RECIPE) -> Path:
         return root
     cache.mkdir(parents=True, exist_ok=True)
     with _only_builder(cache / f"{recipe.digest()}.lock", say):
-        if not root.exists():  # Somebody else may have built it while we waited.
+        if not root.exists():  # Another process may have built it while this one waited.
             _Build(recipe, root, say).run()
     return root
 
@@ -145,7 +145,7 @@ def _only_builder(path: Path, say: Say) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another process builds the machine image; waiting for it")
+            say("another process is building the machine image; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -196,7 +196,9 @@ class _Build:
         for credentials in Path("/etc/apt/auth.conf.d").glob("*.conf"):
             shutil.copy(credentials, self.root / "etc/apt/auth.conf.d")
         policy = self.root / "usr/sbin/policy-rc.d"
-        policy.write_text("#!/bin/sh\nexit 101\n")  # Nothing starts inside a root that is being built.
+        policy.write_text(
+            "#!/bin/sh\nexit 101\n"
+        )  # So that packages start no service while the root is being built.
         policy.chmod(0o755)
 
     def _packages(self) -> None:
@@ -221,10 +223,10 @@ class _Build:
         (self.root / "etc/machine-id").write_text("")
         systemctl = ["systemctl", f"--root={self.root}"]
         self._step("services", [*systemctl, "enable", *self.recipe.enabled])
-        self._step("what would slow a boot", [*systemctl, "mask", *self.recipe.masked])
+        self._step("units that slow a boot", [*systemctl, "mask", *self.recipe.masked])
 
     def _step(self, name: str, command: list[str]) -> None:
-        """Run one command in a mount namespace of its own: nothing stays mounted if it is killed."""
+        """Run one command in its own mount namespace, so that nothing stays mounted if it is killed."""
         self._line(name)
         private = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]
         with self.log.open("a") as log:
@@ -236,7 +238,7 @@ class _Build:
                     status = process.wait(timeout=10)
                     break
                 except subprocess.TimeoutExpired:
-                    self._line(f"{name}: still at it")
+                    self._line(f"{name}: still running")
         if status != 0:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise ImageBuildError(f"{name} failed with status {status}; {self.log} ends with:\n{tail}")
@@ -246,9 +248,9 @@ class _Build:
 
 
 def host_mirrors(suite: str) -> list[tuple[str, str]]:
-    """(address, release) of the Debian archives this host uses for `suite`, the main one first.
+    """(URL, release) of the Debian archives that this host uses for `suite`, the main archive first.
 
-    Empty on a host that knows none, such as another distribution: debootstrap then has its own default.
+    Empty on a host without any, such as another distribution; debootstrap then uses its default.
     """
     fields = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)"
     listed = _output(["apt-get", "indextargets", "--format", fields, "Created-By: Packages"])
@@ -256,7 +258,7 @@ def host_mirrors(suite: str) -> list[tuple[str, str]]:
     found = []
     for line in listed:
         address, release, component, origin = line.split("|")
-        # Before the first `apt-get update` apt does not know the origin and echoes the question.
+        # Before the first `apt-get update`, apt does not know the origin and prints the placeholder.
         if release in wanted and component == "main" and origin in ("Debian", "$(ORIGIN)"):
             found.append((address, release))
     found.sort(key=lambda mirror: wanted.index(mirror[1]))
@@ -270,11 +272,11 @@ def _host_apt_config() -> list[str]:
 def _output(command: list[str]) -> list[str]:
     try:
         answer = subprocess.run(command, check=False, capture_output=True, text=True)
-    except FileNotFoundError:  # Not a Debian family host.
+    except FileNotFoundError:  # The host is not of the Debian family.
         return []
     return answer.stdout.splitlines()
 
 
 def _remove_tree(path: Path) -> None:
-    # Not shutil.rmtree: should anything be mounted below, this stops at its edge.
+    # Unlike shutil.rmtree, this does not descend into what may be mounted below.
     subprocess.run(["rm", "-rf", "--one-file-system", str(path)], check=True)

@@ -1,12 +1,12 @@
 """Machines that really boot: systemd-nspawn containers with their own init, sshd, network and TUN device.
 
-What a machine gets from outside is what a cloud would give it: user data, meta data and network
-configuration as a NoCloud seed, an address on a bridge, and hardware, here as the file that the
+A machine gets from outside what a cloud would give it: user data, meta data and network
+configuration as a NoCloud seed, an address on a bridge, and GPUs, here as the file that the
 emulated NVML reads. Its disk is the shared image under an overlay in memory.
 
-Every machine dies with the process that booted it: the kernel kills nspawn when its parent ends
-(PR_SET_PDEATHSIG, armed by setpriv), and nspawn's end ends its machine. Mind that the kernel counts
-the parent's *thread*: run the event loop in one that lives as long as the machines should.
+Every machine ends with the process that booted it: the kernel kills systemd-nspawn when its parent
+ends (PR_SET_PDEATHSIG, set by setpriv), and the machine ends with systemd-nspawn. The kernel watches
+the parent's *thread*, so the event loop must run in a thread that lives as long as the machines.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SSH_PORT = 22
 PROBE_SECONDS = 0.1
 POWER_OFF_SECONDS = 3.0
 ADDRESSES_FROM = 10
-"""Addresses below are free for the host's own uses, such as a hub beside the gateway at .1."""
+"""Lower addresses are reserved for the host, such as the gateway at .1 and a hub beside it."""
 
 PACKAGES = {
     "systemd-nspawn": "systemd-container",
@@ -47,15 +47,15 @@ ENTER_GROUPS = 'for group in $1; do echo $$ > "$group/cgroup.procs"; done; shift
 
 
 def missing_requirements() -> list[str]:
-    """What this host lacks to boot machines, in sentences; the last one is the command that installs it."""
+    """What this host lacks to boot machines, one line each; the command that installs packages comes last."""
     missing = {package for tool, package in PACKAGES.items() if shutil.which(tool) is None}
     if not KEYRING.exists():
         missing.add("debian-archive-keyring")
     sentences = []
     if os.geteuid() != 0:
-        sentences.append("not root: machines need network interfaces and mounts")
+        sentences.append("this process is not root: machines need network interfaces and mounts")
     if not Path("/dev/net/tun").exists():
-        sentences.append("no /dev/net/tun: the kernel has no TUN device, and the mesh needs it")
+        sentences.append("there is no /dev/net/tun: the mesh needs a TUN device")
     if missing:
         sentences.append(f"packages are missing: {', '.join(sorted(missing))}")
         sentences.append(f"apt-get install --yes {' '.join(sorted(missing))}")
@@ -80,7 +80,7 @@ class _Machine:
 
 @dataclass
 class NspawnHost:
-    """A MachineHost over systemd-nspawn. Make one with `await NspawnHost.open(root)`."""
+    """A MachineHost over systemd-nspawn. Create one with `await NspawnHost.open(root)`."""
 
     root: Path
     slot: Slot
@@ -91,9 +91,9 @@ class NspawnHost:
 
     @classmethod
     async def open(cls, root: Path, *, state: Path = STATE, boot_seconds_max: float = 60.0) -> "NspawnHost":
-        """Claim a slot, end what dead processes left, make the bridge. Raises HostResourceError.
+        """Claim a slot, remove what dead processes left, and create the bridge. Raises HostResourceError.
 
-        `root` is the image (`image.ensure_image`); `state` holds sockets' worth of short-lived files.
+        `root` is the image (`image.ensure_image`); `state` is a folder for short-lived files.
         """
         slot = await asyncio.to_thread(host_resources.claim_slot, state)
         try:
@@ -110,7 +110,7 @@ class NspawnHost:
 
     @property
     def gateway(self) -> str:
-        """The host's own address on the bridge: where machines reach what listens here."""
+        """The host's address on the bridge, at which machines reach services of the host."""
         return str(self.subnet[1])
 
     async def boot(self, spec: MachineSpec) -> None:
@@ -129,9 +129,9 @@ class NspawnHost:
         machine = self._machines.get(name)
         if machine is None:
             return
-        if machine.end is None or machine.end.done():  # Done and still here: it failed, so try again.
+        if machine.end is None or machine.end.done():  # An earlier attempt failed, so try again.
             machine.end = asyncio.create_task(self._end(machine))
-        await asyncio.shield(machine.end)  # A caller that gives up must not leave half a machine.
+        await asyncio.shield(machine.end)  # A cancelled caller must not leave half a machine behind.
 
     async def close(self) -> None:
         await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))
@@ -139,12 +139,12 @@ class NspawnHost:
         self.slot.release()
 
     def console(self, name: str) -> str:
-        """What the machine printed so far, for a person who asks why it failed."""
+        """What the machine has printed on its console so far, to find out why it failed."""
         machine = self._machines.get(name)
         return _console(machine.folder) if machine else ""
 
     def _free_address(self) -> str:
-        """The address used longest ago: a reused one makes a dead machine look alive to whoever knew it."""
+        """The address unused for longest: a reused address makes an ended machine look alive to its clients."""
         used = {machine.address for machine in self._machines.values()}
         places = self.subnet.num_addresses - 1 - ADDRESSES_FROM
         for step in range(places):
@@ -206,8 +206,8 @@ def _nspawn(machine: _Machine, root: Path, bridge: str) -> list[str]:
     return [
         *("systemd-nspawn", "--quiet", f"--directory={root}", "--volatile=overlay", "--boot"),
         *(f"--machine={folder.name}", f"--uuid={uuid5(NAMESPACE_URL, machine.spec.name)}"),
-        *("--register=no", "--keep-unit"),  # There need be no systemd on this host.
-        "--kill-signal=SIGKILL",  # SIGTERM to nspawn pulls the plug, then nspawn tidies up after itself.
+        *("--register=no", "--keep-unit"),  # This host may run without systemd.
+        "--kill-signal=SIGKILL",  # On SIGTERM systemd-nspawn kills the machine at once and then cleans up.
         f"--network-bridge={bridge}",
         *("--capability=CAP_NET_ADMIN", "--bind=/dev/net/tun"),  # wireguard-go needs both.
         f"--bind-ro={folder}/seed:/var/lib/cloud/seed/nocloud-net",
@@ -216,21 +216,21 @@ def _nspawn(machine: _Machine, root: Path, bridge: str) -> list[str]:
 
 
 def _write_seed(machine: _Machine, prefix: int) -> None:
-    """Everything the machine learns from outside. User data may hold a private host key: root only."""
+    """Write what the machine gets from outside. Only root may read it: user data may hold a private host key."""
     machine.folder.mkdir(mode=0o700)
     seed = machine.folder / "seed"
     seed.mkdir(mode=0o700)
     name = machine.spec.name
     network = {"version": 2, "ethernets": {"host0": {"addresses": [f"{machine.address}/{prefix}"]}}}
     (seed / "user-data").write_text(machine.spec.user_data)
-    # JSON is YAML, and needs no quoting rules of ours.
+    # JSON is valid YAML, and json.dumps quotes it.
     (seed / "meta-data").write_text(json.dumps({"instance-id": name, "local-hostname": name}))
     (seed / "network-config").write_text(json.dumps(network))
     (machine.folder / "nvml.json").write_text(json.dumps(_hardware(machine.spec)))
 
 
 def _hardware(spec: MachineSpec) -> dict[str, object]:
-    """The machine's cards as the emulated NVML shows them; the same name always has the same cards."""
+    """The machine's cards as the emulated NVML shows them. A machine's name determines its cards' UUIDs."""
     gpus = [
         {
             "index": index,
@@ -244,7 +244,7 @@ def _hardware(spec: MachineSpec) -> dict[str, object]:
 
 
 async def _reachable(address: str) -> None:
-    """Until a connection is accepted or refused: either way somebody has the address."""
+    """Return when a connection is accepted or refused: either shows that the machine has its address."""
     while True:
         try:
             _, writer = await asyncio.wait_for(asyncio.open_connection(address, SSH_PORT), timeout=1.0)
@@ -265,7 +265,7 @@ async def _power_off(process: asyncio.subprocess.Process) -> None:
         try:
             await asyncio.wait_for(process.wait(), timeout=POWER_OFF_SECONDS)
         except TimeoutError:
-            continue  # Before it set up its signals, nspawn hears only the second.
+            continue  # While it starts, systemd-nspawn reacts only to the second signal.
 
 
 def _console(folder: Path) -> str:

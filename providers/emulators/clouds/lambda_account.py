@@ -1,8 +1,8 @@
-"""What stands behind the emulated Lambda Cloud: its catalogue, its instances, its bill.
+"""An account of the emulated Lambda Cloud: the catalogue, its instances, its bill.
 
-Prices, shapes and regions are those of a recorded `/instance-types` answer (in the public
-test data of a client library, read 2026-11-20); states and billing follow the official OpenAPI 1.8.3
-and the billing page: by the minute, from `active` until terminate.
+Prices, shapes and regions are those of a recorded `/instance-types` answer (from the public test
+data of a client library, read 2026-11-20). States follow the official OpenAPI 1.8.3. Billing follows
+the billing page: by the minute, from `active` until terminate.
 """
 
 import secrets
@@ -39,7 +39,7 @@ REGIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An instance type as the catalogue shows it. Memory and storage in GiB."""
+    """An instance type in the catalogue. Memory and storage are in GiB."""
 
     name: str
     gpu: str
@@ -50,7 +50,7 @@ class Kind:
     storage: int
     sold_in: tuple[str, ...]
     model: GpuModel | None = None
-    """What the machine shows through NVML; None for types that no test rents."""
+    """The GPU that the machine's NVML shows; None for types that no test rents."""
 
     def on_wire(self) -> dict[str, Any]:
         return {
@@ -109,14 +109,14 @@ class Instance:
     hidden: bool = False
     active_since: datetime | None = None
     ended_at: datetime | None = None
-    """When the terminate was accepted: the bill stops here."""
+    """When the terminate was accepted; the bill stops there."""
     unknown_status: str | None = None
-    """A status word that no specification has, for tests."""
+    """A status word outside the specification, for tests."""
 
 
 @dataclass
 class Account:
-    """Instances and keys of one account."""
+    """The instances and SSH keys of one account."""
 
     host: MachineHost
     scenario: Scenario
@@ -124,23 +124,23 @@ class Account:
     instances_max: int = 1_000
     terminating_seconds: float = 20.0
     terminated_visible_seconds: float = 60.0
-    """How long a terminated instance stays listed. Not documented; then it is absent and 404."""
+    """How long a terminated instance stays listed before it is absent and 404. Not documented."""
     instances: dict[str, Instance] = field(default_factory=dict[str, Instance])
-    """Every instance that ever lived."""
+    """Every instance that ever existed."""
     ssh_keys: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def standing(self) -> list[Instance]:
         return [each for each in self.instances.values() if each.ended_at is None]
 
     def alive(self, name: str) -> list[Instance]:
-        """Instances of this name that cost money or will, hidden ones too."""
+        """Instances of this name that cost money or will, including hidden ones."""
         return [each for each in self.standing() if each.name == name]
 
     def ever(self, name: str) -> int:
         return sum(each.name == name for each in self.instances.values())
 
     def known(self, instance_id: str) -> Instance | None:
-        """An instance that the API still speaks of."""
+        """An instance that the API still knows; None for any other id."""
         found = self.instances.get(instance_id)
         return found if found is not None and self.status(found) != "absent" else None
 
@@ -153,7 +153,7 @@ class Account:
         ]
 
     def status(self, instance: Instance) -> str:
-        """The status word now; `absent` is ours, for what the API no longer knows."""
+        """The status word now. `absent` is not in the contract: the API no longer knows the instance."""
         if instance.ended_at is not None:
             ended = (self.now() - instance.ended_at).total_seconds()
             if ended < self.terminating_seconds:
@@ -205,13 +205,13 @@ class Account:
         return instance
 
     async def terminate(self, instance: Instance) -> None:
-        self.status(instance)  # Notes when it became active, for the bill.
+        self.status(instance)  # Records when it became active, for the bill.
         instance.ended_at = instance.ended_at or self.now()
         self.scenario.put_back(instance.kind.name, instance.region)
         await self.host.destroy(instance.id)
 
     def bill_nano(self) -> Nano:
-        """What the account owes: started minutes from active until terminate, over every instance that ever lived."""
+        """What the account owes: started minutes from active until terminate, for every instance that ever existed."""
         return Nano(sum(self._cost(each) for each in self.instances.values()))
 
     def _cost(self, instance: Instance) -> int:
@@ -224,7 +224,7 @@ class Account:
 
 
 def gpus_of(model: GpuModel | None, count: int) -> tuple[EmulatedGpu, ...]:
-    """What the machine's emulated NVML shows."""
+    """The cards that the machine's emulated NVML shows."""
     if model is None:
         return ()
     looks = APPEARANCES[model]

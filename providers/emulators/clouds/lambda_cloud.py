@@ -1,9 +1,9 @@
-"""The HTTP contract of Lambda Cloud v1, over machines of our own.
+"""The HTTP contract of Lambda Cloud v1, over emulated machines.
 
-Envelopes, codes, statuses and limits are those of the official OpenAPI 1.8.3 (checked by
-tests/contract against `schemas/lambda_cloud.json`). What the specification leaves open, and what
-we chose: the 429 body is an error envelope without Retry-After; a second terminate is accepted
-while `terminating` and 404 afterwards; `quantity` is accepted when it is 1, since others send it.
+Envelopes, codes, statuses and limits are those of the official OpenAPI 1.8.3; tests/contract checks
+them against `schemas/lambda_cloud.json`. Where the specification says nothing, we chose: a 429 has
+an error envelope and no Retry-After; a second terminate is accepted while `terminating` and is 404
+afterwards; `quantity` is accepted when it is 1, because other clients send it.
 """
 
 import base64
@@ -29,12 +29,12 @@ _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
 _TAG_KEY = re.compile(r"[a-z][a-z0-9-:]+")
 _ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
 
-Anything = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 Wanted = TypeVar("Wanted")
 
 
-class Refusal(Exception):  # noqa: N818 - the contract's word for it is in `code`
-    """`suggestion` is in the contract for some errors and missing in others."""
+class Refusal(Exception):  # noqa: N818 - an answer of the contract, not an error of ours
+    """The cloud refuses a request. Only some errors of the contract have a `suggestion`."""
 
     def __init__(self, status: int, code: str, message: str, suggestion: str | None = None) -> None:
         super().__init__(code)
@@ -43,12 +43,12 @@ class Refusal(Exception):  # noqa: N818 - the contract's word for it is in `code
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the account may do."""
+    """The conditions of the account."""
 
     api_key: str = "emulated-lambda-key"
     rate_limited: bool = True
     time_factor: float = 1.0
-    """Rate limits pass this many times faster: 12 makes one launch per second."""
+    """By how much the rate limits are faster than the real ones: 12 allows one launch per second."""
     instances_max: int = 1_000
 
 
@@ -79,7 +79,7 @@ class KeyIn(msgspec.Struct):
 
 @dataclass
 class Limiter:
-    """One request per second, one launch per twelve, by the given clock."""
+    """One request per second and one launch per twelve seconds, by the given clock."""
 
     now: Callable[[], datetime]
     terms: Terms
@@ -104,7 +104,7 @@ def create_app(
     now: Callable[[], datetime],
     terms: Terms | None = None,
 ) -> Litestar:
-    """The emulator as an ASGI application; tests reach what is behind it at `app.state.account`."""
+    """The emulator as an ASGI application; tests find the emulated account at `app.state.account`."""
     terms = terms or Terms()
     account = Account(host, scenario, now, instances_max=terms.instances_max)
     limiter = Limiter(now, terms)
@@ -116,11 +116,11 @@ def create_app(
                 scenario, lambda: [instance_on_wire(account, each) for each in account.standing()]
             ),
         ],
-        before_request=_doorman(terms),
+        before_request=_authentication(terms),
         exception_handlers={
             Refusal: _refused,
             ScriptedFailure: _scripted,
-            HTTPException: _unrouted,
+            HTTPException: _http_error,
         },
         middleware=[cut_connections],
         openapi_config=None,
@@ -148,13 +148,13 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
         return Response(answer)
 
     @get("/api/v1/instances/{instance_id:str}")
-    async def instance(request: Anything) -> Response[dict[str, Any]]:
+    async def instance(request: AnyRequest) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("get")
         return _data(instance_on_wire(account, _known(account, request.path_params["instance_id"])))
 
     @post("/api/v1/instance-operations/launch", status_code=HTTP_200_OK)
-    async def launch(request: Anything) -> Response[dict[str, Any]]:
+    async def launch(request: AnyRequest) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0), ("launch", 12.0))
         await scenario.arrive("launch")
         made = await _launch(account, scenario, _body(await request.body(), LaunchIn))
@@ -162,7 +162,7 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
         return _data({"instance_ids": [made.id]})
 
     @post("/api/v1/instance-operations/terminate", status_code=HTTP_200_OK)
-    async def terminate(request: Anything) -> Response[dict[str, Any]]:
+    async def terminate(request: AnyRequest) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("terminate")
         wanted = [_known(account, each) for each in _body(await request.body(), IdsIn).instance_ids]
@@ -187,12 +187,12 @@ def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[
         return _data(account.ssh_keys)
 
     @post("/api/v1/ssh-keys", status_code=HTTP_200_OK)
-    async def add_key(request: Anything) -> Response[dict[str, Any]]:
+    async def add_key(request: AnyRequest) -> Response[dict[str, Any]]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("prepare")
         wanted = _body(await request.body(), KeyIn)
         if not 1 <= len(wanted.name) <= 64 or wanted.public_key is None:
-            # The real API would make a key pair; nothing of ours wants a private key that somebody else made.
+            # Without `public_key` the real API creates a key pair. We never use a private key made by somebody else.
             raise _invalid("Invalid request data.")
         if any(key["name"] == wanted.name for key in account.ssh_keys):
             raise Refusal(400, "global/duplicate", "An SSH key with this name exists.")
@@ -205,7 +205,7 @@ def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[
 
 
 async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Instance:
-    """Check in the contract's order: the request, what it names, the account, the stock."""
+    """Check the request, then what it names, the account and the stock, in the contract's order."""
     _check_form(wanted)
     kind = KINDS.get(wanted.instance_type_name)
     if kind is None:
@@ -259,7 +259,7 @@ def _type_on_wire(scenario: Scenario, name: str) -> dict[str, Any]:
 
 
 def instance_on_wire(account: Account, instance: Instance) -> dict[str, Any]:
-    """The contract's instance object. It has no time of creation, and no `ip` until it is active."""
+    """The contract's instance object. It has no creation time, and no `ip` until it is active."""
     status = account.status(instance)
     shown: dict[str, Any] = {
         "id": instance.id,
@@ -321,12 +321,12 @@ def _error(status: int, code: str, message: str, suggestion: str | None = None) 
     return Response({"error": error}, status_code=status)
 
 
-def _doorman(terms: Terms) -> Callable[[Anything], Awaitable[Response[dict[str, Any]] | None]]:
-    """Bearer, or Basic with the key as user and no password."""
+def _authentication(terms: Terms) -> Callable[[AnyRequest], Awaitable[Response[dict[str, Any]] | None]]:
+    """The check of every request's key: Bearer, or Basic with the key as user and no password."""
     basic = base64.b64encode(f"{terms.api_key}:".encode()).decode()
     known = (f"Bearer {terms.api_key}", f"Basic {basic}")
 
-    async def check(request: Anything) -> Response[dict[str, Any]] | None:
+    async def check(request: AnyRequest) -> Response[dict[str, Any]] | None:
         if request.route_handler.opt.get("open"):
             return None
         shown = request.headers.get("Authorization", "")
@@ -339,15 +339,15 @@ def _doorman(terms: Terms) -> Callable[[Anything], Awaitable[Response[dict[str, 
     return check
 
 
-def _refused(_: Anything, refusal: Refusal) -> Response[dict[str, Any]]:
+def _refused(_: AnyRequest, refusal: Refusal) -> Response[dict[str, Any]]:
     return _error(refusal.status, refusal.code, refusal.message, refusal.suggestion)
 
 
-def _scripted(_: Anything, failure: ScriptedFailure) -> Response[dict[str, Any]]:
+def _scripted(_: AnyRequest, failure: ScriptedFailure) -> Response[dict[str, Any]]:
     if failure.kind is FaultKind.THROTTLE:
         return _error(429, "global/too-many-requests", "Too many requests.")
     return _error(500, "global/internal-error", "An internal server error occurred.", "Try again later.")
 
 
-def _unrouted(_: Anything, error: HTTPException) -> Response[dict[str, Any]]:
+def _http_error(_: AnyRequest, error: HTTPException) -> Response[dict[str, Any]]:
     return _error(error.status_code, "global/object-does-not-exist", "Not found.")

@@ -1,9 +1,9 @@
 """The local cloud: a small GPU cloud with a contract of its own, whose machines run on this host.
 
-It behaves as clouds do, so that the path from an order to a working machine is the real one: no
-idempotency key, a list in pages, deletion that takes its time, a terminated machine that stays
-visible for a while, and whatever weather the scenario brings. Faults on `launch` that concern the
-machine itself (`never_boots`, `wrong_gpu`, `hidden`) are taken when it is bought.
+It has the difficulties of real clouds, so that the way from an order to a working machine is the
+real one: no idempotency key, a list in pages, deletion that takes time, terminated machines that
+stay listed for a while, and the faults that a scenario injects. The faults that concern a machine
+itself (`never_boots`, `wrong_gpu`, `hidden`) are consumed when it is bought.
 
     GET    /v1/types                       what is sold, with price and stock
     POST   /v1/machines                    201; buys one
@@ -36,11 +36,11 @@ from litestar.status_codes import HTTP_202_ACCEPTED
 from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
 from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cut_connections
 
-TOKEN = "local-cloud-token"  # noqa: S105 - opens nothing but an emulator on this host
+TOKEN = "local-cloud-token"  # noqa: S105 - gives access to nothing but an emulator on this host
 REGION = "local-1"
 PAGE_SIZE = 50
 MACHINES_MAX = 200
-"""The account's quota; below the number of addresses on the host's bridge."""
+"""The account's quota. It is below the number of addresses on the host's bridge."""
 USER_DATA_BYTES_MAX = 65_536
 TERMINATED_SHOWN = timedelta(seconds=5)
 BROKEN_CURSOR = "broken"
@@ -51,7 +51,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 class MachineType:
     name: str
     model: str
-    """The contract's own word, which the adapter translates."""
+    """The GPU model's name in this contract, which the adapter translates."""
     gpu: EmulatedGpu
     gpus: int
     vcpus: int
@@ -93,7 +93,7 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ContractError(Exception):
-    """A definite no of the cloud, in its own words."""
+    """The cloud refuses a request; `code` is part of its contract."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -115,19 +115,19 @@ class _Machine:
 
 @dataclass
 class LocalCloud:
-    """What the cloud knows, apart from how it is asked."""
+    """The cloud itself, without HTTP."""
 
     host: MachineHost
     scenario: Scenario
     now: Callable[[], datetime]
     sold: Counter[str] = field(default_factory=Counter[str])
-    """Machines ever sold, by the name they were ordered under: what the bill would show."""
+    """How many machines were ever sold under each name, as a bill would show."""
     unknown_statuses: dict[str, str] = field(default_factory=dict[str, str])
-    """By machine id: a status word that no contract has, for whoever tests the reader."""
+    """Status words outside the contract by machine id, to test how an adapter reads them."""
     _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
 
     def types(self) -> list[dict[str, Any]]:
-        return [self._shown_type(kind) for kind in TYPES.values()]
+        return [self._type_on_wire(kind) for kind in TYPES.values()]
 
     async def buy(self, order: Order) -> dict[str, Any]:
         kind = TYPES.get(order.type)
@@ -135,29 +135,27 @@ class LocalCloud:
         assert kind is not None  # noqa: S101 - `_check` refuses an unknown type
         if not self.scenario.sell(order.type, order.region):
             raise ContractError(409, "out_of_stock", f"no {order.type} is left in {order.region}")
-        name = (
-            f"m-{secrets.token_hex(6)}"  # Not counted: after a restart an old id must not name a new machine.
-        )
+        name = f"m-{secrets.token_hex(6)}"  # Random: after a restart an old id must not name a new machine.
         hosted_as = f"{order.name[:46]}-{name}"
         if not self.scenario.take("launch", FaultKind.NEVER_BOOTS):
             wrong = self.scenario.take("launch", FaultKind.WRONG_GPU)
-            gpu = _another(kind.gpu) if wrong else kind.gpu
+            gpu = _other_gpu(kind.gpu) if wrong else kind.gpu
             await self.host.boot(MachineSpec(hosted_as, order.user_data, (gpu,) * kind.gpus))
         self.sold[order.name] += 1
         hidden = self.scenario.take("launch", FaultKind.HIDDEN)
         machine = _Machine(self.sold.total(), name, order, self.now(), hosted_as, hidden)
         self._machines[name] = machine
-        return self._shown(machine)
+        return self._on_wire(machine)
 
     def page(self, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """Machines bought after number `after`, and the number the next page starts behind."""
-        visible = [machine for machine in self._alive() if machine.number > after and self._listed(machine)]
+        """Up to `limit` machines with numbers above `after`, and the `after` of the next page; None on the last."""
+        visible = [machine for machine in self._known() if machine.number > after and self._listed(machine)]
         page = visible[:limit]
         more = page[-1].number if len(visible) > len(page) and page else None
-        return [self._shown(machine) for machine in page], more
+        return [self._on_wire(machine) for machine in page], more
 
-    def one(self, machine_id: str) -> dict[str, Any]:
-        return self._shown(self._find(machine_id))
+    def get(self, machine_id: str) -> dict[str, Any]:
+        return self._on_wire(self._find(machine_id))
 
     def end(self, machine_id: str) -> dict[str, Any]:
         machine = self._find(machine_id)
@@ -167,15 +165,15 @@ class LocalCloud:
             raise ContractError(409, "machine_busy", f"machine {machine_id} cannot be terminated right now")
         if machine.ending is None or machine.ending.done():
             machine.ending = asyncio.create_task(self._end(machine))
-        return self._shown(machine)
+        return self._on_wire(machine)
 
     def alive(self, name: str) -> int:
-        """Machines under this name that run or will, listed or not."""
+        """How many machines under this name run or will run, listed or not."""
         return sum(each.order.name == name and each.ending is None for each in self._machines.values())
 
     def everything(self) -> list[dict[str, Any]]:
-        """For the scenario control: also what no list shows."""
-        return [self._shown(machine) | {"hidden": machine.hidden} for machine in self._alive()]
+        """Every machine, also those that no list shows; for the scenario control."""
+        return [self._on_wire(machine) | {"hidden": machine.hidden} for machine in self._known()]
 
     async def _end(self, machine: _Machine) -> None:
         await self.host.destroy(machine.hosted_as)
@@ -186,7 +184,9 @@ class LocalCloud:
         if kind is None or order.region != REGION:
             raise ContractError(400, "unknown_type", f"no type {order.type!r} in region {order.region!r}")
         if not NAME_PATTERN.fullmatch(order.name):
-            raise ContractError(400, "invalid_request", "a name has letters, digits and dashes, at most 63")
+            raise ContractError(
+                400, "invalid_request", "a name consists of at most 63 letters, digits and dashes"
+            )
         if len(order.user_data.encode()) > USER_DATA_BYTES_MAX:
             raise ContractError(
                 400, "invalid_request", f"user data is longer than {USER_DATA_BYTES_MAX} bytes"
@@ -194,8 +194,8 @@ class LocalCloud:
         if sum(machine.ended_at is None for machine in self._machines.values()) >= MACHINES_MAX:
             raise ContractError(403, "quota_exceeded", f"the account holds {MACHINES_MAX} machines")
 
-    def _alive(self) -> list[_Machine]:
-        """Forget machines whose time as `terminated` is over."""
+    def _known(self) -> list[_Machine]:
+        """The machines that the cloud still knows; those terminated long enough ago are forgotten."""
         over = self.now() - TERMINATED_SHOWN
         for machine in list(self._machines.values()):
             if machine.ended_at is not None and machine.ended_at < over:
@@ -207,13 +207,13 @@ class LocalCloud:
         return not machine.hidden and self.now() - machine.created_at >= lag
 
     def _find(self, machine_id: str) -> _Machine:
-        for machine in self._alive():
+        for machine in self._known():
             if machine.id == machine_id:
                 return machine
         raise ContractError(404, "machine_not_found", f"no machine {machine_id}")
 
     def _status(self, machine: _Machine) -> tuple[Status, str | None]:
-        """The status word, and the address of a machine that has one."""
+        """A machine's status, and its address while it has one."""
         if machine.ended_at is not None:
             return Status.TERMINATED, None
         if machine.ending is not None:
@@ -226,7 +226,7 @@ class LocalCloud:
             return Status.FAILED, None
         return Status.ACTIVE, hosted.address
 
-    def _shown(self, machine: _Machine) -> dict[str, Any]:
+    def _on_wire(self, machine: _Machine) -> dict[str, Any]:
         status, address = self._status(machine)
         return {
             "id": machine.id,
@@ -239,7 +239,7 @@ class LocalCloud:
             "created_at": machine.created_at.isoformat(),
         }
 
-    def _shown_type(self, kind: MachineType) -> dict[str, Any]:
+    def _type_on_wire(self, kind: MachineType) -> dict[str, Any]:
         return {
             "name": kind.name,
             "region": REGION,
@@ -252,14 +252,14 @@ class LocalCloud:
         }
 
 
-def _another(gpu: EmulatedGpu) -> EmulatedGpu:
+def _other_gpu(gpu: EmulatedGpu) -> EmulatedGpu:
     return A100 if gpu == L4 else L4
 
 
 def create_app(
     host: MachineHost, scenario: Scenario, *, now: Callable[[], datetime], token: str = TOKEN
 ) -> Litestar:
-    """The cloud over HTTP. The caller owns `host` and closes it."""
+    """The cloud as an ASGI application. The caller owns `host` and closes it."""
     cloud = LocalCloud(host, scenario, now)
 
     @get("/types")
@@ -282,9 +282,9 @@ def create_app(
         return await _list(cloud, limit, cursor)
 
     @get("/machines/{machine_id:str}")
-    async def look(machine_id: FromPath[str]) -> dict[str, Any]:
-        await scenario.arrive("look")
-        return {"machine": cloud.one(machine_id)}
+    async def get_machine(machine_id: FromPath[str]) -> dict[str, Any]:
+        await scenario.arrive("get")
+        return {"machine": cloud.get(machine_id)}
 
     @delete("/machines/{machine_id:str}", status_code=HTTP_202_ACCEPTED)
     async def terminate(machine_id: FromPath[str]) -> dict[str, Any]:
@@ -298,14 +298,16 @@ def create_app(
         if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
             raise NotAuthorizedException("the token is not valid")
 
-    api = Router("/v1", route_handlers=[types, launch, inventory, look, terminate], guards=[authorised])
+    api = Router(
+        "/v1", route_handlers=[types, launch, inventory, get_machine, terminate], guards=[authorised]
+    )
     return Litestar(
         [api, *control_routes(scenario, cloud.everything)],
         middleware=[cut_connections],
         exception_handlers={
             ContractError: _refused,
             ScriptedFailure: _scripted,
-            HTTPException: _misused,
+            HTTPException: _http_error,
         },
         state=State({"cloud": cloud}),
         openapi_config=None,
@@ -319,7 +321,7 @@ async def _list(cloud: LocalCloud, limit: int | None, cursor: str | None) -> dic
     if cursor == BROKEN_CURSOR:
         raise ScriptedFailure(FaultKind.PARTIAL_LIST)
     if not (cursor or "0").isdecimal():
-        raise ContractError(400, "invalid_request", "not a cursor of ours")
+        raise ContractError(400, "invalid_request", "the cursor is not valid")
     size = min(max(limit or PAGE_SIZE, 1), PAGE_SIZE)
     machines, more = cloud.page(int(cursor or 0), size)
     scenario.depart("inventory")
@@ -328,20 +330,20 @@ async def _list(cloud: LocalCloud, limit: int | None, cursor: str | None) -> dic
     return {"machines": machines, "next_cursor": None if more is None else str(more)}
 
 
-def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response[Any]:
+def _error(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Response[Any]:
     return Response({"error": {"code": code, "message": message}}, status_code=status, headers=headers)
 
 
 def _refused(_: Request[Any, Any, Any], error: ContractError) -> Response[Any]:
-    return _answer(error.status, error.code, str(error))
+    return _error(error.status, error.code, str(error))
 
 
 def _scripted(_: Request[Any, Any, Any], failure: ScriptedFailure) -> Response[Any]:
     if failure.kind is FaultKind.THROTTLE:
-        return _answer(429, "too_many_requests", "slow down", {"Retry-After": "2"})
-    return _answer(500, "internal_error", "something broke on our side")
+        return _error(429, "too_many_requests", "slow down", {"Retry-After": "2"})
+    return _error(500, "internal_error", "something broke on our side")
 
 
-def _misused(_: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+def _http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
     code = {401: "unauthorized", 404: "not_found", 405: "not_found"}.get(error.status_code, "invalid_request")
-    return _answer(error.status_code, code, error.detail)
+    return _error(error.status_code, code, error.detail)

@@ -42,7 +42,7 @@ def test_a_blank_variable_is_not_set(blank: str) -> None:
 
 def test_an_unreadable_variable_turns_the_account_off_without_repeating_the_value() -> None:
     (account,) = configured([FAKE], {"PROVIDER_FAKE_STOCK": "a-secret-in-the-wrong-place"})
-    assert account.off_because == "PROVIDER_FAKE_STOCK does not read as int"
+    assert account.off_because == "PROVIDER_FAKE_STOCK cannot be read as int"
 
 
 def test_an_account_of_no_provider_or_with_a_bad_or_repeated_name_stops_the_start() -> None:

@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from benchmarks.results import Figure
-from data_plane.proof import soundness
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.lies import LIES, PASSING, UNANSWERED, Lie, skipping, with_speeds, without
-from data_plane.proof.emulation.miniature import SIZES, Miniature
-from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
-from data_plane.proof.plan import Sizes
-from data_plane.proof.port import Occasion, Outcome
-from data_plane.proof.reference import TABLE, Basis
-from data_plane.proof.verifier import LocalVerifier, one_blas_thread
+from data_plane.proof.challenger import soundness
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.judgement import NETWORK_SECONDS, TOLERANCE
+from data_plane.proof.challenger.plan import Sizes
+from data_plane.proof.challenger.port import Occasion, Outcome
+from data_plane.proof.challenger.reference import TABLE, Basis
+from data_plane.proof.prover.emulation.cards import CARDS
+from data_plane.proof.verifier.recompute import LocalVerifier, one_blas_thread
+from tests.support.cheats.lies import LIES, PASSING, UNANSWERED, Lie, skipping, with_speeds, without
+from tests.support.cheats.miniature import SIZES, Miniature
 
 EACH_LIE = 20
 EACH_HONEST_MODEL = 25

@@ -9,12 +9,12 @@ from control_plane.db import instances
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.sku import Shape
-from data_plane.access.fake import FakeAccess
+from data_plane.access.line import Line
 from data_plane.access.port import GpuReading, GpuReport, Target
-from data_plane.mesh.fake import FakeHub
-from data_plane.proof.emulation.machine import Claim
-from data_plane.proof.emulation.paper import paper
-from data_plane.proof.port import Line
+from data_plane.proof.prover.emulation.machine import Claim
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.prover import paper
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:

@@ -20,8 +20,8 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, Result, settled
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import Session, StepFailed
-from data_plane.proof import port
-from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
+from data_plane.proof.challenger import port
+from data_plane.proof.challenger.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
 from reconciler.loop import World
 
 CHALLENGE_SECONDS_MAX = 300.0

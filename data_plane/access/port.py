@@ -24,7 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from data_plane.proof.port import Line
+from data_plane.access.line import Line
 
 
 class AccessError(Exception):

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
-from data_plane import health, inventory, protocol, strict
 from data_plane.access import bootstrap
+from data_plane.access.line import Line
 from data_plane.access.port import (
     AgentBundle,
     GpuHealth,
@@ -17,7 +17,7 @@ from data_plane.access.port import (
     StepFailed,
 )
 from data_plane.access.shell import Answer, Shell, Step
-from data_plane.proof.port import Line
+from data_plane.documents import health, inventory, protocol, strict
 
 
 class MachineSession:

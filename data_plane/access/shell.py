@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from data_plane.proof.port import Line
+from data_plane.access.line import Line
 
 OUTPUT_BYTES_MAX = 256 * 1024
 """An inventory is the longest answer: `protocol.DOCUMENT_BYTES_MAX`."""

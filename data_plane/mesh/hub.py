@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.access.session import must, public_key
 from data_plane.access.ssh import SshAccess, SshShell
-from data_plane.mesh import scripts
+from data_plane.mesh import hub_scripts
 from data_plane.mesh.port import HubIdentity, Network, Peer
 
 CONNECTIONS_MAX = 4
@@ -43,21 +43,21 @@ class SshHub:
         self._host = f"[{host}]" if ":" in host else host
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
-        step = scripts.SYNC
+        step = hub_scripts.SYNC
         try:
-            text = scripts.peers_text(network, peers)
+            text = hub_scripts.peers_text(network, peers)
         except ValueError as error:
             raise StepFailed(step.name, None, str(error)) from None
         port = network.hub_port
         own = f"{network.hub_address}/{network.subnet.prefixlen}"
-        arguments = [str(network.number), own, str(port), scripts.UP, scripts.UNIT]
+        arguments = [str(network.number), own, str(port), hub_scripts.UP, hub_scripts.UNIT]
         async with self._shell() as shell:
             answer = await must(shell, step, arguments, stdin=text.encode())
         return HubIdentity(public_key(step, answer), f"{self._host}:{port}")
 
     async def drop(self, network: Network) -> None:
         async with self._shell() as shell:
-            await must(shell, scripts.DROP, [str(network.number)])
+            await must(shell, hub_scripts.DROP, [str(network.number)])
 
     @asynccontextmanager
     async def _shell(self) -> AsyncIterator[SshShell]:

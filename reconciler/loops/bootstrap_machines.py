@@ -33,7 +33,7 @@ from control_plane.services import attempts, challenges
 from control_plane.services.attempts import Verification
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
-from data_plane.proof.port import VerifierAway
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import network, proving
 from reconciler.loop import AccountLoop, Report, World, each
 

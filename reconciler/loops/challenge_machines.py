@@ -25,9 +25,10 @@ from control_plane.domain.proof import Drop, Held, Load, Occasion, OwnCode, Reco
 from control_plane.services import challenges
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import AccessError, HealthReport, Session, StepFailed, Target
-from data_plane.proof import port
-from data_plane.proof.judgement import BY_LOAD
-from data_plane.proof.port import Finding, ProofReport, VerifierAway
+from data_plane.proof.challenger import port
+from data_plane.proof.challenger.judgement import BY_LOAD
+from data_plane.proof.challenger.port import Finding, ProofReport
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, World, each
 

@@ -20,7 +20,7 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.proof import ERASED_WITHIN, Occasion
 from control_plane.services import challenges
 from data_plane.access.port import AccessError, Target
-from data_plane.proof.port import VerifierAway
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, World, each
 

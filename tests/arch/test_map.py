@@ -32,7 +32,7 @@ def test_every_entry_of_a_process_is_on_the_map() -> None:
     entries = {
         "control_plane/__main__.py",
         "reconciler/__main__.py",
-        "data_plane/proof/service/__main__.py",
+        "data_plane/proof/verifier/service/__main__.py",
         "data_plane/agent/__main__.py",
     }
     assert entries <= NAMED

@@ -27,7 +27,7 @@ from data_plane.access.port import (
     Unreachable,
 )
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.bundle import build_agent
+from data_plane.inspection.bundle import build_agent
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import PEERS_MAX, HubIdentity, Network, Peer, link
 from providers.emulators.host import EmulatedGpu, MachineSpec

@@ -16,12 +16,13 @@ import pytest_asyncio
 
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access import bootstrap
+from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.shell import Step
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.bundle import build_agent
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.commitments import group_hashes, root
-from data_plane.proof.messages import (
+from data_plane.inspection.bundle import build_agent
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.commitments import group_hashes, root
+from data_plane.proof.protocol.messages import (
     ANSWER_BYTES_MAX,
     Answer,
     AttestOrder,
@@ -48,8 +49,7 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.port import Line, LineBroken, LineSilent
-from data_plane.proof.wire import decode, encode
+from data_plane.proof.protocol.wire import decode, encode
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements

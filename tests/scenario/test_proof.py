@@ -21,12 +21,12 @@ from control_plane.domain.wish import Wish
 from control_plane.services import billing, operators
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
-from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
 from data_plane.access.ssh import CLOSE_SECONDS, CONNECT_SECONDS
-from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
-from data_plane.proof.jobs import CHECK_SECONDS_MAX
-from data_plane.proof.port import Occasion, Outcome, ProofReport, VerifierAway
+from data_plane.proof.challenger.conversation import CONVERSATION_SECONDS_MAX
+from data_plane.proof.challenger.port import Occasion, Outcome, ProofReport
+from data_plane.proof.verifier.jobs import CHECK_SECONDS_MAX, VerifierAway
+from data_plane.simulation.access import FakeMachine, idle
 from reconciler import proving
 from reconciler.loop import Report
 from tests.integration.db.sample import a_row, insert

@@ -26,9 +26,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
+from data_plane.access.line import Line
 from data_plane.access.port import Access, AgentBundle, GpuReport, HealthReport, MeshLink, Session, Target
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
-from data_plane.proof.port import Challenger, Expected, Line, Occasion, ProofReport
+from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.loop import World
 

@@ -27,9 +27,9 @@ from control_plane.domain.wish import Wish
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
-from data_plane.access.fake import FakeAccess
 from data_plane.access.port import AgentBundle, GpuReport, HostKey, Target
-from data_plane.mesh.fake import FakeHub
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
 from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from data_plane.proof.jobs import LaunchJob
-from data_plane.proof.service import codec
-from data_plane.proof.service.client import RemoteVerifier, connect
-from data_plane.proof.service.metrics import Metrics
-from data_plane.proof.service.server import VerifierServer
-from data_plane.proof.service.settings import ClientSettings, ServerSettings
+from data_plane.proof.verifier.jobs import LaunchJob
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service.client import RemoteVerifier, connect
+from data_plane.proof.verifier.service.metrics import Metrics
+from data_plane.proof.verifier.service.server import VerifierServer
+from data_plane.proof.verifier.service.settings import ClientSettings, ServerSettings
 from tests.integration.proof import odd_worker
 
 ODD_WORKER = (sys.executable, "-m", odd_worker.__name__)

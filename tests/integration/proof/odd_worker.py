@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from data_plane.proof.jobs import Checked, Fault, Job, LaunchJob
-from data_plane.proof.service.worker import MEMORY_BYTES_MAX, serve
+from data_plane.proof.verifier.jobs import Checked, Fault, Job, LaunchJob
+from data_plane.proof.verifier.service.worker import MEMORY_BYTES_MAX, serve
 
 RIGHT, WRONG, HANG, DIE, MEMORY, RAISE, PRINT, ENVIRONMENT, ANSWER_PART, UNTIL_TOLD = range(1, 11)
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.proof import soundness
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.emulation.attackers import Recorder, Replay
-from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
-from data_plane.proof.emulation.miniature import SIZES, Miniature
-from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
-from data_plane.proof.port import Occasion, Outcome, ProofReport
-from data_plane.proof.reference import TABLE, Basis, References
-from data_plane.proof.verifier import LocalVerifier, one_blas_thread
+from data_plane.proof.challenger import soundness
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.judgement import NETWORK_SECONDS, TOLERANCE
+from data_plane.proof.challenger.port import Occasion, Outcome, ProofReport
+from data_plane.proof.challenger.reference import TABLE, Basis, References
+from data_plane.proof.prover.emulation.cards import CARDS
+from data_plane.proof.verifier.recompute import LocalVerifier, one_blas_thread
+from tests.support.cheats.attackers import Recorder, Replay
+from tests.support.cheats.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
+from tests.support.cheats.miniature import SIZES, Miniature
 
 MINIATURE = Miniature()
 MEASURED = MINIATURE.references()

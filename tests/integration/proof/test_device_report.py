@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from data_plane.agent import cuda, library, prove
-from data_plane.agent.device import DeviceError
-from data_plane.agent.nvml import Library
+from data_plane.access.line import LineBroken, LineSilent
 from data_plane.agent.schedule import PERIODS
-from data_plane.proof import measurements
-from data_plane.proof.device_report import measure, render
-from data_plane.proof.device_report.__main__ import main
-from data_plane.proof.device_report.line import prover
-from data_plane.proof.emulation.machine import machine_from
-from data_plane.proof.messages import TileKind
-from data_plane.proof.port import LineBroken, LineSilent
+from data_plane.device_report import measure, render
+from data_plane.device_report.__main__ import main
+from data_plane.device_report.line import prover
+from data_plane.nvml import selection
+from data_plane.nvml.library import Library
+from data_plane.proof.challenger import measurements
+from data_plane.proof.protocol.messages import TileKind
+from data_plane.proof.prover import command, cuda
+from data_plane.proof.prover.device import DeviceError
+from data_plane.proof.prover.emulation.machine import machine_from
 
 H200 = {"index": 0, "name": "NVIDIA H200", "uuid": "GPU-1", "memory_total_mib": 143771}
 
@@ -74,14 +75,14 @@ def test_both_looks_at_nvml_ask_everything_and_the_first_comes_before_cuda(
     emulation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    real = library.opened
+    real = selection.opened
 
     @contextmanager
     def opened(path: Path) -> Iterator[Library]:
         with real(path) as found:
             yield Library(Heard(found.api, heard), found.source)
 
-    monkeypatch.setattr(library, "opened", opened)
+    monkeypatch.setattr(selection, "opened", opened)
     monkeypatch.setattr(cuda, "library", lambda: heard.append("CUDA"))
     main(["--emulation", str(emulation), "--out", str(tmp_path / "report.json")])
     costs = json.loads((tmp_path / "report.json").read_text())["nvml"]
@@ -140,7 +141,7 @@ def test_a_gpu_that_fails_on_the_way_leaves_what_was_measured_before(
 ) -> None:
     honest = machine_from(emulation)
     device = Failing(honest.devices[0], question)
-    monkeypatch.setattr(prove, "machine", lambda *of: replace(honest, devices=(device,)))
+    monkeypatch.setattr(command, "machine", lambda *of: replace(honest, devices=(device,)))
     out = tmp_path / "report.json"
     assert main(["--emulation", str(emulation), "--out", str(out)]) == 1
     report = json.loads(out.read_text())

@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-from data_plane.proof.jobs import Checked, Fault, Job, LaunchJob
-from data_plane.proof.service.client import RemoteVerifier, connect
-from data_plane.proof.service.settings import ClientSettings
-from data_plane.proof.verifier import LocalVerifier
+from data_plane.proof.verifier.jobs import Checked, Fault, Job, LaunchJob
+from data_plane.proof.verifier.recompute import LocalVerifier
+from data_plane.proof.verifier.service.client import RemoteVerifier, connect
+from data_plane.proof.verifier.service.settings import ClientSettings
 from tests.integration.proof.conftest import until
 from tests.support import proof_jobs as honest
 from tests.support.authority import Authority, write
@@ -32,7 +32,7 @@ PLAINTEXT = {
 
 async def start(environ: Mapping[str, str], *arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-m", "data_plane.proof.service"),
+        *(sys.executable, "-W", "error", "-m", "data_plane.proof.verifier.service"),
         *(arguments or ("serve",)),
         env=environ,
         stdout=asyncio.subprocess.PIPE,

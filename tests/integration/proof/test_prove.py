@@ -13,12 +13,10 @@ from typing import IO, Any, cast
 import numpy as np
 import pytest
 
-from data_plane.agent import cuda, prove
-from data_plane.agent.device import DeviceError
-from data_plane.bundle import build_agent
-from data_plane.proof.arithmetic import fill, walk
-from data_plane.proof.commitments import group_hashes, root
-from data_plane.proof.messages import (
+from data_plane.inspection.bundle import build_agent
+from data_plane.proof.protocol.arithmetic import fill, walk
+from data_plane.proof.protocol.commitments import group_hashes, root
+from data_plane.proof.protocol.messages import (
     Answer,
     Committed,
     Fill,
@@ -36,7 +34,9 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.wire import decode, encode
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover import command, cuda
+from data_plane.proof.prover.device import DeviceError
 
 ANSWERS = (Identity, Filled, Committed, Groups, Opened, Refused)
 SEED, NONCE = bytes(range(32)), bytes(range(16))
@@ -151,7 +151,7 @@ def test_a_driver_that_does_not_load_is_no_reason_to_emulate(
 
     monkeypatch.setattr("ctypes.CDLL", broken)
     with pytest.raises(DeviceError, match="file too short") as caught:
-        prove.machine(emulation, cast("Any", None))
+        command.machine(emulation, cast("Any", None))
     assert caught.value.code == "no_driver"
 
 
@@ -200,7 +200,7 @@ def test_what_a_driver_prints_does_not_get_between_the_frames(pyz: Path, emulati
     chatty = emulation.parent / "chatty.py"
     chatty.write_text(
         "import os\n"
-        "from data_plane.proof.emulation import device\n"
+        "from data_plane.proof.prover.emulation import device\n"
         "honest = device.EmulatedDevice.launch\n"
         "def launch(self, message):\n"
         "    os.write(1, b'NVRM: hello')\n"

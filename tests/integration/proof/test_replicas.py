@@ -9,11 +9,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from data_plane.proof.jobs import Checked, Commitment, Job, TilesJob
-from data_plane.proof.port import VerifierAway
-from data_plane.proof.service import codec
-from data_plane.proof.service.client import RemoteVerifier, connect
-from data_plane.proof.service.settings import ClientSettings
+from data_plane.proof.verifier.jobs import Checked, Commitment, Job, TilesJob, VerifierAway
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service.client import RemoteVerifier, connect
+from data_plane.proof.verifier.service.settings import ClientSettings
 from tests.integration.proof import odd_worker as odd
 from tests.integration.proof.conftest import Service, job, until
 

@@ -13,10 +13,17 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from data_plane.proof.jobs import COST_MAX, Checked, Commitment, Fault, JobTooLarge, WalkJob
-from data_plane.proof.port import VerifierAway
-from data_plane.proof.service import codec
-from data_plane.proof.service import verifier_pb2 as pb
+from data_plane.proof.verifier.jobs import (
+    COST_MAX,
+    Checked,
+    Commitment,
+    Fault,
+    JobTooLarge,
+    VerifierAway,
+    WalkJob,
+)
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service import verifier_pb2 as pb
 from tests.integration.proof import odd_worker as odd
 from tests.integration.proof.conftest import Service, job, until
 

@@ -12,11 +12,11 @@ import grpc.aio
 import pytest
 import structlog
 
-from data_plane.proof.port import VerifierAway
-from data_plane.proof.service import codec
-from data_plane.proof.service.client import connect
-from data_plane.proof.service.settings import ClientSettings
-from data_plane.proof.service.tls import CertificateFiles, CertificatesError, TlsFiles
+from data_plane.proof.verifier.jobs import VerifierAway
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service.client import connect
+from data_plane.proof.verifier.service.settings import ClientSettings
+from data_plane.proof.verifier.service.tls import CertificateFiles, CertificatesError, TlsFiles
 from tests.integration.proof import odd_worker as odd
 from tests.integration.proof.conftest import Service, job
 from tests.support.authority import Authority, Issued, write

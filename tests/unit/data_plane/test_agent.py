@@ -16,13 +16,14 @@ import pynvml
 import pytest
 
 from data_plane.agent import __main__ as agent
-from data_plane.agent import identity, nvml
 from data_plane.agent.guard import Hangs, guarded
 from data_plane.agent.schedule import PERIODS
-from data_plane.bundle import build_agent
-from data_plane.health import Health
-from data_plane.inventory import Gpu, Inventory, Mig
-from data_plane.protocol import Failure, Message, decode
+from data_plane.documents.health import Health
+from data_plane.documents.inventory import Gpu, Inventory, Mig
+from data_plane.documents.protocol import Failure, Message, decode
+from data_plane.inspection.bundle import build_agent
+from data_plane.nvml import identity
+from data_plane.nvml import library as nvml
 
 CARD = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "memory_total_mib": 81559}
 START = """

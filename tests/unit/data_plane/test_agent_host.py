@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_plane.agent import host, inventory
-from data_plane.inventory import Nic, NumaNode, Nvme
+from data_plane.documents.inventory import Nic, NumaNode, Nvme
 from tests.support.cards import library
 
 

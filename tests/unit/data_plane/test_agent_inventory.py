@@ -8,9 +8,9 @@ import pytest
 
 from control_plane.domain.gpu import APPEARANCES
 from data_plane.agent import inventory
-from data_plane.agent.nvml import Lost, Unanswered
-from data_plane.inventory import Inventory, Mig, NvLink, PcieLink
-from data_plane.protocol import decode, encode
+from data_plane.documents.inventory import Inventory, Mig, NvLink, PcieLink
+from data_plane.documents.protocol import decode, encode
+from data_plane.nvml.library import Lost, Unanswered
 from tests.support.cards import MODELS, described, library
 
 NOWHERE = Path("/nonexistent")

@@ -1,6 +1,6 @@
 import pytest
 
-from data_plane.access.fake import FakeAccess
+from data_plane.access.line import Frame, LineBroken
 from data_plane.access.port import (
     Access,
     AgentBundle,
@@ -13,9 +13,9 @@ from data_plane.access.port import (
     Unreachable,
 )
 from data_plane.access.ssh import new_host_key
-from data_plane.mesh.fake import FakeHub
 from data_plane.mesh.port import Network, Peer, link
-from data_plane.proof.port import Frame, LineBroken
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
 
 AGENT = AgentBundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.access.frames import LENGTH_BYTES, Dribble, FrameBuffer
-from data_plane.proof.port import Frame
-from data_plane.strict import Malformed
+from data_plane.access.line import Frame
+from data_plane.documents.strict import Malformed
 
 
 def framed(body: bytes) -> bytes:

@@ -13,7 +13,7 @@ from data_plane.agent import kernel_log, kernel_log_source
 from data_plane.agent.kernel_log import Sighting
 from data_plane.agent.kernel_log_source import Journal, Kmsg
 from data_plane.agent.xids import SAME_SECONDS, Xids
-from data_plane.health import XIDS_MAX, Xid
+from data_plane.documents.health import XIDS_MAX, Xid
 
 FALLEN = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 

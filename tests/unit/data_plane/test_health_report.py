@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from data_plane.access import bootstrap, session
-from data_plane.access.fake import FakeAccess, idle
 from data_plane.access.port import (
     AgentBundle,
     GpuHealth,
@@ -19,7 +18,8 @@ from data_plane.access.port import (
 )
 from data_plane.access.shell import Answer
 from data_plane.agent import inventory
-from data_plane.protocol import Failure, Message, encode
+from data_plane.documents.protocol import Failure, Message, encode
+from data_plane.simulation.access import FakeAccess, idle
 from tests.support.cards import BOOT, Clock, Log, library, ward
 
 AGENT = AgentBundle(b"agent", "a" * 64)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from data_plane.agent.schedule import PERIODS, Schedule
-from data_plane.health import Group
+from data_plane.documents.health import Group
 
 
 def day(interval: float, jitter: float = 0.0) -> Counter[Group]:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.access.port import StepFailed, Unreachable
-from data_plane.mesh import scripts
-from data_plane.mesh.fake import FakeHub
+from data_plane.mesh import hub_scripts
+from data_plane.mesh.hub_scripts import peers_text
 from data_plane.mesh.port import FIRST_PORT, NETWORKS_MAX, PEERS_MAX, RANGE, Hub, Network, Peer, link
-from data_plane.mesh.scripts import peers_text
+from data_plane.simulation.hub import FakeHub
 
 networks = st.integers(0, NETWORKS_MAX - 1).map(Network)
 
@@ -97,7 +97,7 @@ def test_a_list_that_lets_one_machine_speak_for_another_is_refused(peer: Peer) -
         peers_text(Network(1), [good, peer])
 
 
-@pytest.mark.parametrize("script", [scripts.UP, scripts.SYNC.script, scripts.DROP.script])
+@pytest.mark.parametrize("script", [hub_scripts.UP, hub_scripts.SYNC.script, hub_scripts.DROP.script])
 def test_the_scripts_are_sh(script: str) -> None:
     subprocess.run(["sh", "-n"], input=script.encode(), check=True)
 

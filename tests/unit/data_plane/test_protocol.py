@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.health import Ecc, GpuHealth, Health, Reading, Usage, Xid
-from data_plane.inventory import (
+from data_plane.documents.health import Ecc, GpuHealth, Health, Reading, Usage, Xid
+from data_plane.documents.inventory import (
     GPUS_MAX,
     Gpu,
     Inventory,
@@ -22,9 +22,9 @@ from data_plane.inventory import (
     Nvme,
     PcieLink,
 )
-from data_plane.protocol import DOCUMENT_BYTES_MAX, VERSION, Failure, Message, decode, encode
-from data_plane.records import fitting
-from data_plane.strict import Malformed, printable
+from data_plane.documents.protocol import DOCUMENT_BYTES_MAX, VERSION, Failure, Message, decode, encode
+from data_plane.documents.records import fitting
+from data_plane.documents.strict import Malformed, printable
 
 INSTANCE = MigInstance("MIG-1", "3g.40gb", 1, 0, 9, MigPlacement(4, 4), 60, 40192)
 CARD = Gpu(

@@ -24,11 +24,11 @@ from data_plane.access.port import (
 )
 from data_plane.access.shell import OUTPUT_BYTES_MAX, Step
 from data_plane.access.ssh import SshAccess, SshShell, new_host_key
-from data_plane.bundle import build_agent
-from data_plane.inventory import Inventory
+from data_plane.documents.inventory import Inventory
+from data_plane.documents.protocol import encode
+from data_plane.inspection.bundle import build_agent
 from data_plane.mesh import hub
 from data_plane.mesh.port import Network
-from data_plane.protocol import encode
 from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
 
 STEP = Step("try", "true", seconds=5, user="login")

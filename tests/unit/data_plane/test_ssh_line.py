@@ -8,12 +8,12 @@ from itertools import count
 import pytest
 
 from data_plane.access import ssh_line
+from data_plane.access.line import LineBroken, LineSilent
 from data_plane.access.port import Unreachable
 from data_plane.access.shell import Step
 from data_plane.access.ssh import SshAccess
 from data_plane.access.ssh_line import ROOM_BYTES, WINDOW_BYTES, SshLine
-from data_plane.proof.port import LineBroken, LineSilent
-from data_plane.strict import Malformed
+from data_plane.documents.strict import Malformed
 from tests.support.ssh_server import OURS, Handler, Process, a_machine
 from tests.unit.data_plane.test_frames import framed
 

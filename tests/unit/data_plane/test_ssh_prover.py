@@ -13,12 +13,12 @@ import asyncssh
 import pytest
 
 from data_plane.access.bootstrap import FIND_AGENT, MISSING, PROVE, PUSH_AGENT
+from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.port import AgentBundle, Session, StepFailed
 from data_plane.access.ssh import SshAccess
-from data_plane.bundle import build_agent
-from data_plane.proof.messages import ANSWER_BYTES_MAX, Hello, Identity, Refused
-from data_plane.proof.port import Line, LineBroken, LineSilent
-from data_plane.proof.wire import decode, encode
+from data_plane.inspection.bundle import build_agent
+from data_plane.proof.protocol.messages import ANSWER_BYTES_MAX, Hello, Identity, Refused
+from data_plane.proof.protocol.wire import decode, encode
 from tests.support.ssh_server import OURS, Process, a_machine
 
 SECONDS = 20.0

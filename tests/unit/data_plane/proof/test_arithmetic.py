@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from data_plane.proof.arithmetic import fill, launches, mixing, tiles, walk
-from data_plane.proof.arithmetic.constants import TAGS
-from data_plane.proof.arithmetic.mixing import Words
-from data_plane.proof.messages import TileKind
+from data_plane.proof.protocol.arithmetic import fill, launches, mixing, tiles, walk
+from data_plane.proof.protocol.arithmetic.constants import TAGS
+from data_plane.proof.protocol.arithmetic.mixing import Words
+from data_plane.proof.protocol.messages import TileKind
 
 Numbers = NDArray[np.uint64]
 

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation import chain, golden, report
 from data_plane.proof.attestation.reason import NotTrusted, Reason
 from data_plane.proof.attestation.verdict import Attested, Rejected, verify
-from data_plane.strict import Malformed
 from tests.support import attestation as made
 
 RIM = (made.FIXTURES / "vbios-96.00.5E.00.01.rim.xml").read_bytes()

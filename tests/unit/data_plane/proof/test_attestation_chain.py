@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation import chain
 from data_plane.proof.attestation.reason import NotTrusted, Reason
 from data_plane.proof.attestation.verdict import Attested, verify
-from data_plane.proof.messages import CHAIN_BYTES_MAX
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.messages import CHAIN_BYTES_MAX
 from tests.support import attestation as made
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from data_plane.agent.attestation import answer
-from data_plane.proof.messages import (
+from data_plane.documents.strict import Malformed
+from data_plane.proof.protocol.messages import (
     CHAIN_BYTES_MAX,
     GPUS_MAX,
     REPORT_BYTES_MAX,
@@ -16,8 +16,8 @@ from data_plane.proof.messages import (
     Evidence,
     Message,
 )
-from data_plane.proof.wire import decode, encode
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover.attestation import answer
 from tests.support import attestation as made
 
 BUS = "0000:1b:00.0"

@@ -8,11 +8,11 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation import golden, report
 from data_plane.proof.attestation.reason import Reason
 from data_plane.proof.attestation.verdict import Attested, Rejected, chip_of
-from data_plane.proof.messages import REPORT_BYTES_MAX
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.messages import REPORT_BYTES_MAX
 from tests.support import attestation as made
 
 RIM = (made.FIXTURES / "vbios-96.00.5E.00.01.rim.xml").read_bytes()

@@ -7,11 +7,14 @@ from typing import Any, get_args
 
 import pytest
 
-from data_plane.proof import challenger
-from data_plane.proof.challenger import TRIES_MAX, ProofChallenger, chosen
-from data_plane.proof.jobs import Checked, Commitment, Job
-from data_plane.proof.judgement import CODES, UNTIMED
-from data_plane.proof.messages import (
+from data_plane.proof.challenger import challenger
+from data_plane.proof.challenger.challenger import TRIES_MAX, ProofChallenger, chosen
+from data_plane.proof.challenger.judgement import CODES, UNTIMED
+from data_plane.proof.challenger.plan import Plan, Sizes, plan
+from data_plane.proof.challenger.port import EVIDENCE_BYTES_MAX, Expected, Occasion, Outcome, ProofReport
+from data_plane.proof.challenger.record import Record, commitment_evidence
+from data_plane.proof.challenger.reference import TABLE, References
+from data_plane.proof.protocol.messages import (
     SMS_MAX,
     Committed,
     Filled,
@@ -30,12 +33,9 @@ from data_plane.proof.messages import (
     TilesOrder,
     WalkOrder,
 )
-from data_plane.proof.plan import Plan, Sizes, plan
-from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Occasion, Outcome, ProofReport, VerifierAway
-from data_plane.proof.record import Record, commitment_evidence
-from data_plane.proof.reference import TABLE, References
-from data_plane.proof.verifier import LocalVerifier, check
-from data_plane.proof.wire import decode
+from data_plane.proof.protocol.wire import decode
+from data_plane.proof.verifier.jobs import Checked, Commitment, Job, VerifierAway
+from data_plane.proof.verifier.recompute import LocalVerifier, check
 from tests.support.prover import (
     CHAINS,
     MIB,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.messages import Evidence, Refused
-from data_plane.proof.port import Occasion, Outcome, ProofReport
-from data_plane.proof.verifier import LocalVerifier
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.port import Occasion, Outcome, ProofReport
+from data_plane.proof.protocol.messages import Evidence, Refused
+from data_plane.proof.verifier.recompute import LocalVerifier
 from tests.support import attestation
 from tests.support.prover import (
     SIZES,

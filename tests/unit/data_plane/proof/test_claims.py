@@ -8,10 +8,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from data_plane.agent import libraries
-from data_plane.agent.claims import Claims
-from data_plane.agent.emulation import EmulatedNvml
-from data_plane.proof.messages import GpuIdentity, Library
+from data_plane.nvml.emulation import EmulatedNvml
+from data_plane.proof.protocol.messages import GpuIdentity, Library
+from data_plane.proof.prover import libraries
+from data_plane.proof.prover.claims import Claims
 
 BUS = "0000:3b:00.0"
 RECORDED = json.loads(Path("tests/support/nvml/h100-sxm-8.json").read_text())

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.proof import commitments
-from data_plane.proof.commitments import Committer
-from data_plane.proof.messages import DIGEST_BYTES, GROUP_HASH_BYTES, Phase
+from data_plane.proof.protocol import commitments
+from data_plane.proof.protocol.commitments import Committer
+from data_plane.proof.protocol.messages import DIGEST_BYTES, GROUP_HASH_BYTES, Phase
 
 KEY = bytes(range(16))
 

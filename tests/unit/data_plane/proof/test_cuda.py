@@ -9,18 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from data_plane.agent import cuda_device, cuda_machine
-from data_plane.agent.claims import Claims
-from data_plane.agent.cuda import SYMBOLS, Driver
-from data_plane.agent.cuda_context import Context
-from data_plane.agent.cuda_device import CudaDevice, SliceSizes
-from data_plane.agent.cuda_machine import CudaMachine
-from data_plane.agent.device import DeviceError, Machine
-from data_plane.agent.prover import one_after_another, serve, side_by_side
-from data_plane.proof import kernels
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.device_report.report import device_figures
-from data_plane.proof.messages import (
+from data_plane.device_report.report import device_figures
+from data_plane.proof.challenger.plan import EMULATED
+from data_plane.proof.challenger.reference import TABLE
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import (
     BLOCK_BYTES,
     Committed,
     Evidence,
@@ -45,9 +38,15 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.plan import EMULATED
-from data_plane.proof.reference import TABLE
-from data_plane.proof.wire import decode, encode
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover import cuda_device, cuda_machine, kernels
+from data_plane.proof.prover.claims import Claims
+from data_plane.proof.prover.cuda import SYMBOLS, Driver
+from data_plane.proof.prover.cuda_context import Context
+from data_plane.proof.prover.cuda_device import CudaDevice, SliceSizes
+from data_plane.proof.prover.cuda_machine import CudaMachine
+from data_plane.proof.prover.device import DeviceError, Machine
+from data_plane.proof.prover.prover import one_after_another, serve, side_by_side
 from tests.support.fake_cuda import PROTOTYPES, FakeCuda, FakeGpu
 
 SEED, NONCE = bytes(range(32)), bytes(range(16))

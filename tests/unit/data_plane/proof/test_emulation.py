@@ -7,18 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_plane.agent.device import DeviceError
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.emulation.attackers import Altered, breaking, delayed, mute, oversized
-from data_plane.proof.emulation.cards import CARDS, identity
-from data_plane.proof.emulation.device import SLICE_CHAINS, EmulatedDevice, Work
-from data_plane.proof.emulation.line import VirtualLine
-from data_plane.proof.emulation.machine import Claim, machine_from
-from data_plane.proof.emulation.miniature import Miniature
-from data_plane.proof.emulation.paper import paper
-from data_plane.proof.emulation.timing import CardTimer, Engine, Network, Scale
-from data_plane.proof.messages import (
+from data_plane.access.line import LineBroken, LineSilent
+from data_plane.documents.strict import Malformed
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.port import Expected, Occasion, Outcome
+from data_plane.proof.challenger.reference import RHO, TABLE, Basis, References
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import (
     DIGEST_BYTES,
     VERSION,
     Hello,
@@ -26,11 +21,17 @@ from data_plane.proof.messages import (
     LatencyAnswer,
     LatencyOrder,
 )
-from data_plane.proof.port import Expected, LineBroken, LineSilent, Occasion, Outcome
-from data_plane.proof.reference import RHO, TABLE, Basis, References
-from data_plane.proof.verifier import LocalVerifier, one_blas_thread
-from data_plane.proof.wire import decode, encode
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover.device import DeviceError
+from data_plane.proof.prover.emulation.cards import CARDS, identity
+from data_plane.proof.prover.emulation.device import SLICE_CHAINS, EmulatedDevice, Work
+from data_plane.proof.prover.emulation.machine import Claim, machine_from
+from data_plane.proof.verifier.recompute import LocalVerifier, one_blas_thread
+from data_plane.simulation.line import VirtualLine
+from data_plane.simulation.prover import paper
+from data_plane.simulation.timing import CardTimer, Engine, Network, Scale
+from tests.support.cheats.attackers import Altered, breaking, delayed, mute, oversized
+from tests.support.cheats.miniature import Miniature
 
 SEED, NONCE = bytes(range(32)), bytes(range(100, 116))
 H100 = CARDS["h100-sxm-80gb"]

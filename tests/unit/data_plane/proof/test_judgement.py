@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.proof import judgement
-from data_plane.proof.jobs import Fault
-from data_plane.proof.judgement import (
+from data_plane.proof.challenger import judgement
+from data_plane.proof.challenger.judgement import (
     BY_LOAD,
     CODES,
     FAILURES,
@@ -20,9 +19,10 @@ from data_plane.proof.judgement import (
     outcome,
     time_findings,
 )
-from data_plane.proof.messages import Committed, GapsAnswer, SmGaps
-from data_plane.proof.port import Expected, Finding, Occasion, Outcome
-from data_plane.proof.reference import TABLE, Basis, Pace
+from data_plane.proof.challenger.port import Expected, Finding, Occasion, Outcome
+from data_plane.proof.challenger.reference import TABLE, Basis, Pace
+from data_plane.proof.protocol.messages import Committed, GapsAnswer, SmGaps
+from data_plane.proof.verifier.jobs import Fault
 from tests.support.prover import MIB, MODEL, NAME, expected, gpu, identity
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.proof import kernels
+from data_plane.proof.prover import kernels
 from tests.support import ptx
 
 REGISTERS_MAX = {"fill": 48, "walk": 40, "tiles_int8": 255, "tiles_bf16": 255, "echo": 32, "gaps": 32}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data_plane.proof import kernels
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.arithmetic.mixing import Words
-from data_plane.proof.messages import TileKind
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.arithmetic.mixing import Words
+from data_plane.proof.protocol.messages import TileKind
+from data_plane.proof.prover import kernels
 from tests.support import ptx
 
 ENTRIES = ptx.read(kernels.text())

@@ -6,9 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.proof.judgement import PEAK_MARGIN, Band, band
-from data_plane.proof.learning import AGREE_WITHIN, DEVICES_MIN, Lesson, Sample, Unlearnt, learn
-from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis, Observed, Pace, References, TimedPhase
+from data_plane.proof.challenger.judgement import PEAK_MARGIN, Band, band
+from data_plane.proof.challenger.learning import (
+    AGREE_WITHIN,
+    DEVICES_MIN,
+    Lesson,
+    Sample,
+    Unlearnt,
+    learn,
+)
+from data_plane.proof.challenger.reference import (
+    EVERY_DRIVER,
+    TABLE,
+    Basis,
+    Observed,
+    Pace,
+    References,
+    TimedPhase,
+)
 
 MODEL = "h100-sxm-80gb"
 HONEST = 2.2e12

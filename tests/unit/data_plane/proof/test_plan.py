@@ -9,15 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel
-from data_plane.proof import messages
-from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.cards import identity as identity_of
-from data_plane.proof.jobs import COST_MAX, Commitment, TilesJob, WalkJob
-from data_plane.proof.judgement import FREE_MIN, HELD_FREE_MIN, NETWORK_SECONDS, judge_identity
-from data_plane.proof.messages import Identity
-from data_plane.proof.plan import EMULATED, KINDS, Plan, Sizes, plan
-from data_plane.proof.port import Expected, Occasion
-from data_plane.proof.reference import TABLE, References
+from data_plane.proof.challenger.judgement import (
+    FREE_MIN,
+    HELD_FREE_MIN,
+    NETWORK_SECONDS,
+    judge_identity,
+)
+from data_plane.proof.challenger.plan import EMULATED, KINDS, Plan, Sizes, plan
+from data_plane.proof.challenger.port import Expected, Occasion
+from data_plane.proof.challenger.reference import TABLE, References
+from data_plane.proof.protocol import messages
+from data_plane.proof.protocol.messages import Identity
+from data_plane.proof.prover.emulation.cards import CARDS
+from data_plane.proof.prover.emulation.cards import identity as identity_of
+from data_plane.proof.verifier.jobs import COST_MAX, Commitment, TilesJob, WalkJob
 from tests.support.prover import MIB, gpu, identity
 
 MODELS = sorted(TABLE)

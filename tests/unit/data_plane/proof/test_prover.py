@@ -12,12 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.agent.device import Device, DeviceError
-from data_plane.agent.prover import Prover, one_after_another, serve, side_by_side
-from data_plane.proof.arithmetic.launches import chain, launch
-from data_plane.proof.commitments import group_hashes, root
-from data_plane.proof.emulation.cards import CARDS, identity
-from data_plane.proof.messages import (
+from data_plane.proof.protocol.arithmetic.launches import chain, launch
+from data_plane.proof.protocol.commitments import group_hashes, root
+from data_plane.proof.protocol.messages import (
     GROUPS_MAX,
     ORDER_BYTES_MAX,
     Answer,
@@ -49,7 +46,10 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.wire import decode, encode
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover.device import Device, DeviceError
+from data_plane.proof.prover.emulation.cards import CARDS, identity
+from data_plane.proof.prover.prover import Prover, one_after_another, serve, side_by_side
 
 ANSWERS = (
     Identity,

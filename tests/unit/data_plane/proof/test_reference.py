@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.gpu import APPEARANCES, GpuModel
-from data_plane.proof import measurements
-from data_plane.proof.judgement import PEAK_MARGIN
-from data_plane.proof.reference import (
+from data_plane.proof.challenger import measurements
+from data_plane.proof.challenger.judgement import PEAK_MARGIN
+from data_plane.proof.challenger.reference import (
     EVERY_DRIVER,
     OTHER_PCI_DEVICES,
     TABLE,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.proof import soundness
-from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
-from data_plane.proof.plan import Sizes
-from data_plane.proof.reference import RHO, TABLE
+from data_plane.proof.challenger import soundness
+from data_plane.proof.challenger.judgement import NETWORK_SECONDS, TOLERANCE
+from data_plane.proof.challenger.plan import Sizes
+from data_plane.proof.challenger.reference import RHO, TABLE
 
 DOCUMENT = Path("docs/gpu-proof.md").read_text()
 

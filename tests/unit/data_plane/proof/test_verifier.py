@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from data_plane.proof import commitments, verifier
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.jobs import Checked, Commitment, Fault, Job, JobTooLarge, LaunchJob, TilesJob, WalkJob
-from data_plane.proof.messages import DIGEST_BYTES, GROUP_HASH_BYTES, Phase
-from data_plane.proof.verifier import LocalVerifier, check
+from data_plane.proof.protocol import commitments
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import DIGEST_BYTES, GROUP_HASH_BYTES, Phase
+from data_plane.proof.verifier import recompute
+from data_plane.proof.verifier.jobs import (
+    Checked,
+    Commitment,
+    Fault,
+    Job,
+    JobTooLarge,
+    LaunchJob,
+    TilesJob,
+    WalkJob,
+)
+from data_plane.proof.verifier.recompute import LocalVerifier, check
 
 SEED = bytes(range(32))
 BLOCKS, ITERATIONS, STEPS, COUNT, GROUP = 40, 3, 5, 22, 4
@@ -181,7 +191,7 @@ def test_answers_stand_in_the_order_of_the_jobs() -> None:
 
 def test_nothing_is_computed_for_a_commitment_that_is_no_commitment(monkeypatch: pytest.MonkeyPatch) -> None:
     of_nothing, too_short = bent(a_walk(), root=bytes(32)), bent(some_tiles(), digests=b"")
-    monkeypatch.setattr(verifier, "_walked", None)
+    monkeypatch.setattr(recompute, "_walked", None)
     monkeypatch.setattr(tiles, "digests", None)
     one = checked(of_nothing)
     assert (one.fault, one.recomputed) == (Fault.ROOT, 0)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.proof import messages
-from data_plane.proof.emulation.cards import CARDS, identity
-from data_plane.proof.messages import (
+from data_plane.documents.strict import Malformed
+from data_plane.proof.protocol import messages
+from data_plane.proof.protocol.messages import (
     BLOCKS_MAX,
     CHAINS_MAX,
     GPUS_MAX,
@@ -51,8 +51,8 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.wire import decode, encode
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.wire import decode, encode
+from data_plane.proof.prover.emulation.cards import CARDS, identity
 
 ALL: tuple[type[Any], ...] = get_args(Message)
 

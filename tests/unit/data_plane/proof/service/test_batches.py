@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from data_plane.proof.jobs import COST_MAX, Commitment, Job, LaunchJob, TilesJob, WalkJob
-from data_plane.proof.service.batches import batches
+from data_plane.proof.verifier.jobs import COST_MAX, Commitment, Job, LaunchJob, TilesJob, WalkJob
+from data_plane.proof.verifier.service.batches import batches
 
 COMMITMENT = Commitment("walk", bytes(16), 1, 1, bytes(32), bytes(16), (0,), bytes(8))
 LAUNCH = LaunchJob(bytes(16), 2000, bytes(16))

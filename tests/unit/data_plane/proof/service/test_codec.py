@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane import strict
-from data_plane.proof.jobs import Checked, Commitment, Fault, Job, LaunchJob, TilesJob, WalkJob
-from data_plane.proof.messages import (
+from data_plane.documents import strict
+from data_plane.proof.protocol.messages import (
     BLOCKS_MAX,
     CHAINS_MAX,
     GROUP_MAX,
@@ -22,8 +21,17 @@ from data_plane.proof.messages import (
     STEPS_MAX,
     TILES_MAX,
 )
-from data_plane.proof.service import codec
-from data_plane.proof.service import verifier_pb2 as pb
+from data_plane.proof.verifier.jobs import (
+    Checked,
+    Commitment,
+    Fault,
+    Job,
+    LaunchJob,
+    TilesJob,
+    WalkJob,
+)
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service import verifier_pb2 as pb
 
 COMMITMENT = Commitment("walk", b"k" * 16, 1000, 10, b"r" * 32, b"h" * 1600, (0, 3, 99), b"d" * 240)
 LAUNCH = LaunchJob(b"s" * 16, 2000, b"f" * 16)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from grpc_tools import protoc
 
-PROTO = Path("data_plane/proof/service/verifier.proto")
+PROTO = Path("data_plane/proof/verifier/service/verifier.proto")
 
 
 def test_the_generated_messages_are_those_of_the_proto(tmp_path: Path) -> None:

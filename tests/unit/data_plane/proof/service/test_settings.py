@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.proof.service.settings import SettingsError, read_client, read_server
-from data_plane.proof.service.tls import TlsFiles
+from data_plane.proof.verifier.service.settings import SettingsError, read_client, read_server
+from data_plane.proof.verifier.service.tls import TlsFiles
 
 SERVER = {
     "SPLITPLANE_VERIFIER_CERTIFICATE": "/etc/tls/certificate.pem",

@@ -1,6 +1,6 @@
 """How often each cheat is caught, by the real challenger and verifier, beside what `soundness` computes.
 
-On the virtual clock and in miniature (`data_plane/proof/emulation`): the times are those of a model of the cards,
+On the virtual clock and in miniature (`tests/support/cheats`): the times are those of a model of the cards,
 not of any card. What is measured is the protocol with its sampling, its time rule and its retries; samples are
 drawn as in earnest, from the operating system's generator, so two runs differ.
 """
@@ -18,7 +18,8 @@ from data_plane.proof.challenger.port import Occasion, Outcome
 from data_plane.proof.challenger.reference import TABLE, Basis
 from data_plane.proof.prover.emulation.cards import CARDS
 from data_plane.proof.verifier.recompute import LocalVerifier, one_blas_thread
-from tests.support.cheats.lies import LIES, PASSING, UNANSWERED, Lie, skipping, with_speeds, without
+from tests.support.cheats.cards import with_speeds
+from tests.support.cheats.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
 from tests.support.cheats.miniature import SIZES, Miniature
 
 EACH_LIE = 20

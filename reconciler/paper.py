@@ -14,7 +14,7 @@ from data_plane.access.port import GpuReading, GpuReport, Target
 from data_plane.proof.prover.emulation.machine import Claim
 from data_plane.simulation.access import FakeAccess
 from data_plane.simulation.hub import FakeHub
-from data_plane.simulation.prover import paper
+from data_plane.simulation.prover import simulated_prover
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -50,4 +50,4 @@ def report(shape: Shape, serial: str) -> GpuReport:
 def prover(shape: Shape, serial: str) -> Line:
     """A line to an emulation of these cards. It says of itself that it is one."""
     claims = [Claim(gpu.name, gpu.uuid, gpu.memory_mib) for gpu in report(shape, serial).gpus]
-    return paper(claims, source="emulated")
+    return simulated_prover(claims)

@@ -1,13 +1,13 @@
 """A line to a prover in this process, in virtual time: nothing waits, and every frame knows when it came.
 
 The prover does each order at once. When its answers would have left the machine follows from the timers of
-its GPUs; when they arrive, from the network. An attacker may stand in between, where a hostile agent is.
+its GPUs; when they arrive, from the network.
 """
 
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from data_plane.access.line import Frame, LineBroken, LineSilent
 from data_plane.documents.strict import Malformed
@@ -32,24 +32,6 @@ class Sent:
     """When its first byte leaves; None for all of it at once."""
 
 
-class Attacker(Protocol):
-    """A hostile agent: sees each order and the answers of the emulation under it, and sends what it likes."""
-
-    def answers(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:
-        """`at` is when the order arrived. What is answered is sent in the order of time."""
-        ...
-
-
-class Faithful:
-    """Sends what the emulation answered."""
-
-    def answers(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:  # noqa: ARG002
-        return honest
-
-
-FAITHFUL = Faithful()
-
-
 @dataclass
 class VirtualLine:
     """`access.line.Line` to one machine. Its clock is `now`, which waiting moves on."""
@@ -58,7 +40,6 @@ class VirtualLine:
     timers: Sequence[CardTimer]
     """One per GPU; a machine without GPUs has none."""
     network: Network = field(default_factory=Network)
-    attacker: Attacker = FAITHFUL
     now: float = 0.0
     run: Run = one_after_another
     """Which GPU begins matters where several are one."""
@@ -70,6 +51,10 @@ class VirtualLine:
         self._last = 0.0
         self._inbox: list[tuple[float, int, float, bytes | None]] = []
         """(when the last byte comes, a number, when the first came, body)"""
+
+    def leaving(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:  # noqa: ARG002 - for others
+        """What leaves the machine after an order that arrived at `at`: what its prover answered."""
+        return honest
 
     async def send(self, frame: bytes) -> float:
         if self._ended:
@@ -90,7 +75,7 @@ class VirtualLine:
             honest.append(Sent(when, answer[_LENGTH_BYTES:], gpu))
 
         self._ended = not self._prover.handle(order, emit)
-        for sent in sorted(self.attacker.answers(order, at, honest), key=lambda one: one.at):
+        for sent in sorted(self.leaving(order, at, honest), key=lambda one: one.at):
             # One connection: nothing overtakes what left before it.
             before, self._last = self._last, max(self._last, sent.at + self.network.one_way())
             began = self._last

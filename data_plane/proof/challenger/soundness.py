@@ -1,7 +1,7 @@
 """What a pass is worth: the closed forms behind docs/gpu-proof.md, one function each.
 
-Shares are of 1, rates per second, times in seconds. `tests/unit/data_plane/proof/test_soundness.py` holds the
-tables of the document against them; the benchmark `proof_catch_rates` prints what cheats achieve beside them.
+Shares are of 1, rates per second, times in seconds. Its tests hold the tables of the document against them; the
+benchmark `proof_catch_rates` prints what cheats achieve beside them.
 """
 
 

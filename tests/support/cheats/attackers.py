@@ -2,7 +2,7 @@
 
 Each stands between an emulation and the line, sees every order, and sends what it likes:
 
-    attacker = Altered((Committed, Groups), delayed(1.0))
+    line = AttackedLine(machine, timers, attacker=Altered((Committed, Groups), delayed(1.0)))
 """
 
 from collections.abc import Callable, Iterable, Sequence

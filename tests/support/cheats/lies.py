@@ -21,15 +21,18 @@ from data_plane.proof.protocol.messages import (
     LatencyAnswer,
     Opened,
 )
-from data_plane.proof.prover.emulation.cards import CARDS, CPU, H20, RTX_4090_48GB, Card, identity
+from data_plane.proof.prover.emulation.cards import CARDS, Card, identity
 from data_plane.proof.prover.emulation.device import EmulatedDevice, EmulatedMachine
 from data_plane.proof.prover.prover import Run, one_after_another
-from data_plane.simulation.line import FAITHFUL, Attacker, VirtualLine
-from data_plane.simulation.prover import DRIVER, LIBRARIES
+from data_plane.simulation.line import VirtualLine
+from data_plane.simulation.prover import DRIVER
 from data_plane.simulation.timing import CardTimer, Engine, Network, Noise
 from tests.support.cheats import attackers, devices
 from tests.support.cheats.attackers import Altered, Premonition
+from tests.support.cheats.cards import CPU, H20, RTX_4090_48GB, mig_slice, with_speeds
+from tests.support.cheats.line import FAITHFUL, AttackedLine, Attacker
 from tests.support.cheats.miniature import Miniature
+from tests.support.cheats.posing import LIBRARIES
 
 Make = Callable[[GpuIdentity, CardTimer, random.Random], EmulatedDevice]
 """One GPU: what it says it is, its time, and chance for what it makes up."""
@@ -94,7 +97,8 @@ class Lie:
             for at, timer in enumerate(timers)
         )
         machine = EmulatedMachine(devices, DRIVER, source="cuda", libraries=LIBRARIES)
-        return VirtualLine(machine, timers, Network(0.02, 0.003, chance), self.attacker, run=self.run())
+        network = Network(0.02, 0.003, chance)
+        return AttackedLine(machine, timers, network, run=self.run(), attacker=self.attacker)
 
 
 def _late(**how: object) -> Lie:
@@ -106,17 +110,6 @@ def _tampered(code: str, attacker: Attacker, gpus: int = 1) -> Lie:
 
 
 _A100_40, _H100 = CARDS["a100-sxm-40gb"], CARDS["h100-sxm-80gb"]
-
-
-def with_speeds(
-    card: Card, *, random_read: float = 1.0, everything: float = 1.0, launch: float = 0.0
-) -> Card:
-    """The card with other speeds: two factors, and seconds on top of each launch."""
-    speeds = card.speeds.times(everything)
-    return replace(
-        card,
-        speeds=replace(speeds, random_read=speeds.random_read * random_read, launch=speeds.launch + launch),
-    )
 
 
 LIES: dict[str, Lie] = {
@@ -139,8 +132,8 @@ LIES: dict[str, Lie] = {
     ),
     # A lesser card, or less than a card.
     "half the bandwidth": _late(really=with_speeds(_H100, random_read=0.5)),
-    "a 3g MIG slice": _late(really=_H100.part(memory_slices=4, sms=60), make=without(0.5)),
-    "a 1g MIG slice": _late(really=_H100.part(memory_slices=1, sms=16), make=without(0.875)),
+    "a 3g MIG slice": _late(really=mig_slice(_H100, memory_slices=4, sms=60), make=without(0.5)),
+    "a 1g MIG slice": _late(really=mig_slice(_H100, memory_slices=1, sms=16), make=without(0.875)),
     "one card as two, in time slices": _late(gpus=2, one_device=True, make=without(0.5)),
     "one card as two, with memory for both": _late(gpus=2, one_device=True),
     "one card as two, another one first each time": _late(gpus=2, one_device=True, run=devices.InRotation),

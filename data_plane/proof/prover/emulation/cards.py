@@ -10,7 +10,7 @@ on Hopper, which `mma.sync` cannot saturate; fill rates from the instruction cou
 Runs inside the agent: standard library only.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from data_plane.proof.protocol.messages import GpuIdentity
 
@@ -36,16 +36,6 @@ class Speeds:
     launch: float = 15e-6
     """Seconds for one launch that waits for the last."""
 
-    def times(self, share: float) -> "Speeds":
-        """The same card with this share of its memory bandwidth and its multiprocessors."""
-        return replace(
-            self,
-            random_read=self.random_read * share,
-            fill=self.fill * share,
-            int8=self.int8 * share,
-            bf16=self.bf16 * share,
-        )
-
 
 @dataclass(frozen=True)
 class Card:
@@ -62,15 +52,6 @@ class Card:
     l2_mib: int
     speeds: Speeds
     ecc: bool = True
-
-    def part(self, memory_slices: int, sms: int) -> "Card":
-        """A MIG slice: `memory_slices` of eight (memory and bandwidth alike), `sms` multiprocessors."""
-        of_memory, of_sms = memory_slices / 8, sms / self.sms
-        speeds = replace(
-            self.speeds.times(of_sms),
-            random_read=self.speeds.random_read * of_memory,
-        )
-        return replace(self, memory_mib=round(self.memory_mib * of_memory), sms=sms, speeds=speeds)
 
 
 def identity(card: Card, index: int, uuid: str, memory_mib: "int | None" = None) -> GpuIdentity:
@@ -185,18 +166,3 @@ CARDS: "dict[str, Card]" = {
     ),
 }  # fmt: skip
 """By our word for the model: what machines are sold as."""
-
-H20 = Card(
-    "NVIDIA H20", "2329", 97871, "9.0", 78, 1980, 2619, 6144, 60,
-    _speeds(4000, 148, 296, share=0.85, fill=1.3e10, link=_PCIE5),
-)  # fmt: skip
-"""All the bandwidth and a seventh of the compute: the card that a bandwidth test takes for an H100."""
-
-RTX_4090_48GB = replace(CARDS["rtx-4090-24gb"], memory_mib=49140)
-"""Sold nowhere by NVIDIA: a 4090 with twice the memory soldered on."""
-
-CPU = replace(
-    CARDS["h100-sxm-80gb"],
-    speeds=Speeds(random_read=2e10, fill=1.5e9, int8=2e12, bf16=2e12, host_link=2e10, launch=2e-6),
-)
-"""Two sockets of a good server that play a GPU: 64 cores with AVX-512 and AMX, and all of their memory."""

@@ -18,7 +18,7 @@ from data_plane.proof.verifier.jobs import Checked, Fault, Job, LaunchJob
 from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
-from tests.integration.proof.conftest import until
+from tests.integration.data_plane.proof.verifier.conftest import until
 from tests.support import proof_jobs as honest
 from tests.support.authority import Authority, write
 

@@ -13,8 +13,8 @@ from data_plane.proof.verifier.jobs import Checked, Commitment, Job, TilesJob, V
 from data_plane.proof.verifier.service import codec
 from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
-from tests.integration.proof import odd_worker as odd
-from tests.integration.proof.conftest import Service, job, until
+from tests.integration.data_plane.proof.verifier import odd_worker as odd
+from tests.integration.data_plane.proof.verifier.conftest import Service, job, until
 
 Serve = Callable[..., Awaitable[Service]]
 JOBS = [job(odd.RIGHT)]

@@ -14,7 +14,7 @@ from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.metrics import Metrics
 from data_plane.proof.verifier.service.server import VerifierServer
 from data_plane.proof.verifier.service.settings import ClientSettings, ServerSettings
-from tests.integration.proof import odd_worker
+from tests.integration.data_plane.proof.verifier import odd_worker
 
 ODD_WORKER = (sys.executable, "-m", odd_worker.__name__)
 SETTINGS = ServerSettings(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.agent import kernel_log, kernel_log_source
+from data_plane.agent import kernel_log
 from data_plane.agent.kernel_log import Sighting
 from data_plane.agent.kernel_log_source import Journal, Kmsg
 from data_plane.agent.xids import SAME_SECONDS, Xids
@@ -206,13 +206,6 @@ def test_the_journal_is_asked_from_where_it_was_left() -> None:
 def test_a_journal_without_a_single_line_was_not_ours_to_read() -> None:
     with pytest.raises(PermissionError):
         Journal(lambda command: b"")
-
-
-def test_without_rights_and_without_a_journal_nobody_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert kernel_log_source.find(lambda: 0.0, tmp_path / "absent").name == "unreadable"
 
 
 def test_an_error_told_again_within_moments_is_one() -> None:

@@ -1,6 +1,7 @@
 """What travels to a rented machine: the folders of what runs there, and nothing that is not needed there."""
 
 import ast
+import hashlib
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -69,6 +70,17 @@ def _held() -> set[str]:
         return set(archive.namelist())
 
 
+def test_the_same_sources_give_the_same_bytes() -> None:
+    one, two = build_agent(), build_agent()
+    assert one == two
+    assert one.sha256 == hashlib.sha256(one.content).hexdigest()
+    with zipfile.ZipFile(BytesIO(one.content)) as archive:
+        assert archive.testzip() is None
+        ours = sorted(name for name in archive.namelist() if name.startswith("data_plane/"))
+        assert archive.namelist() == ["__main__.py", *ours, "pynvml.py"]
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
 def test_the_bundle_holds_what_the_agent_imports_and_nothing_else() -> None:
     ours, _ = _reached(in_functions=True)
     needed = {path.relative_to(ROOT).as_posix() for path in ours.values()}
@@ -94,3 +106,8 @@ def test_a_machine_with_gpus_needs_nothing_but_python_and_the_bindings() -> None
         "pynvml": {"data_plane/nvml", "data_plane/proof/prover"},
         "numpy": {"data_plane/proof/prover/emulation", "data_plane/proof/protocol/arithmetic"},
     }
+
+
+def test_the_call_that_blocks_is_never_used() -> None:
+    for path in _reached(in_functions=True)[0].values():
+        assert '"nvmlDeviceGetPcieThroughput"' not in path.read_text(), path

@@ -15,7 +15,7 @@ from data_plane.access.ssh import SshAccess
 from data_plane.access.ssh_line import ROOM_BYTES, WINDOW_BYTES, SshLine
 from data_plane.documents.strict import Malformed
 from tests.support.ssh_server import OURS, Handler, Process, a_machine
-from tests.unit.data_plane.test_frames import framed
+from tests.unit.data_plane.access.test_frames import framed
 
 STEP = Step("prove", "true", seconds=5, user="login")
 SOON = 5.0

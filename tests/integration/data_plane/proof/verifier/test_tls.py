@@ -17,8 +17,8 @@ from data_plane.proof.verifier.service import codec
 from data_plane.proof.verifier.service.client import connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificateFiles, CertificatesError, TlsFiles
-from tests.integration.proof import odd_worker as odd
-from tests.integration.proof.conftest import Service, job
+from tests.integration.data_plane.proof.verifier import odd_worker as odd
+from tests.integration.data_plane.proof.verifier.conftest import Service, job
 from tests.support.authority import Authority, Issued, write
 
 NAME = "verifier.test"

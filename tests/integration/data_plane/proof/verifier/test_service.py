@@ -24,8 +24,8 @@ from data_plane.proof.verifier.jobs import (
 )
 from data_plane.proof.verifier.service import codec
 from data_plane.proof.verifier.service import verifier_pb2 as pb
-from tests.integration.proof import odd_worker as odd
-from tests.integration.proof.conftest import Service, job, until
+from tests.integration.data_plane.proof.verifier import odd_worker as odd
+from tests.integration.data_plane.proof.verifier.conftest import Service, job, until
 
 Serve = Callable[..., Awaitable[Service]]
 

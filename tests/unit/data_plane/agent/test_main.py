@@ -1,10 +1,6 @@
-import hashlib
 import io
 import json
-import subprocess
-import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -16,23 +12,13 @@ import pynvml
 import pytest
 
 from data_plane.agent import __main__ as agent
-from data_plane.agent.guard import Hangs, guarded
-from data_plane.agent.schedule import PERIODS
 from data_plane.documents.health import Health
 from data_plane.documents.inventory import Gpu, Inventory, Mig
-from data_plane.documents.protocol import Failure, Message, decode
-from data_plane.inspection.bundle import build_agent
+from data_plane.documents.protocol import Failure, Message
 from data_plane.nvml import identity
 from data_plane.nvml import library as nvml
 
 CARD = {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "memory_total_mib": 81559}
-START = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from data_plane.agent.__main__ import main
-sys.exit(main(sys.argv[3:], Path(sys.argv[2])))
-"""
 
 
 @pytest.fixture
@@ -42,80 +28,6 @@ def emulation(tmp_path: Path) -> Path:
         json.dumps({"driver_version": "570.124.06", "gpus": [CARD, {**CARD, "index": 1, "uuid": "GPU-2"}]})
     )
     return path
-
-
-@pytest.fixture(scope="module")
-def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    path.write_bytes(build_agent().content)
-    return path
-
-
-def run(pyz: Path, emulation: Path, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-I", "-S", "-c", START, str(pyz), str(emulation), *arguments]
-    return subprocess.run(command, capture_output=True, check=False, timeout=30, cwd=emulation.parent)
-
-
-def test_the_same_sources_give_the_same_bytes() -> None:
-    one, two = build_agent(), build_agent()
-    assert one == two
-    assert one.sha256 == hashlib.sha256(one.content).hexdigest()
-
-
-def test_the_bundle_holds_the_agent_and_nothing_else_of_ours(pyz: Path) -> None:
-    with zipfile.ZipFile(pyz) as archive:
-        assert archive.testzip() is None
-        ours = [name for name in archive.namelist() if name.startswith("data_plane/")]
-        assert archive.namelist() == ["__main__.py", *ours, "pynvml.py"]
-        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-
-
-def test_it_runs_alone_without_our_packages(pyz: Path, emulation: Path) -> None:
-    done = run(pyz, emulation, "inventory")
-    assert (done.returncode, done.stderr) == (0, b"")
-    message = decode(done.stdout)
-    assert isinstance(message, Inventory)
-    assert message.source == "emulated"
-    assert [gpu.uuid for gpu in message.gpus] == ["GPU-1", "GPU-2"]
-
-
-def test_the_zipapp_itself_answers_its_version(pyz: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", str(pyz), "version"], capture_output=True, check=True, timeout=30
-    )
-    assert done.stdout == b"2\n"
-
-
-def test_the_zipapp_tells_health_once(pyz: Path, emulation: Path) -> None:
-    done = run(pyz, emulation, "health")
-    assert (done.returncode, done.stderr) == (0, b"")
-    message = decode(done.stdout)
-    assert isinstance(message, Health)
-    assert message.source == "emulated"
-    assert [
-        (gpu.uuid, gpu.usage.compute_processes, gpu.usage.utilisation_percent) for gpu in message.gpus
-    ] == [
-        ("GPU-1", 0, 0),
-        ("GPU-2", 0, 0),
-    ]
-    assert {reading.group for reading in message.readings} == set(PERIODS)
-
-
-def test_a_watch_that_nobody_listens_to_ends(pyz: Path, emulation: Path) -> None:
-    command = [sys.executable, "-I", "-S", "-c", START, str(pyz), str(emulation), "health", "--watch", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watching:
-        assert watching.stdout is not None
-        assert watching.stderr is not None
-        assert isinstance(decode(watching.stdout.readline()), Health)
-        watching.stdout.close()
-        assert watching.wait(timeout=20) == 0
-        assert watching.stderr.read() == b""
-
-
-def test_without_library_and_file_it_says_what_is_missing(pyz: Path, tmp_path: Path) -> None:
-    done = run(pyz, tmp_path / "absent", "inventory")
-    assert done.returncode == 3
-    assert decode(done.stdout) == Failure("no_gpu_library", "libnvidia-ml.so.1 cannot be loaded")
 
 
 @pytest.mark.parametrize(
@@ -326,48 +238,3 @@ def test_a_library_that_hangs_as_it_opens_is_named_too(
     message = only(agent.documents(agent.inventories, emulation, hangs=0.05))
     assert message == Failure("nvml_hangs", "nvmlInit has not answered for 0.05 s")
     for_good.set()
-
-
-def test_guarded_work_gives_what_it_yields_and_then_raises_what_it_raises() -> None:
-    def work() -> Iterator[int]:
-        yield 1
-        yield 2
-        raise ValueError("three")
-
-    messages = guarded(work, 5)
-    assert [next(messages), next(messages)] == [1, 2]
-    with pytest.raises(ValueError, match="three"):
-        next(messages)
-
-
-def test_work_that_nobody_waits_for_does_not_pile_up() -> None:
-    made = []
-
-    def work() -> Iterator[int]:
-        for n in range(1_000):
-            made.append(n)
-            yield n
-
-    messages = guarded(work, 5)
-    assert [next(messages), next(messages)] == [0, 1]
-    assert len(made) < 10
-    assert list(messages)[-1] == 999
-
-
-def test_hanging_work_is_told_from_work_that_ended() -> None:
-    for_good = threading.Event()
-
-    def work() -> Iterator[int]:
-        yield 1
-        for_good.wait(20)
-
-    messages = guarded(work, 0.05)
-    assert next(messages) == 1
-    with pytest.raises(Hangs):
-        next(messages)
-    for_good.set()
-
-
-def test_the_call_that_blocks_is_never_used() -> None:
-    for path in Path(nvml.__file__).parent.glob("*.py"):
-        assert '"nvmlDeviceGetPcieThroughput"' not in path.read_text(), path

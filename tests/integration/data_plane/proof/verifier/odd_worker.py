@@ -1,6 +1,6 @@
 """A worker whose check does what the job's number of rounds says: the ways in which a computation can go wrong.
 
-`python -m tests.integration.proof.odd_worker`, as a pool runs its workers.
+`python -m tests.integration.data_plane.proof.verifier.odd_worker`, as a pool runs its workers.
 """
 
 import os

@@ -13,7 +13,7 @@ import asyncssh
 
 from data_plane.access.frames import LENGTH_BYTES, Dribble, FrameBuffer
 from data_plane.access.line import Frame, LineBroken, LineSilent
-from data_plane.access.shell import DETAIL_CHARACTERS_MAX
+from data_plane.access.step import DETAIL_CHARACTERS_MAX
 from data_plane.documents.strict import printable
 
 WINDOW_BYTES = 256 * 1024

@@ -29,6 +29,7 @@ BUS_ID = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 Source = Literal["nvml", "emulated"]
 """`emulated` readings come from a file, for machines without GPUs; they prove nothing."""
 Sharing = Literal["none", "mig", "vgpu", "unknown"]
+"""Whether the card looks whole: `mig` when MIG mode is on, `vgpu` inside a vGPU guest. A hint, not proof."""
 
 Mib = Annotated[int, Whole(0, MEMORY_MIB_MAX)]
 Count = Annotated[int, Whole(0, (1 << 64) - 1)]

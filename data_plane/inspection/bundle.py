@@ -9,10 +9,10 @@ import hashlib
 import importlib.metadata
 import io
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import data_plane
-from data_plane.access.port import AgentBundle
 
 _ROOT = Path(data_plane.__file__).resolve().parent
 FOLDERS = ("agent", "documents", "nvml", "proof/prover", "proof/protocol")
@@ -24,6 +24,15 @@ from data_plane.agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # The oldest time a zip can tell.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBundle:
+    """The agent as one zipapp. Its digest is its name on the machine."""
+
+    content: bytes
+    sha256: str
+    """Lower-case hex of `content`."""
 
 
 def build_agent() -> AgentBundle:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from data_plane.access.bootstrap import wireguard_key
-from data_plane.access.shell import Step
+from data_plane.access.step import Step
 from data_plane.mesh.port import PEERS_MAX, Network, Peer
+from data_plane.mesh.wireguard import wireguard_key
 
 _DIRECTORY = "/etc/splitplane/mesh"
 

@@ -1,6 +1,7 @@
-"""Machines on paper, for scenarios, benchmarks and demos without root. No IO, no clock, no waiting.
+"""Simulated machines: for development without root, scenario tests, demos and benchmarks. No IO, no clock, no waiting.
 
-Machines are known by address. What one does wrong is a script, set before the reconciler calls:
+A simulated machine takes the same steps as a real one and prints what a real one prints. Machines are known by
+address. What one does wrong is a script, set before the reconciler calls:
 
     access = FakeAccess(hardware=lambda target: eight_h100s())
     access.script("10.0.0.7", unreachable=3)                 # three refusals, then fine
@@ -11,25 +12,23 @@ Machines are known by address. What one does wrong is a script, set before the r
 import base64
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from configparser import ConfigParser
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Interface, IPv4Network
 
-from data_plane.access import bootstrap
+from data_plane.access.customer import END_CUSTOMER, INSTALL_KEYS
 from data_plane.access.line import Frame, Line, LineBroken
-from data_plane.access.port import (
-    AgentBundle,
-    GpuHealth,
-    GpuReport,
-    HealthReport,
-    HostKeyChanged,
-    LoginRefused,
-    MeshLink,
-    StepFailed,
-    Target,
-    Unreachable,
-)
-from data_plane.mesh.port import NETWORK_PREFIX, RANGE, Network, Peer
+from data_plane.access.port import HostKeyChanged, LoginRefused, Target, Unreachable
+from data_plane.access.step import Answer, Step
+from data_plane.documents import protocol
+from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
+from data_plane.documents.inventory import Inventory
+from data_plane.inspection.agent import FIND_AGENT
+from data_plane.inspection.gpus import RUN_AGENT
+from data_plane.inspection.health import READ_HEALTH
+from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
+from data_plane.mesh.port import NETWORK_PREFIX, RANGE, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
 
 Hook = Callable[[Target, str], Awaitable[None]]
@@ -50,12 +49,12 @@ class FakeMachine:
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
-    `read health`, `prove`."""
+    `read health`, `find agent` (before it proves), `end customer`."""
     breaks_in: set[str] = field(default_factory=set[str])
-    """Steps during which the connection breaks once, after the step took effect."""
-    report: GpuReport | None = None
+    """Steps during which the connection breaks once, after the step took effect; `prove` among them."""
+    inventory: Inventory | None = None
     """What it says instead of the truth."""
-    health: HealthReport | None = None
+    health: Health | None = None
     """How it says its cards are, instead of idle and well."""
 
     host_key: str | None = None
@@ -70,8 +69,8 @@ class FakeMachine:
 class FakeAccess:
     """`port.Access` over FakeMachines. Without a script a machine does everything right."""
 
-    hardware: Callable[[Target], GpuReport]
-    """What a machine truly is; its `agent_sha256` is filled in with the agent's that asked."""
+    hardware: Callable[[Target], Inventory]
+    """What a machine truly is. Where GPUs meet (`ancestors`) need not be said."""
     hub: FakeHub | None = None
     """If given, joining proves what the real step proves: that this hub knows this machine."""
     before: Hook = _at_once
@@ -91,7 +90,7 @@ class FakeAccess:
         host_key_changed: bool = False,
         step_fails: dict[str, int] | None = None,
         breaks_in: set[str] | None = None,
-        report: GpuReport | None = None,
+        inventory: Inventory | None = None,
     ) -> FakeMachine:
         """Say what the machine at `address` does wrong from now on; what was done to it stays."""
         machine = self.machine(address)
@@ -100,7 +99,7 @@ class FakeAccess:
         machine.host_key_changed = host_key_changed
         machine.step_fails = dict(step_fails or {})
         machine.breaks_in = set(breaks_in or ())
-        machine.report = report
+        machine.inventory = inventory
         return machine
 
     def forget(self, address: str) -> None:
@@ -128,110 +127,107 @@ class FakeAccess:
 
 @dataclass
 class FakeSession:
+    """`port.Session`: does what the scripts of the steps do. Every agent is on the machine already."""
+
     access: FakeAccess
     target: Target
     machine: FakeMachine
 
-    async def install_keys(self, authorized_keys: Sequence[str]) -> None:
-        step = bootstrap.INSTALL_KEYS.name
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:  # noqa: ARG002 - no step here needs its arguments
+        effects: dict[str, Callable[[bytes], Answer]] = {
+            INSTALL_KEYS.name: self._install_keys,
+            END_CUSTOMER.name: self._end_customer,
+            MESH_KEY.name: self._make_mesh_key,
+            JOIN_MESH.name: self._join_mesh,
+            FIND_AGENT.name: lambda _: _printed(b""),
+            RUN_AGENT.name: self._print_inventory,
+            READ_HEALTH.name: self._print_health,
+        }
         await self._begin(step)
-        try:
-            text = bootstrap.authorized_keys_text(authorized_keys)
-        except ValueError as error:
-            raise StepFailed(step, None, str(error)) from None
-        self.machine.authorized_keys = tuple(text.splitlines())
-        self._end(step)
+        left = self.machine.step_fails.get(step.name, 0)
+        if left > 0:
+            self.machine.step_fails[step.name] = left - 1
+            return _failed(1, "scripted to fail")
+        answer = effects[step.name](stdin)
+        if answer.exit_status == 0 and self._breaks(step):
+            raise Unreachable(f"{step.name}: the connection broke")
+        return answer
 
-    async def mesh_public_key(self) -> str:
-        step = bootstrap.MESH_KEY.name
+    @asynccontextmanager
+    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:  # noqa: ARG002 - as above
         await self._begin(step)
+        if self.access.proving is None:
+            raise Unreachable(f"{step.name}: this simulated machine has no prover")
+        line = self.access.proving(self.target)
+        yield _BrokenLine(line) if self._breaks(step) else line
+
+    async def _begin(self, step: Step) -> None:
+        await self.access.before(self.target, step.name)
+        self.machine.calls.append(step.name)
+
+    def _breaks(self, step: Step) -> bool:
+        breaks = step.name in self.machine.breaks_in
+        self.machine.breaks_in.discard(step.name)
+        return breaks
+
+    def _install_keys(self, authorized_keys: bytes) -> Answer:
+        self.machine.authorized_keys = tuple(authorized_keys.decode().splitlines())
+        return _printed(b"")
+
+    def _end_customer(self, _: bytes) -> Answer:
+        self.machine.authorized_keys = ()
+        return _printed(b"")
+
+    def _make_mesh_key(self, _: bytes) -> Answer:
         if self.machine.mesh_key is None:
             seed = f"{self.target.address} {self.target.host_key}".encode()
             self.machine.mesh_key = base64.b64encode(hashlib.sha256(seed).digest()).decode()
-        self._end(step)
-        return self.machine.mesh_key
+        return _printed(self.machine.mesh_key.encode())
 
-    async def join_mesh(self, link: MeshLink) -> None:
-        step = bootstrap.JOIN_MESH.name
-        await self._begin(step)
-        try:
-            bootstrap.machine_config(link)
-        except ValueError as error:
-            raise StepFailed(step, None, str(error)) from None
+    def _join_mesh(self, config: bytes) -> Answer:
         if self.machine.mesh_key is None:
-            raise StepFailed(step, 66, "this machine has no mesh key")
-        self.machine.link = link
+            return _failed(66, "this machine has no mesh key")
+        self.machine.link = link = _link(config.decode())
         if self.access.hub is not None and not _answers(self.access.hub, link, self.machine.mesh_key):
-            raise StepFailed(step, 1, "the hub did not answer through the tunnel within 12 s")
-        self._end(step)
+            return _failed(1, "the hub did not answer through the tunnel within 12 s")
+        return _printed(b"")
 
-    async def read_gpus(self, agent: AgentBundle) -> GpuReport:
-        step = bootstrap.RUN_AGENT.name
-        await self._begin(step)
-        report = self.machine.report or self.access.hardware(self.target)
-        self._end(step)
-        return replace(report, agent_sha256=agent.sha256)
+    def _print_inventory(self, _: bytes) -> Answer:
+        inventory = self._inventory()
+        nothing_known = ((None,) * len(inventory.gpus),) * len(inventory.gpus)
+        return _printed(protocol.encode(replace(inventory, ancestors=nothing_known)).encode())
 
-    async def read_health(self, agent: AgentBundle) -> HealthReport:
-        step = bootstrap.READ_HEALTH.name
-        await self._begin(step)
-        health = self.machine.health or idle(self.machine.report or self.access.hardware(self.target))
-        self._end(step)
-        return replace(health, agent_sha256=agent.sha256)
+    def _print_health(self, _: bytes) -> Answer:
+        return _printed(protocol.encode(self.machine.health or idle(self._inventory())).encode())
 
-    @asynccontextmanager
-    async def prover(self, agent: AgentBundle) -> AsyncIterator[Line]:  # noqa: ARG002 - nothing to push on paper
-        step = bootstrap.PROVE.name
-        await self._begin(step)
-        if self.access.proving is None:
-            raise StepFailed(step, None, "nobody on paper can prove anything here")
-        line = self.access.proving(self.target)
-        if step in self.machine.breaks_in:
-            self.machine.breaks_in.discard(step)
-            line = _BrokenLine(line)
-        yield line
-
-    async def end_customer(self) -> None:
-        step = bootstrap.END_CUSTOMER.name
-        await self._begin(step)
-        self.machine.authorized_keys = ()
-        self._end(step)
-
-    async def _begin(self, step: str) -> None:
-        await self.access.before(self.target, step)
-        self.machine.calls.append(step)
-        left = self.machine.step_fails.get(step, 0)
-        if left > 0:
-            self.machine.step_fails[step] = left - 1
-            raise StepFailed(step, 1, "scripted to fail")
-
-    def _end(self, step: str) -> None:
-        if step in self.machine.breaks_in:
-            self.machine.breaks_in.discard(step)
-            raise Unreachable(f"{step}: the connection broke")
+    def _inventory(self) -> Inventory:
+        return self.machine.inventory or self.access.hardware(self.target)
 
 
-def idle(report: GpuReport) -> HealthReport:
+def idle(inventory: Inventory) -> Health:
     """These cards with nothing to do and nothing wrong."""
-    return HealthReport(
-        source=report.source,
+    return Health(
+        source=inventory.source,
+        at=0,
         gpus=tuple(
             GpuHealth(
                 index=gpu.index,
                 uuid=gpu.uuid,
+                bus_id=None,
                 lost=False,
-                processes=0,
-                utilisation_percent=0,
-                memory_used_mib=0,
-                recovery_action=0,
-                throttle=1,
-                xids=(),
+                usage=Usage(
+                    memory_used_mib=0, utilisation_percent=0, compute_processes=0, graphics_processes=0
+                ),
+                throttle=Throttle(reasons=1),
+                recovery=Recovery(action=0),
             )
-            for gpu in report.gpus
+            for gpu in inventory.gpus
         ),
         xids=(),
-        kernel_log_read=True,
-        agent_sha256=report.agent_sha256,
+        xids_dropped=0,
+        events=False,
+        kernel_log="kmsg",
+        readings=(),
     )
 
 
@@ -246,6 +242,28 @@ class _BrokenLine:
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:  # noqa: ARG002 - as a Line has it
         raise LineBroken("the connection broke")
+
+
+def _printed(output: bytes) -> Answer:
+    return Answer(0, output, "")
+
+
+def _failed(exit_status: int, detail: str) -> Answer:
+    return Answer(exit_status, b"", detail)
+
+
+def _link(config: str) -> MeshLink:
+    """What a machine's wg-quick file says."""
+    parsed = ConfigParser(interpolation=None)
+    parsed.read_string(config)
+    network, peer = IPv4Network(parsed["Peer"]["AllowedIPs"]), parsed["Peer"]
+    return MeshLink(
+        address=str(IPv4Interface(parsed["Interface"]["Address"]).ip),
+        network=str(network),
+        hub_address=str(network.network_address + 1),
+        hub_public_key=peer["PublicKey"],
+        hub_endpoint=peer["Endpoint"],
+    )
 
 
 def _answers(hub: FakeHub, link: MeshLink, mesh_key: str) -> bool:

@@ -42,7 +42,7 @@ _ANSWERS: "tuple[type[Any], ...]" = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class HonestAnswer:
     """One honest answer, about to be sent."""
 
     sent: Sent
@@ -59,7 +59,7 @@ class Answer:
         return replace(self.sent, body=body)
 
 
-Alter = Callable[[Answer], Iterable[Sent]]
+Alter = Callable[[HonestAnswer], Iterable[Sent]]
 
 
 def _body(message: Any, blob: bytes = b"") -> bytes:
@@ -77,61 +77,61 @@ class Altered:
         for sent in honest:
             message, blob = decode(cast("bytes", sent.body), _ANSWERS)
             if isinstance(message, self.kinds):
-                yield from self.alter(Answer(sent, message, blob, at))
+                yield from self.alter(HonestAnswer(sent, message, blob, at))
             else:
                 yield sent
 
 
-def garbled(answer: Answer) -> Iterable[Sent]:
+def garbled(answer: HonestAnswer) -> Iterable[Sent]:
     """Bytes that are no message."""
     return (answer.with_body(b"\xff\xff{\x00"),)
 
 
-def oversized(answer: Answer) -> Iterable[Sent]:
+def oversized(answer: HonestAnswer) -> Iterable[Sent]:
     """More than any answer may be long."""
     return (answer.with_body(bytes(ANSWER_BYTES_MAX + 1)),)
 
 
-def short(answer: Answer) -> Iterable[Sent]:
+def short(answer: HonestAnswer) -> Iterable[Sent]:
     """Without the end of the blob."""
     return (answer.saying(blob=answer.blob[:-8]),)
 
 
-def twice(answer: Answer) -> Iterable[Sent]:
+def twice(answer: HonestAnswer) -> Iterable[Sent]:
     return (answer.sent, answer.sent)
 
 
-def swapped(answer: Answer) -> Iterable[Sent]:
+def swapped(answer: HonestAnswer) -> Iterable[Sent]:
     """As if it came from the neighbour, and the neighbour's as if it came from here."""
     return (answer.saying(gpu=answer.message.gpu ^ 1),)
 
 
-def of_the_first(answer: Answer) -> Iterable[Sent]:
+def of_the_first(answer: HonestAnswer) -> Iterable[Sent]:
     """As if it came from GPU 0, whoever it came from."""
     return (answer.saying(gpu=0),)
 
 
-def of_nobody(answer: Answer) -> Iterable[Sent]:
+def of_nobody(answer: HonestAnswer) -> Iterable[Sent]:
     """About a GPU that the machine does not have."""
     return (answer.saying(gpu=15),)
 
 
-def with_another_digest(answer: Answer) -> Iterable[Sent]:
+def with_another_digest(answer: HonestAnswer) -> Iterable[Sent]:
     """Not what was committed to."""
     return (answer.saying(blob=bytes([answer.blob[0] ^ 1]) + answer.blob[1:]),)
 
 
-def mute(_: Answer) -> Iterable[Sent]:
+def mute(_: HonestAnswer) -> Iterable[Sent]:
     """Nothing, on a line that stands."""
     return ()
 
 
-def breaking(answer: Answer) -> Iterable[Sent]:
+def breaking(answer: HonestAnswer) -> Iterable[Sent]:
     """The end of the line."""
     return (answer.with_body(None),)
 
 
-def refusing(answer: Answer) -> Iterable[Sent]:
+def refusing(answer: HonestAnswer) -> Iterable[Sent]:
     return (answer.with_body(_body(Refused(answer.message.gpu, "cuda_error", "719"))),)
 
 
@@ -143,7 +143,7 @@ def delayed(seconds: float) -> Alter:
 def begun(*, walk: float, tiles: float) -> Alter:
     """A root whose first byte, which is a length's and known, comes these seconds after the order; the rest as ever."""
 
-    def alter(answer: Answer) -> Iterable[Sent]:
+    def alter(answer: HonestAnswer) -> Iterable[Sent]:
         after = walk if answer.message.phase == "walk" else tiles
         yield replace(answer.sent, began=min(answer.sent.at, answer.asked_at + after))
 
@@ -153,7 +153,7 @@ def begun(*, walk: float, tiles: float) -> Alter:
 def hasty(seconds: float, *, and_the_real_one: bool = False) -> Alter:
     """A root of nothing stops the clock after `seconds`; the work goes on behind it."""
 
-    def alter(answer: Answer) -> Iterable[Sent]:
+    def alter(answer: HonestAnswer) -> Iterable[Sent]:
         yield replace(
             answer.saying(root=b"\x5a" * ROOT_BYTES), at=min(answer.sent.at, answer.asked_at + seconds)
         )

@@ -11,23 +11,24 @@ import asyncssh
 import pytest
 
 from data_plane.access import ssh
-from data_plane.access.bootstrap import PUSH_AGENT, RUN_AGENT
 from data_plane.access.port import (
     Access,
     AccessError,
-    AgentBundle,
     HostKeyChanged,
     LoginRefused,
     StepFailed,
     Target,
     Unreachable,
 )
-from data_plane.access.shell import OUTPUT_BYTES_MAX, Step
-from data_plane.access.ssh import SshAccess, SshShell, new_host_key
+from data_plane.access.ssh import SshAccess, SshSession, new_host_key
+from data_plane.access.step import OUTPUT_BYTES_MAX, Step
 from data_plane.documents.inventory import Inventory
 from data_plane.documents.protocol import encode
-from data_plane.inspection.bundle import build_agent
+from data_plane.inspection.agent import PUSH_AGENT
+from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.inspection.gpus import RUN_AGENT, read_gpus
 from data_plane.mesh import hub
+from data_plane.mesh.machine import mesh_public_key
 from data_plane.mesh.port import Network
 from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
 
@@ -44,8 +45,8 @@ def says(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
 
 
 @asynccontextmanager
-async def a_shell(handler: Handler) -> AsyncIterator[SshShell]:
-    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).shell(target) as shell:
+async def a_shell(handler: Handler) -> AsyncIterator[SshSession]:
+    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as shell:
         yield shell
 
 
@@ -260,7 +261,7 @@ async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
 async def test_a_mesh_key_that_is_none_fails_the_step(answer: bytes) -> None:
     async with a_machine(says(answer)) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed, match="make mesh key"):
-            await session.mesh_public_key()
+            await mesh_public_key(session)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ async def test_no_answer_of_the_agent_is_believed_that_is_not_one(answer: bytes,
 
     async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed) as caught:
-            await session.read_gpus(AgentBundle(b"agent", "0" * 64))
+            await read_gpus(session, AgentBundle(b"agent", "0" * 64))
     assert caught.value.step == RUN_AGENT.name
     assert "lost" in caught.value.detail or b"lost" not in answer
 
@@ -324,16 +325,16 @@ async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> 
     path = tmp_path / ".splitplane" / f"agent-{agent.sha256}.pyz"
     async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed, match="run agent"):
-            await session.read_gpus(agent)
+            await read_gpus(session, agent)
         assert path.read_bytes() == agent.content
         assert len(home.commands) == 3
         with pytest.raises(StepFailed, match="run agent"):
-            await session.read_gpus(agent)
+            await read_gpus(session, agent)
         assert len(home.commands) == 4, "pushed although it is there"
 
         path.write_text("import pathlib; pathlib.Path('ran').touch()")
         with pytest.raises(StepFailed, match="run agent"):
-            await session.read_gpus(agent)
+            await read_gpus(session, agent)
         assert path.read_bytes() == agent.content
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
@@ -343,7 +344,7 @@ async def test_an_agent_that_arrives_with_another_digest_is_not_kept(tmp_path: P
     wrong = AgentBundle(b"print('hello')", "0" * 64)
     async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed, match="another digest"):
-            await session.read_gpus(wrong)
+            await read_gpus(session, wrong)
     assert list((tmp_path / ".splitplane").iterdir()) == []
 
 

@@ -10,9 +10,9 @@ import pytest
 from data_plane.access import ssh_line
 from data_plane.access.line import LineBroken, LineSilent
 from data_plane.access.port import Unreachable
-from data_plane.access.shell import Step
 from data_plane.access.ssh import SshAccess
 from data_plane.access.ssh_line import ROOM_BYTES, WINDOW_BYTES, SshLine
+from data_plane.access.step import Step
 from data_plane.documents.strict import Malformed
 from tests.support.ssh_server import OURS, Handler, Process, a_machine
 from tests.unit.data_plane.access.test_frames import framed
@@ -30,7 +30,7 @@ async def a_line(
     access = SshAccess(OURS.private_openssh, clock=lambda: float(next(numbers)))
     async with (
         a_machine(handler, window=window) as target,
-        access.shell(target) as shell,
+        access.connect(target) as shell,
         shell.converse(STEP) as line,
     ):
         yield line
@@ -266,7 +266,7 @@ async def test_a_machine_that_refuses_the_channel_is_unreachable() -> None:
         process.exit(0)
 
     access = SshAccess(OURS.private_openssh)
-    async with a_machine(never) as target, access.shell(target) as shell:
+    async with a_machine(never) as target, access.connect(target) as shell:
         shell._connection.abort()
         with pytest.raises(Unreachable, match="prove"):
             async with shell.converse(STEP):

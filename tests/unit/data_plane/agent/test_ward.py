@@ -6,7 +6,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from data_plane.access.bootstrap import READ_HEALTH
 from data_plane.agent import __main__ as agent
 from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
@@ -14,6 +13,7 @@ from data_plane.agent.schedule import PERIODS, Schedule
 from data_plane.agent.ward import SETTLE_SECONDS, Ward, watch
 from data_plane.documents.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.documents.protocol import decode, encode
+from data_plane.inspection.health import READ_HEALTH
 from data_plane.nvml.library import Unanswered
 from tests.support.cards import BOOT, MODELS, Clock, Log, library, ward
 

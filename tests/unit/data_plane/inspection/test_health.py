@@ -4,22 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.access import bootstrap, session
-from data_plane.access.port import (
-    AgentBundle,
-    GpuHealth,
-    GpuReading,
-    GpuReport,
-    HealthReport,
-    SeenXid,
-    StepFailed,
-    Target,
-    Unreachable,
-)
-from data_plane.access.shell import Answer
+from data_plane.access.port import StepFailed, Target
+from data_plane.access.step import Answer
 from data_plane.agent import inventory
 from data_plane.documents.protocol import Failure, Message, encode
-from data_plane.simulation.access import FakeAccess, idle
+from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.gpus import RUN_AGENT, gpu_report
+from data_plane.inspection.health import (
+    READ_HEALTH,
+    GpuHealth,
+    HealthReport,
+    SeenXid,
+    health_report,
+)
 from tests.support.cards import BOOT, Clock, Log, library, ward
 
 AGENT = AgentBundle(b"agent", "a" * 64)
@@ -31,7 +28,7 @@ def answered(message: Message, status: int = 0) -> Answer:
 
 
 def report(message: Message, status: int = 0) -> HealthReport:
-    return session.health_report(bootstrap.READ_HEALTH, answered(message, status), AGENT.sha256)
+    return health_report(READ_HEALTH, answered(message, status), AGENT.sha256)
 
 
 def test_an_idle_machine_is_reported_idle() -> None:
@@ -114,43 +111,17 @@ def test_a_lost_card_is_reported_and_its_neighbours_too() -> None:
 )
 def test_anything_else_is_a_failed_step_that_says_why(answer: Answer, detail: str) -> None:
     with pytest.raises(StepFailed, match=detail) as caught:
-        session.health_report(bootstrap.READ_HEALTH, answer, AGENT.sha256)
+        health_report(READ_HEALTH, answer, AGENT.sha256)
     assert caught.value.step == "read health"
 
 
 def test_health_is_no_inventory() -> None:
     with pytest.raises(StepFailed, match="did not answer with an inventory"):
-        session.gpu_report(bootstrap.RUN_AGENT, answered(ward("l4-1", clock=Clock()).look()), AGENT.sha256)
+        gpu_report(RUN_AGENT, answered(ward("l4-1", clock=Clock()).look()), AGENT.sha256)
 
 
 def test_the_whole_inventory_is_kept_beside_what_is_decided_by() -> None:
-    read = session.gpu_report(bootstrap.RUN_AGENT, answered(inventory.read(library("b200-8"))), AGENT.sha256)
+    read = gpu_report(RUN_AGENT, answered(inventory.read(library("b200-8"))), AGENT.sha256)
     assert read.gpus[7].memory_mib == 183359
     assert read.inventory["gpus"][7]["nvlinks"][17]["speed_mbps"] == 50_000
     assert read.source == "emulated"
-
-
-def hardware(_target: Target) -> GpuReport:
-    return GpuReport("emulated", "570.1", (GpuReading(0, "NVIDIA L4", "GPU-1", 23034),), agent_sha256="")
-
-
-async def test_a_machine_on_paper_is_idle_and_well_until_a_test_says_otherwise() -> None:
-    access = FakeAccess(hardware)
-    async with access.connect(TARGET) as line:
-        well = await line.read_health(AGENT)
-        assert well == replace(idle(hardware(TARGET)), agent_sha256=AGENT.sha256)
-        ailing = replace(well, gpus=(replace(well.gpus[0], recovery_action=1, xids=(95,)),))
-        access.machine(TARGET.address).health = ailing
-        assert await line.read_health(AGENT) == ailing
-    assert access.machine(TARGET.address).calls == ["connect", "read health", "read health"]
-
-
-async def test_reading_health_on_paper_fails_and_breaks_as_scripted() -> None:
-    access = FakeAccess(hardware)
-    access.script(TARGET.address, step_fails={"read health": 1}, breaks_in={"read health"})
-    async with access.connect(TARGET) as line:
-        with pytest.raises(StepFailed):
-            await line.read_health(AGENT)
-        with pytest.raises(Unreachable):
-            await line.read_health(AGENT)
-        assert await line.read_health(AGENT)

@@ -12,11 +12,12 @@ from typing import cast
 import asyncssh
 import pytest
 
-from data_plane.access.bootstrap import FIND_AGENT, MISSING, PROVE, PUSH_AGENT
 from data_plane.access.line import Line, LineBroken, LineSilent
-from data_plane.access.port import AgentBundle, Session, StepFailed
+from data_plane.access.port import Session, StepFailed
 from data_plane.access.ssh import SshAccess
-from data_plane.inspection.bundle import build_agent
+from data_plane.inspection.agent import FIND_AGENT, MISSING, PUSH_AGENT
+from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.proof.challenger.prover_line import PROVE, prover_line
 from data_plane.proof.protocol.messages import ANSWER_BYTES_MAX, Hello, Identity, Refused
 from data_plane.proof.protocol.wire import decode, encode
 from tests.support.ssh_server import OURS, Process, a_machine
@@ -94,7 +95,7 @@ async def test_the_agent_is_pushed_once_and_proves_every_time(tmp_path: Path) ->
     house, agent = House(tmp_path), build_agent()
     async with a_session(house) as session:
         for _ in range(2):
-            async with session.prover(agent) as line:
+            async with prover_line(session, agent) as line:
                 # No driver and no emulation file: that it speaks, and says so, is the point.
                 refused = await said(line)
                 assert isinstance(refused, Refused)
@@ -110,7 +111,7 @@ async def test_the_agent_is_pushed_once_and_proves_every_time(tmp_path: Path) ->
 async def test_an_agent_that_cannot_be_pushed_fails_the_step(tmp_path: Path) -> None:
     async with a_session(House(tmp_path)) as session:
         with pytest.raises(StepFailed, match="another digest"):
-            async with session.prover(AgentBundle(b"print('hello')", "0" * 64)):
+            async with prover_line(session, AgentBundle(b"print('hello')", "0" * 64)):
                 pytest.fail("it began")
 
 
@@ -121,13 +122,13 @@ async def test_a_machine_that_says_for_ever_that_it_has_no_agent_fails_the_step(
 
     async with a_machine(forgetful) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed, match="find agent"):
-            async with session.prover(AgentBundle(b"agent", "0" * 64)):
+            async with prover_line(session, AgentBundle(b"agent", "0" * 64)):
                 pytest.fail("it began")
 
 
 async def test_a_machine_without_python_breaks_the_line_and_says_so(tmp_path: Path) -> None:
     house = House(tmp_path, prove="exec no-such-python prove")
-    async with a_session(house) as session, session.prover(build_agent()) as line:
+    async with a_session(house) as session, prover_line(session, build_agent()) as line:
         with pytest.raises(LineBroken, match=r"127.*no-such-python"):
             await line.receive(10, SECONDS)
 
@@ -135,7 +136,7 @@ async def test_a_machine_without_python_breaks_the_line_and_says_so(tmp_path: Pa
 async def test_leaving_ends_a_prover_that_says_nothing(tmp_path: Path) -> None:
     house = House(tmp_path, prove="exec sleep 1000")
     async with a_session(house) as session:
-        async with session.prover(build_agent()) as line:
+        async with prover_line(session, build_agent()) as line:
             with pytest.raises(LineSilent):
                 await line.receive(10, 0.05)
         await asyncio.wait_for(house.children[-1].wait(), SECONDS)

@@ -1,46 +1,19 @@
-"""What we run on a machine we rented: the scripts and the files they write, as text.
+"""A machine's way into its tenant's network: the scripts that run there and the file they write.
 
-Everything here may be run twice. Scripts take public values as arguments and data by stdin; nothing
-secret is ever sent to a machine: its WireGuard key is born there and stays there.
+Everything may be run twice. Scripts take public values as arguments and the file by stdin; nothing secret is ever
+sent to a machine: its WireGuard key is made there and stays there.
 """
 
 import re
-from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network
 
-from data_plane.access.port import MeshLink
-from data_plane.access.shell import CUSTOMER, Step
+from data_plane.access.port import Session, StepFailed, must
+from data_plane.access.step import Step
+from data_plane.mesh.port import MeshLink
+from data_plane.mesh.wireguard import public_key, wireguard_key
 
 INTERFACE = "splitplane"
-MISSING = 75
-"""Exit status of the agent's steps: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
-
-_WIREGUARD_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32 bytes in base64, and only those.
-_SSH_KEY = re.compile(
-    r"(?:ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)"
-    r"|sk-ssh-ed25519@openssh\.com|sk-ecdsa-sha2-nistp256@openssh\.com)"
-    r" [A-Za-z0-9+/]{40,8192}={0,2}(?: [^\x00-\x1f\x7f]{1,512})?"
-)
 _ENDPOINT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
-_AUTHORIZED_KEYS_MAX = 1_000
-
-# As the customer, not as root: the directory is the customer's after the first time, and a root that writes
-# through a link laid there would write anywhere. The rename makes the list whole at every moment.
-INSTALL_KEYS = Step(
-    "install keys",
-    """set -eu
-umask 077
-mkdir -p "$HOME/.ssh"
-chmod 700 "$HOME/.ssh"
-new=$(mktemp "$HOME/.ssh/.authorized_keys.XXXXXX")
-trap 'rm -f "$new"' EXIT
-cat > "$new"
-chmod 600 "$new"
-mv -f "$new" "$HOME/.ssh/authorized_keys"
-""",
-    seconds=10,
-    user="customer",
-)
 
 # wireguard-go only where the kernel cannot: containers, and kernels without the module. Trying is the only
 # sure test; a module list knows nothing of built-in or forbidden modules. The installation is a unit of its
@@ -159,80 +132,27 @@ hub_answers 12
 )
 JOIN_MESH_PROOF = _PROVE_HUB
 
-# An expired account admits no key, wherever keys may lie by now. Whoever holds a GPU is ended as well, as a customer
-# with root may have processes of any name; only the driver's own daemons stay. Three times, to outrun what forks.
-END_CUSTOMER = Step(
-    "end customer",
-    f"""set -eu
-usermod --expiredate 1 {CUSTOMER}
-for round in 1 2 3; do
-  {{
-    find /proc -maxdepth 1 -name '[0-9]*' -user {CUSTOMER}
-    find /proc/[0-9]*/fd -lname '/dev/nvidia[0-9]*'
-  }} 2>/dev/null | cut -d / -f 3 | sort -u | while read -r pid; do
-    case "$(cat "/proc/$pid/comm" 2>/dev/null)" in nvidia-persiste* | nv-fabricmanage* | nv-hostengine) continue ;; esac
-    kill -KILL "$pid" 2>/dev/null || true
-  done
-done
-""",
-    seconds=20,
-    user="root",
-)
 
-# Neither as root nor as the customer: NVML needs no rights, and the file must not be the customer's to change.
-# The digest guards against a broken push or disk; a customer with root can fake any answer, so callers check.
-_FIND_AGENT = f"""set -eu
-agent="$HOME/.splitplane/agent-$1.pyz"
-[ -f "$agent" ] || exit {MISSING}
-[ "$(sha256sum < "$agent" | cut -c 1-64)" = "$1" ] || exit {MISSING}
-"""
-_THE_AGENT = _FIND_AGENT + 'exec python3 -I "$agent" '
-FIND_AGENT = Step("find agent", _FIND_AGENT, seconds=10, user="login")
-RUN_AGENT = Step(
-    "run agent",
-    _THE_AGENT + "inventory\n",
-    seconds=40,  # Without a persistence daemon a driver wakes its cards at every start, seconds for each.
-    user="login",
-)
-READ_HEALTH = Step("read health", _THE_AGENT + "health\n", seconds=40, user="login")
-# A conversation, and so the longest step: about 20 s on a healthy machine, and the challenger gives up after a
-# minute. Should we vanish without a word, the machine is rid of it after this.
-PROVE = Step("prove", _THE_AGENT + "prove\n", seconds=120, user="login")
-PUSH_AGENT = Step(
-    "push agent",
-    """set -eu
-umask 077
-mkdir -p "$HOME/.splitplane"
-new=$(mktemp "$HOME/.splitplane/new.XXXXXX")
-trap 'rm -f "$new"' EXIT
-cat > "$new"
-[ "$(sha256sum < "$new" | cut -c 1-64)" = "$1" ] || { echo 'what arrived has another digest' >&2; exit 65; }
-mv -f "$new" "$HOME/.splitplane/agent-$1.pyz"
-""",
-    seconds=20,
-    user="login",
-)
+async def mesh_public_key(session: Session) -> str:
+    """The machine's WireGuard public key, base64.
 
-
-def authorized_keys_text(keys: Sequence[str]) -> str:
-    """The file for exactly these keys. Raises ValueError for anything but plain OpenSSH public key lines.
-
-    Options (`command=...`) and line breaks are refused: what we install must be what the customer asked for.
+    Made on the machine at the first call; the private half never leaves it. The key survives a reboot. Raises
+    Unreachable and StepFailed.
     """
-    if len(keys) > _AUTHORIZED_KEYS_MAX:
-        raise ValueError(f"more than {_AUTHORIZED_KEYS_MAX} keys")
-    for number, key in enumerate(keys, start=1):
-        if not _SSH_KEY.fullmatch(key.strip()):
-            raise ValueError(f"key {number} is not one plain OpenSSH public key line")
-    return "".join(f"{key.strip()}\n" for key in keys)
+    return public_key(MESH_KEY, await must(session, MESH_KEY))
 
 
-def wireguard_key(text: str) -> str:
-    """A WireGuard public key as the tools print it, without the newline. Raises ValueError otherwise."""
-    key = text.removesuffix("\n")
-    if not _WIREGUARD_KEY.fullmatch(key):
-        raise ValueError("not a WireGuard public key")
-    return key
+async def join_mesh(session: Session, link: MeshLink) -> None:
+    """Join the tenant's network and prove that the hub answers through the tunnel.
+
+    The hub must know this machine already: `mesh_public_key`, then `Hub.sync`, then this. A hub that does not
+    answer within about 15 s is StepFailed. The link comes back after a reboot. Raises Unreachable and StepFailed.
+    """
+    try:
+        config = machine_config(link)
+    except ValueError as error:
+        raise StepFailed(JOIN_MESH.name, None, str(error)) from None
+    await must(session, JOIN_MESH, [link.hub_address, JOIN_MESH_PROOF], stdin=config.encode())
 
 
 def machine_config(link: MeshLink) -> str:

@@ -2,11 +2,8 @@
 
 import shlex
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
-
-from data_plane.access.line import Line
+from typing import Literal
 
 OUTPUT_BYTES_MAX = 256 * 1024
 """An inventory is the longest answer: `protocol.DOCUMENT_BYTES_MAX`."""
@@ -48,19 +45,3 @@ class Answer:
     output: bytes
     detail: str
     """The end of its error output: printable, at most DETAIL_CHARACTERS_MAX characters."""
-
-
-class Shell(Protocol):
-    """A logged-in connection."""
-
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
-        """Run a step to its end, whatever its exit status.
-
-        Raises Unreachable if the connection breaks, StepFailed if the step runs out of time, dies by a
-        signal or prints more than OUTPUT_BYTES_MAX bytes.
-        """
-        ...
-
-    def converse(self, step: Step, arguments: Sequence[str] = ()) -> AbstractAsyncContextManager[Line]:
-        """Start a step and speak with it in frames; leaving ends it. Entering raises Unreachable."""
-        ...

@@ -36,7 +36,7 @@ golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the dif
 	@git status --short tests/golden docs/generated
 
 proto: $(BIN)/.ready ## Make the verifier's messages anew from verifier.proto
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/service/verifier.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto
 
 bench: $(BIN)/.ready ## Measure; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks

@@ -17,11 +17,12 @@ from control_plane.db import accounts
 from control_plane.db.engine import Database, Role, rows
 from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
-from data_plane.access.port import AgentBundle, HostKey
-from data_plane.mesh.fake import FakeHub
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.reference import References
-from data_plane.proof.verifier import LocalVerifier
+from data_plane.access.port import HostKey
+from data_plane.inspection.bundle import AgentBundle
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.reference import References
+from data_plane.proof.verifier.recompute import LocalVerifier
+from data_plane.simulation.hub import FakeHub
 from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
 from reconciler import paper, registry

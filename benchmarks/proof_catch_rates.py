@@ -1,6 +1,6 @@
 """How often each cheat is caught, by the real challenger and verifier, beside what `soundness` computes.
 
-On the virtual clock and in miniature (`data_plane/proof/emulation`): the times are those of a model of the cards,
+On the virtual clock and in miniature (`tests/support/cheats`): the times are those of a model of the cards,
 not of any card. What is measured is the protocol with its sampling, its time rule and its retries; samples are
 drawn as in earnest, from the operating system's generator, so two runs differ.
 """
@@ -10,16 +10,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from benchmarks.results import Figure
-from data_plane.proof import soundness
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.emulation.cards import CARDS
-from data_plane.proof.emulation.lies import LIES, PASSING, UNANSWERED, Lie, skipping, with_speeds, without
-from data_plane.proof.emulation.miniature import SIZES, Miniature
-from data_plane.proof.judgement import NETWORK_SECONDS, TOLERANCE
-from data_plane.proof.plan import Sizes
-from data_plane.proof.port import Occasion, Outcome
-from data_plane.proof.reference import TABLE, Basis
-from data_plane.proof.verifier import LocalVerifier, one_blas_thread
+from data_plane.proof.challenger import soundness
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.judgement import NETWORK_SECONDS, TOLERANCE
+from data_plane.proof.challenger.plan import Sizes
+from data_plane.proof.challenger.port import Occasion, Outcome
+from data_plane.proof.challenger.reference import TABLE, Basis
+from data_plane.proof.prover.emulation.cards import CARDS
+from data_plane.proof.verifier.recompute import LocalVerifier, one_blas_thread
+from tests.support.cheats.cards import with_speeds
+from tests.support.cheats.lies import LIES, PASSING, UNANSWERED, Lie, skipping, without
+from tests.support.cheats.miniature import SIZES, Miniature
 
 EACH_LIE = 20
 EACH_HONEST_MODEL = 25

@@ -20,16 +20,24 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.results import Figure, median
-from data_plane.proof import commitments
-from data_plane.proof.arithmetic.constants import SIDE
-from data_plane.proof.jobs import Commitment, Fault, Job, LaunchJob, TilesJob, Verifier, WalkJob
-from data_plane.proof.messages import BLOCK_BYTES, DIGEST_BYTES, GROUP_HASH_BYTES, Phase
-from data_plane.proof.plan import KINDS, Sizes
-from data_plane.proof.reference import TABLE
-from data_plane.proof.service import codec
-from data_plane.proof.service.client import RemoteVerifier, connect
-from data_plane.proof.service.settings import ClientSettings
-from data_plane.proof.verifier import LocalVerifier, check
+from data_plane.proof.challenger.plan import KINDS, Sizes
+from data_plane.proof.challenger.reference import TABLE
+from data_plane.proof.protocol import commitments
+from data_plane.proof.protocol.arithmetic.constants import SIDE
+from data_plane.proof.protocol.messages import BLOCK_BYTES, DIGEST_BYTES, GROUP_HASH_BYTES, Phase
+from data_plane.proof.verifier.jobs import (
+    Commitment,
+    Fault,
+    Job,
+    LaunchJob,
+    TilesJob,
+    Verifier,
+    WalkJob,
+)
+from data_plane.proof.verifier.recompute import LocalVerifier, check
+from data_plane.proof.verifier.service import codec
+from data_plane.proof.verifier.service.client import RemoteVerifier, connect
+from data_plane.proof.verifier.service.settings import ClientSettings
 
 GPUS = 4
 """Checked at once where rates are measured."""
@@ -86,7 +94,7 @@ def gpu(chance: random.Random) -> list[Job]:
 async def _replica() -> AsyncIterator[str]:
     """The address of a process with one worker."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "data_plane.proof.service", "serve"),
+        *(sys.executable, "-m", "data_plane.proof.verifier.service", "serve"),
         env=_SERVICE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -13,9 +13,10 @@ from uuid import UUID
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
-from data_plane.access.port import Access, AgentBundle, HostKey
+from data_plane.access.port import Access, HostKey
+from data_plane.inspection.bundle import AgentBundle
 from data_plane.mesh.port import Hub, HubIdentity
-from data_plane.proof.port import Challenger
+from data_plane.proof.challenger.port import Challenger
 from providers.base import Provider
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from control_plane.db import mesh
 from control_plane.domain.ids import InstanceId, OrganizationId
-from data_plane.access.port import MeshLink, Unreachable
-from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, link
+from data_plane.access.port import Unreachable
+from data_plane.mesh.port import Hub, HubIdentity, MeshLink, Network, Peer, link
 from reconciler.loop import World
 
 CLAIM = timedelta(seconds=45)

@@ -9,12 +9,13 @@ from control_plane.db import instances
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.sku import Shape
-from data_plane.access.fake import FakeAccess
-from data_plane.access.port import GpuReading, GpuReport, Target
-from data_plane.mesh.fake import FakeHub
-from data_plane.proof.emulation.machine import Claim
-from data_plane.proof.emulation.paper import paper
-from data_plane.proof.port import Line
+from data_plane.access.line import Line
+from data_plane.access.port import Target
+from data_plane.documents.inventory import Gpu, Inventory
+from data_plane.proof.prover.emulation.machine import Claim
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.prover import simulated_prover
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -27,7 +28,7 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
                 model, count = await instances.sold_as(connection, host_key=target.host_key)
             shapes[target.host_key] = Shape(GpuModel(model), count, vcpus=0, memory_gib=0, disk_gib=0)
 
-    def look(target: Target) -> GpuReport:
+    def look(target: Target) -> Inventory:
         return report(shapes[target.host_key], target.address)
 
     def line(target: Target) -> Line:
@@ -36,18 +37,26 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
     return FakeAccess(hardware=look, hub=hub, before=look_up, proving=line)
 
 
-def report(shape: Shape, serial: str) -> GpuReport:
+def report(shape: Shape, serial: str) -> Inventory:
     """An honest machine of this shape; `serial` makes its cards' ids its own."""
     appearance = APPEARANCES[shape.gpu_model]
     name = min(appearance.nvml_names)
     gpus = tuple(
-        GpuReading(index, name, f"GPU-{uuid5(NAMESPACE_OID, f'{serial} {index}')}", appearance.memory_mib[0])
+        Gpu(
+            index=index,
+            name=name,
+            uuid=f"GPU-{uuid5(NAMESPACE_OID, f'{serial} {index}')}",
+            memory_total_mib=appearance.memory_mib[0],
+            sharing="none",
+            pci_device_id=None,
+            compute_capability=None,
+        )
         for index in range(shape.gpu_count)
     )
-    return GpuReport(source="emulated", driver_version="570.124.06", gpus=gpus, agent_sha256="")
+    return Inventory(source="emulated", driver_version="570.124.06", gpus=gpus)
 
 
 def prover(shape: Shape, serial: str) -> Line:
     """A line to an emulation of these cards. It says of itself that it is one."""
-    claims = [Claim(gpu.name, gpu.uuid, gpu.memory_mib) for gpu in report(shape, serial).gpus]
-    return paper(claims, source="emulated")
+    claims = [Claim(gpu.name, gpu.uuid, gpu.memory_total_mib) for gpu in report(shape, serial).gpus]
+    return simulated_prover(claims)

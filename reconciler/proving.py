@@ -20,8 +20,9 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, Result, settled
 from control_plane.services.challenges import Challenged
 from data_plane.access.port import Session, StepFailed
-from data_plane.proof import port
-from data_plane.proof.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
+from data_plane.proof.challenger import port
+from data_plane.proof.challenger.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
+from data_plane.proof.challenger.prover_line import prover_line
 from reconciler.loop import World
 
 CHALLENGE_SECONDS_MAX = 300.0
@@ -58,7 +59,7 @@ async def challenge(
     why = port.Occasion(occasion.value)
     limit = CHALLENGE_SECONDS_MAX if seconds is None else seconds
     try:
-        async with asyncio.timeout(limit), session.prover(world.agent) as line:
+        async with asyncio.timeout(limit), prover_line(session, world.agent) as line:
             return await world.challenger.challenge(line, expected, why)
     except TimeoutError:
         return unanswered(why, OwnCode.NO_END, f"no end after {limit:g} s", limit)

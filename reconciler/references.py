@@ -8,11 +8,19 @@ from typing import cast
 from control_plane.db import references
 from control_plane.db.engine import Database
 from control_plane.db.references import Learnt
-from data_plane.proof import measurements
-from data_plane.proof.challenger import ProofChallenger
-from data_plane.proof.jobs import Verifier
-from data_plane.proof.port import Expected, Line, Occasion, ProofReport
-from data_plane.proof.reference import EVERY_DRIVER, Basis, Observed, Pace, References, TimedPhase
+from data_plane.access.line import Line
+from data_plane.proof.challenger import measurements
+from data_plane.proof.challenger.challenger import ProofChallenger
+from data_plane.proof.challenger.port import Expected, Occasion, ProofReport
+from data_plane.proof.challenger.reference import (
+    EVERY_DRIVER,
+    Basis,
+    Observed,
+    Pace,
+    References,
+    TimedPhase,
+)
+from data_plane.proof.verifier.jobs import Verifier
 
 FRESH_FOR = timedelta(minutes=1)
 """How long learnt references are used before they are read again."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from control_plane.domain.ids import AccountName
-from data_plane.proof.service.settings import ClientSettings, read_client
+from data_plane.proof.verifier.service.settings import ClientSettings, read_client
 
 
 class SettingsError(ValueError):

@@ -1,13 +1,13 @@
 """Frames out of a stream that a hostile prover writes: how much is kept, and when each frame came. No IO.
 
-A frame is a 32-bit big-endian length and that many bytes (`data_plane.proof.wire`). The length is looked at
+A frame is a 32-bit big-endian length and that many bytes (`data_plane.proof.protocol.wire`). The length is looked at
 before the body is waited for, and nothing is parsed here.
 """
 
 from collections import deque
 
-from data_plane.proof.port import Frame
-from data_plane.strict import Malformed
+from data_plane.access.line import Frame
+from data_plane.documents.strict import Malformed
 
 LENGTH_BYTES = 4
 DRIBBLE_BYTES = 64

@@ -19,12 +19,13 @@ A machine that is still booting may show any of the first three for a while: its
 or no user, until cloud-init has run. Whoever calls decides how long that is normal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
-from data_plane.proof.port import Line
+from data_plane.access.line import Line
+from data_plane.access.step import Answer, Step
 
 
 class AccessError(Exception):
@@ -84,165 +85,19 @@ class HostKey:
         return f"HostKey(public={self.public!r})"  # A traceback or log line must not show the private half.
 
 
-@dataclass(frozen=True, slots=True)
-class AgentBundle:
-    """The agent as one zipapp. Its digest is its name on the machine."""
-
-    content: bytes
-    sha256: str
-    """Lower-case hex of `content`."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeshLink:
-    """What a machine needs to join its tenant's network. Everything here is public."""
-
-    address: str
-    """The machine's own address inside, such as `10.64.12.7`."""
-    network: str
-    """The tenant's network, such as `10.64.12.0/22`."""
-    hub_address: str
-    """The hub's address inside the network."""
-    hub_public_key: str
-    """WireGuard public key, base64."""
-    hub_endpoint: str
-    """`host:port` outside, UDP; an IPv6 host in brackets."""
-
-
-Sharing = Literal["none", "mig", "vgpu", "unknown"]
-"""Whether the card looks whole: `mig` when MIG mode is on, `vgpu` inside a vGPU guest. A hint, not proof."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """One card as the machine shows it."""
-
-    index: int
-    name: str
-    """NVML's product name, such as `NVIDIA H100 80GB HBM3`."""
-    uuid: str
-    memory_mib: int
-    """NVML's total, MiB (1,048,576 bytes), rounded down."""
-    sharing: Sharing = "none"
-    pci_device_id: str | None = None
-    """Vendor and device, such as `10de:2330`; None where the machine did not say."""
-    compute_capability: str | None = None
-    """Such as `9.0`."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReport:
-    """What the machine says its GPUs are. A claim by a hostile node: check it, do not bill by it."""
-
-    source: Literal["nvml", "emulated"]
-    """`emulated` readings come from a file, for machines without GPUs; they prove nothing."""
-    driver_version: str
-    gpus: tuple[GpuReading, ...]
-    """By index, ascending."""
-    agent_sha256: str
-    """The digest of the agent that we pushed, checked on the machine before it ran; not the machine's word."""
-    inventory: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`): evidence, not to decide by."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenXid:
-    """An error that a driver reported. It speaks against its machine, so it may be believed."""
-
-    number: int
-    at: int
-    """Unix seconds by the machine's clock."""
-    bus_id: str | None
-    """`0000:3b:00.0`; None where the card could no longer say."""
-    of_switch: bool
-    """An SXid: the NVSwitch reported it, and `bus_id` is the switch's."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuHealth:
-    """One card now. None where the driver does not say."""
-
-    index: int
-    uuid: str | None
-    """None when the card was lost before it could say."""
-    lost: bool
-    """Off the bus, or mute until it is reset."""
-    processes: int | None
-    """Compute and graphics processes together; None where compute processes were not counted."""
-    utilisation_percent: int | None
-    """None under MIG, where NVML does not count it."""
-    memory_used_mib: int | None
-    recovery_action: int | None
-    """NVML's advice: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 IMEX domain, 6 bus reset,
-    7 system reboot."""
-    throttle: int | None
-    """NVML's clocks-event reason bits: 1 is idle; 8, 64 and 128 (hardware, thermal, power brake) are bad news."""
-    xids: tuple[int, ...]
-    """Numbers of the errors this card reported, oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class HealthReport:
-    """How the machine says its GPUs are. Good news is a claim; bad news may be believed."""
-
-    source: Literal["nvml", "emulated"]
-    gpus: tuple[GpuHealth, ...]
-    """By index, ascending."""
-    xids: tuple[SeenXid, ...]
-    """Every error, oldest first: those of cards that could not be told, and of switches, are only here."""
-    kernel_log_read: bool
-    """False: nobody could look for earlier errors, so that there are none means nothing."""
-    agent_sha256: str
-    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The agent's whole document, parsed and bounded: evidence."""
-
-
 class Session(Protocol):
-    """A logged-in connection to one machine. Every method may raise Unreachable and StepFailed."""
+    """A logged-in connection to one machine. Steps may run side by side on it."""
 
-    async def install_keys(self, authorized_keys: Sequence[str]) -> None:
-        """Let exactly these keys log in as the customer (`ubuntu`); an empty list lets nobody in.
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+        """Run a step to its end, whatever its exit status.
 
-        A key is one OpenSSH public key line without options; anything else is StepFailed and changes nothing.
+        Raises Unreachable if the connection breaks, StepFailed if the step runs out of time, dies by a
+        signal or prints more than OUTPUT_BYTES_MAX bytes.
         """
         ...
 
-    async def mesh_public_key(self) -> str:
-        """The machine's WireGuard public key, base64.
-
-        Made on the machine at the first call; the private half never leaves it. The key survives a reboot.
-        """
-        ...
-
-    async def join_mesh(self, link: MeshLink) -> None:
-        """Join the tenant's network and prove that the hub answers through the tunnel.
-
-        The hub must know this machine already: `mesh_public_key`, then `Hub.sync`, then this. A hub that
-        does not answer within about 15 s is StepFailed. The link comes back after a reboot.
-        """
-        ...
-
-    async def read_gpus(self, agent: AgentBundle) -> GpuReport:
-        """Run the agent and read its GPUs. Pushes the agent unless a file with that digest is there."""
-        ...
-
-    async def read_health(self, agent: AgentBundle) -> HealthReport:
-        """Run the agent once and read how the GPUs are. Pushes the agent as `read_gpus` does."""
-        ...
-
-    async def end_customer(self) -> None:
-        """Let the customer in no more, and end what the customer runs and whoever else holds a GPU.
-
-        A customer who took root may prevent it: what follows has to be proven, not believed.
-        """
-        ...
-
-    def prover(self, agent: AgentBundle) -> AbstractAsyncContextManager[Line]:
-        """Start the agent's prover and speak with it; leaving ends it, whatever the machine does.
-
-        Pushes the agent as `read_gpus` does. Entering raises as every method here; from then on only what a
-        Line raises comes from the machine. It ends its prover by itself after `bootstrap.PROVE.seconds`.
-        """
+    def converse(self, step: Step, arguments: Sequence[str] = ()) -> AbstractAsyncContextManager[Line]:
+        """Start a step and speak with it in frames; leaving ends it. Entering raises Unreachable."""
         ...
 
 
@@ -252,3 +107,11 @@ class Access(Protocol):
     def connect(self, target: Target) -> AbstractAsyncContextManager[Session]:
         """Log in. Entering raises Unreachable (within about 10 s), HostKeyChanged or LoginRefused."""
         ...
+
+
+async def must(session: Session, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    """Run a step; any exit status but 0 is StepFailed."""
+    answer = await session.run(step, arguments, stdin=stdin)
+    if answer.exit_status != 0:
+        raise StepFailed(step.name, answer.exit_status, answer.detail)
+    return answer

@@ -20,9 +20,8 @@ from data_plane.access.port import (
     Target,
     Unreachable,
 )
-from data_plane.access.session import MachineSession
-from data_plane.access.shell import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
 from data_plane.access.ssh_line import SshLine, converse
+from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
 
 CONNECT_SECONDS = 8
 """For the whole way in: TCP, key exchange, login."""
@@ -97,17 +96,11 @@ class SshAccess:
         )
 
     @asynccontextmanager
-    async def connect(self, target: Target) -> AsyncIterator[MachineSession]:
+    async def connect(self, target: Target) -> AsyncIterator["SshSession"]:
         """Log in. Raises Unreachable, HostKeyChanged or LoginRefused."""
-        async with self.shell(target) as shell:
-            yield MachineSession(shell)
-
-    @asynccontextmanager
-    async def shell(self, target: Target) -> AsyncIterator["SshShell"]:
-        """Log in for steps of another kind than a machine's bootstrap. Raises as `connect`."""
         connection = await self._dial(target)
         try:
-            yield SshShell(connection, self._clock)
+            yield SshSession(connection, self._clock)
         finally:
             connection.close()
             with suppress(TimeoutError):
@@ -141,8 +134,8 @@ class SshAccess:
             raise Unreachable(f"{where}: {_short(error)}") from None
 
 
-class SshShell:
-    """`shell.Shell` over a connection. Steps may run side by side on one connection."""
+class SshSession:
+    """`port.Session` over an SSH connection."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, clock: Callable[[], float]) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""`proof.port.Line` over an SSH channel: a process on the machine that is spoken to in frames.
+"""`line.Line` over an SSH channel: a process on the machine that is spoken to in frames.
 
 The machine is hostile, so what it says is held in bounds before anybody looks at it: SSH's own window stops a
 flood, at most ROOM_BYTES (or one wanted frame) are kept here, and a stream of tiny pieces breaks the line.
@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 import asyncssh
 
 from data_plane.access.frames import LENGTH_BYTES, Dribble, FrameBuffer
-from data_plane.access.shell import DETAIL_CHARACTERS_MAX
-from data_plane.proof.port import Frame, LineBroken, LineSilent
-from data_plane.strict import printable
+from data_plane.access.line import Frame, LineBroken, LineSilent
+from data_plane.access.step import DETAIL_CHARACTERS_MAX
+from data_plane.documents.strict import printable
 
 WINDOW_BYTES = 256 * 1024
 """What the machine may send ahead. Half of it is in flight at most times: 1.2 MB/s at 100 ms."""

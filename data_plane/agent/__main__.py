@@ -20,16 +20,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_plane.agent import emulated, inventory, kernel_log_source, prove
+from data_plane.agent import inventory, kernel_log_source
 from data_plane.agent.guard import Hangs, guarded
-from data_plane.agent.library import opened
-from data_plane.agent.nvml import Library, Unanswered
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.ward import SETTLE_SECONDS, Ward, once, watch
-from data_plane.health import Health
-from data_plane.inventory import Inventory
-from data_plane.protocol import VERSION, Failure, Message, decode, encode
-from data_plane.strict import Malformed, printable
+from data_plane.documents.health import Health
+from data_plane.documents.inventory import Inventory
+from data_plane.documents.protocol import VERSION, Failure, Message, decode, encode
+from data_plane.documents.strict import Malformed, printable
+from data_plane.nvml import emulation_file
+from data_plane.nvml.library import Library, Unanswered
+from data_plane.nvml.selection import opened
+from data_plane.proof.prover import command
 
 USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | prove | version\n"
 HANGS_SECONDS = 35
@@ -88,7 +90,7 @@ def documents(
         yield Failure("nvml_hangs", f"{doing} has not answered for {hangs:g} s")
 
 
-def main(arguments: "list[str]", emulation: Path = emulated.PATH) -> int:
+def main(arguments: "list[str]", emulation: Path = emulation_file.PATH) -> int:
     match arguments:
         case ["version"]:
             sys.stdout.write(f"{VERSION}\n")
@@ -114,7 +116,7 @@ def _prove(emulation: Path) -> int:
             folder  # Compiled once for all GPUs of the machine, and for nobody else.
         )
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order.
-        prove.conversation(emulation)
+        command.conversation(emulation)
     return 0
 
 

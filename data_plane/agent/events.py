@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import NoReturn
 
-from data_plane.agent.nvml import BINDINGS, Library, Lost
-from data_plane.agent.nvml import bus_id as read_bus_id
-from data_plane.health import Group
+from data_plane.documents.health import Group
+from data_plane.nvml.library import BINDINGS, Library, Lost
+from data_plane.nvml.library import bus_id as read_bus_id
 
 WAIT_MS = 1000
 PAUSE_SECONDS = 5.0

@@ -10,8 +10,7 @@ from ctypes import byref
 from typing import Any
 
 from data_plane.agent import mig, topology
-from data_plane.agent.nvml import BINDINGS, Library, processes
-from data_plane.health import (
+from data_plane.documents.health import (
     Ecc,
     Fabric,
     Group,
@@ -23,7 +22,8 @@ from data_plane.health import (
     Throttle,
     Usage,
 )
-from data_plane.records import fitting
+from data_plane.documents.records import fitting
+from data_plane.nvml.library import BINDINGS, Library, processes
 
 _FABRIC_STATES = {
     BINDINGS.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED: "not_supported",

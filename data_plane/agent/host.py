@@ -6,8 +6,8 @@ Every file may be missing, unreadable or odd: what does not fit becomes null, an
 import re
 from pathlib import Path
 
-from data_plane.inventory import BUS_ID, DEVICES_MAX, Nic, NumaNode, Nvme
-from data_plane.records import fitting
+from data_plane.documents.inventory import BUS_ID, DEVICES_MAX, Nic, NumaNode, Nvme
+from data_plane.documents.records import fitting
 
 SYSFS = Path("/sys")
 

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from data_plane.agent import host, identity, mig, topology
-from data_plane.agent.nvml import Library, Lost, Unanswered
-from data_plane.inventory import GPUS_MAX, Gpu, Inventory
-from data_plane.records import fitting
+from data_plane.agent import host, mig, topology
+from data_plane.documents.inventory import GPUS_MAX, Gpu, Inventory
+from data_plane.documents.records import fitting
+from data_plane.nvml import identity
+from data_plane.nvml.library import Library, Lost, Unanswered
 
 
 def read(library: Library, sysfs: Path = host.SYSFS) -> Inventory:

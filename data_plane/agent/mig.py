@@ -6,9 +6,9 @@ Utilisation counters do not exist per instance. Without root NVML tells neither 
 import re
 from typing import Any
 
-from data_plane.agent.nvml import BINDINGS, Library
-from data_plane.inventory import INSTANCES_MAX, Mig, MigInstance, MigPlacement
-from data_plane.records import fitting
+from data_plane.documents.inventory import INSTANCES_MAX, Mig, MigInstance, MigPlacement
+from data_plane.documents.records import fitting
+from data_plane.nvml.library import BINDINGS, Library
 
 _PROFILE = re.compile(r" MIG ([0-9a-z.+-]+)$")  # `NVIDIA A100-SXM4-80GB MIG 3g.40gb`
 

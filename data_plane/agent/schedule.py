@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from data_plane.health import Group
+from data_plane.documents.health import Group
 
 PERIODS: "Mapping[Group, int]" = {
     "identity": 3600,

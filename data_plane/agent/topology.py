@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from itertools import combinations
 
-from data_plane.agent.nvml import BINDINGS, Library, Lost, Unanswered
-from data_plane.inventory import LINKS_MAX, Level, NvLink, PcieLink
-from data_plane.records import fitting
+from data_plane.documents.inventory import LINKS_MAX, Level, NvLink, PcieLink
+from data_plane.documents.records import fitting
+from data_plane.nvml.library import BINDINGS, Library, Lost, Unanswered
 
 _LEVELS: "dict[int, Level]" = {
     BINDINGS.NVML_TOPOLOGY_INTERNAL: "internal",

@@ -10,11 +10,11 @@ from typing import Any
 from data_plane.agent.events import CHANGES, XID, Events
 from data_plane.agent.groups import READERS
 from data_plane.agent.kernel_log_source import KernelLog
-from data_plane.agent.nvml import Library, Lost, Unanswered, bus_id
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.xids import Xids
-from data_plane.health import GpuHealth, Group, Health, Reading, Usage
-from data_plane.inventory import GPUS_MAX
+from data_plane.documents.health import GpuHealth, Group, Health, Reading, Usage
+from data_plane.documents.inventory import GPUS_MAX
+from data_plane.nvml.library import Library, Lost, Unanswered, bus_id
 
 SETTLE_SECONDS = 1.5
 """A sample of utilisation covers up to one second."""

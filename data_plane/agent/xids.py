@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from data_plane.health import XIDS_MAX, Xid
+from data_plane.documents.health import XIDS_MAX, Xid
 
 SAME_SECONDS = 5
 """One error is often told several times within moments, and its event and its line are stamped by two clocks."""

@@ -15,11 +15,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from data_plane.access.port import StepFailed, Target, Unreachable
-from data_plane.access.session import must, public_key
-from data_plane.access.ssh import SshAccess, SshShell
-from data_plane.mesh import scripts
+from data_plane.access.port import Access, Session, StepFailed, Target, Unreachable, must
+from data_plane.mesh import hub_scripts
 from data_plane.mesh.port import HubIdentity, Network, Peer
+from data_plane.mesh.wireguard import public_key
 
 CONNECTIONS_MAX = 4
 """At once, per process: sshd drops newcomers at random from 10 logins in progress on (MaxStartups)."""
@@ -34,7 +33,7 @@ class SshHub:
     user use sudo without a password. A call takes 40 s at most, usually 0.2 s.
     """
 
-    def __init__(self, access: SshAccess, target: Target, *, outside: str | None = None) -> None:
+    def __init__(self, access: Access, target: Target, *, outside: str | None = None) -> None:
         """`outside` is the host name or address machines reach the hub at, if it differs from the target's."""
         self._access = access
         self._target = target
@@ -43,30 +42,30 @@ class SshHub:
         self._host = f"[{host}]" if ":" in host else host
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
-        step = scripts.SYNC
+        step = hub_scripts.SYNC
         try:
-            text = scripts.peers_text(network, peers)
+            text = hub_scripts.peers_text(network, peers)
         except ValueError as error:
             raise StepFailed(step.name, None, str(error)) from None
         port = network.hub_port
         own = f"{network.hub_address}/{network.subnet.prefixlen}"
-        arguments = [str(network.number), own, str(port), scripts.UP, scripts.UNIT]
-        async with self._shell() as shell:
-            answer = await must(shell, step, arguments, stdin=text.encode())
+        arguments = [str(network.number), own, str(port), hub_scripts.UP, hub_scripts.UNIT]
+        async with self._session() as session:
+            answer = await must(session, step, arguments, stdin=text.encode())
         return HubIdentity(public_key(step, answer), f"{self._host}:{port}")
 
     async def drop(self, network: Network) -> None:
-        async with self._shell() as shell:
-            await must(shell, scripts.DROP, [str(network.number)])
+        async with self._session() as session:
+            await must(session, hub_scripts.DROP, [str(network.number)])
 
     @asynccontextmanager
-    async def _shell(self) -> AsyncIterator[SshShell]:
+    async def _session(self) -> AsyncIterator[Session]:
         try:
             await asyncio.wait_for(self._places.acquire(), BUSY_SECONDS_MAX)
         except TimeoutError:
             raise Unreachable(f"the hub at {self._target.address} is busy") from None
         try:
-            async with self._access.shell(self._target) as shell:
-                yield shell
+            async with self._access.connect(self._target) as session:
+                yield session
         finally:
             self._places.release()

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Protocol
 
-from data_plane.access.port import MeshLink
-
 RANGE = IPv4Network("10.64.0.0/10")
 NETWORK_PREFIX = 22
 NETWORKS_MAX = 1 << (NETWORK_PREFIX - RANGE.prefixlen)
@@ -69,7 +67,7 @@ class Peer:
     address: str
     """Inside the network: `Network.address_of(k)`. The hub accepts this address from this key only."""
     public_key: str
-    """WireGuard public key, base64, from `Session.mesh_public_key`."""
+    """WireGuard public key, base64, from `machine.mesh_public_key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +77,22 @@ class HubIdentity:
     public_key: str
     endpoint: str
     """`host:port`, UDP, as machines reach it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshLink:
+    """What a machine needs to join its tenant's network. Everything here is public."""
+
+    address: str
+    """The machine's own address inside, such as `10.64.12.7`."""
+    network: str
+    """The tenant's network, such as `10.64.12.0/22`."""
+    hub_address: str
+    """The hub's address inside the network."""
+    hub_public_key: str
+    """WireGuard public key, base64."""
+    hub_endpoint: str
+    """`host:port` outside, UDP; an IPv6 host in brackets."""
 
 
 def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
@@ -95,7 +109,7 @@ def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
 class Hub(Protocol):
     """The meeting point of the tenants' networks; two networks never meet there.
 
-    Raises what `data_plane.access.port.Session` raises, and HostKeyChanged and LoginRefused.
+    Raises AccessError.
     """
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:

@@ -32,8 +32,11 @@ from control_plane.domain.verification import Mismatch, Reading, Verified, verif
 from control_plane.services import attempts, challenges
 from control_plane.services.attempts import Verification
 from control_plane.services.challenges import Challenged
-from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
-from data_plane.proof.port import VerifierAway
+from data_plane.access.customer import install_keys
+from data_plane.access.port import AccessError, HostKeyChanged, Session, StepFailed, Target
+from data_plane.inspection.gpus import GpuReport, read_gpus
+from data_plane.mesh.machine import join_mesh, mesh_public_key
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import network, proving
 from reconciler.loop import AccountLoop, Report, World, each
 
@@ -109,16 +112,16 @@ async def _set_up(world: World, instance: Instance, session: Session, token: UUI
     """The steps in their order; None when another worker took the instance over meanwhile."""
     if not await _step(world, instance, Step.CONNECTED, token):
         return None
-    public_key = await session.mesh_public_key()
+    public_key = await mesh_public_key(session)
     if not await _step(world, instance, None, token):
         return None
     mesh_link = await network.join(world, instance.organization_id, instance.id, public_key)
     if not await _step(world, instance, None, token):
         return None
-    await session.join_mesh(mesh_link)
+    await join_mesh(session, mesh_link)
     if not await _step(world, instance, Step.MESH_JOINED, token):
         return None
-    return await session.read_gpus(world.agent)
+    return await read_gpus(session, world.agent)
 
 
 async def _step(
@@ -158,7 +161,7 @@ async def _admit(world: World, instance: Instance, lease: Lease, session: Sessio
     step = Step.GPUS_PROVEN if proof.challenged(lease.proof) else Step.GPUS_VERIFIED
     if not await _step(world, instance, step, token):
         return False
-    await session.install_keys(lease.authorized_keys)
+    await install_keys(session, lease.authorized_keys)
     return True
 
 

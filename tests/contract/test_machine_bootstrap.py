@@ -18,18 +18,14 @@ import pytest
 import pytest_asyncio
 
 from control_plane.domain.rendering import BootOrder, user_data
-from data_plane.access.port import (
-    HostKeyChanged,
-    LoginRefused,
-    MeshLink,
-    StepFailed,
-    Target,
-    Unreachable,
-)
+from data_plane.access.customer import end_customer, install_keys
+from data_plane.access.port import HostKeyChanged, LoginRefused, StepFailed, Target, Unreachable
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.bundle import build_agent
+from data_plane.inspection.bundle import build_agent
+from data_plane.inspection.gpus import read_gpus
 from data_plane.mesh.hub import SshHub
-from data_plane.mesh.port import PEERS_MAX, HubIdentity, Network, Peer, link
+from data_plane.mesh.machine import join_mesh, mesh_public_key
+from data_plane.mesh.port import PEERS_MAX, HubIdentity, MeshLink, Network, Peer, link
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
@@ -83,11 +79,11 @@ async def _enrol(fleet: Fleet, network: Network, names: list[str]) -> HubIdentit
     peers = []
     for k, name in enumerate(names, start=1):
         async with fleet.access.connect(fleet[name].target) as session:
-            peers.append(Peer(network.address_of(k), await session.mesh_public_key()))
+            peers.append(Peer(network.address_of(k), await mesh_public_key(session)))
     identity = await fleet.hub.sync(network, peers)
     for peer, name in zip(peers, names, strict=True):
         async with fleet.access.connect(fleet[name].target) as session:
-            await session.join_mesh(link(network, identity, peer.address))
+            await join_mesh(session, link(network, identity, peer.address))
     return identity
 
 
@@ -111,13 +107,13 @@ async def test_exactly_the_given_keys_let_the_customer_in(fleet: Fleet) -> None:
     lines = [key.export_public_key().decode().strip() for key in (first, second)]
     async with fleet.access.connect(machine.target) as session:
         for _ in range(2):
-            await session.install_keys(lines)
+            await install_keys(session, lines)
         assert (await machine.sh("whoami", user="ubuntu", key=first)).strip() == "ubuntu"
         stat = await machine.sh("sudo stat -c '%U:%G %a' /home/ubuntu/.ssh /home/ubuntu/.ssh/authorized_keys")
         assert stat.splitlines() == ["ubuntu:ubuntu 700", "ubuntu:ubuntu 600"]
         assert (await machine.sh("sudo ls -A /home/ubuntu/.ssh")).split() == ["authorized_keys"]
 
-        await session.install_keys(lines[1:])
+        await install_keys(session, lines[1:])
         assert (await machine.sh("whoami", user="ubuntu", key=second)).strip() == "ubuntu"
         with pytest.raises(asyncssh.PermissionDenied):
             await machine.sh("whoami", user="ubuntu", key=first)
@@ -127,12 +123,12 @@ async def test_keys_do_not_follow_a_link_that_the_customer_laid(fleet: Fleet) ->
     machine = fleet["alice2"]
     key = new_host_key().public
     async with fleet.access.connect(machine.target) as session:
-        await session.install_keys([])
+        await install_keys(session, [])
         await machine.sh("sudo -u ubuntu sh -c 'rm -rf ~/.ssh && ln -s /etc ~/.ssh'")
         with pytest.raises(StepFailed):
-            await session.install_keys([key])
+            await install_keys(session, [key])
         await machine.sh("test ! -e /etc/authorized_keys && sudo -u ubuntu rm /home/ubuntu/.ssh")
-        await session.install_keys([key])
+        await install_keys(session, [key])
     assert (await machine.sh("sudo cat /home/ubuntu/.ssh/authorized_keys")).strip() == key
 
 
@@ -142,15 +138,15 @@ async def test_a_customer_who_was_ended_runs_nothing_and_comes_in_no_more(fleet:
     line = key.export_public_key().decode().strip()
     try:
         async with fleet.access.connect(machine.target) as session:
-            await session.install_keys([line])
+            await install_keys(session, [line])
             await machine.sh("nohup setsid sleep 1000 >/dev/null 2>&1 &", user="ubuntu", key=key)
             assert (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
             for _ in range(2):
-                await session.end_customer()
+                await end_customer(session)
             assert not (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
             with pytest.raises((asyncssh.PermissionDenied, asyncssh.ConnectionLost)):
                 await machine.sh("whoami", user="ubuntu", key=key)
-            assert (await session.read_gpus(build_agent())).source == "emulated", "we are still let in"
+            assert (await read_gpus(session, build_agent())).source == "emulated", "we are still let in"
     finally:
         await machine.sh("sudo usermod --expiredate '' ubuntu")
 
@@ -159,13 +155,13 @@ async def test_the_agent_reports_the_emulated_cards_and_is_pushed_once(fleet: Fl
     machine, agent = fleet["alice1"], build_agent()
     path = f".splitplane/agent-{agent.sha256}.pyz"
     async with fleet.access.connect(machine.target) as session:
-        report = await session.read_gpus(agent)
+        report = await read_gpus(session, agent)
         assert (report.source, report.agent_sha256) == ("emulated", agent.sha256)
         assert [(gpu.index, gpu.name, gpu.memory_mib) for gpu in report.gpus] == [
             (index, "NVIDIA H100 80GB HBM3", 81559) for index in range(8)
         ]
         pushed = await machine.sh(f"stat -c %Y.%i {path}")
-        assert await session.read_gpus(agent) == report
+        assert await read_gpus(session, agent) == report
         assert await machine.sh(f"stat -c %Y.%i {path}") == pushed
 
 
@@ -173,15 +169,15 @@ async def test_an_agent_that_rotted_on_the_machine_is_not_run_but_replaced(fleet
     machine, agent = fleet["alice1"], build_agent()
     path = f".splitplane/agent-{agent.sha256}.pyz"
     async with fleet.access.connect(machine.target) as session:
-        healthy = await session.read_gpus(agent)
+        healthy = await read_gpus(session, agent)
         await machine.sh(f'echo \'open("/tmp/ran", "w")\' > {path}')
-        assert await session.read_gpus(agent) == healthy
+        assert await read_gpus(session, agent) == healthy
     await machine.sh("test ! -e /tmp/ran")
 
 
 async def test_a_machine_without_hardware_says_so(fleet: Fleet) -> None:
     async with fleet.access.connect(fleet["hub"].target) as session:
-        assert (await session.read_gpus(build_agent())).gpus == ()
+        assert (await read_gpus(session, build_agent())).gpus == ()
 
 
 async def test_private_mesh_keys_are_born_on_the_machine_and_stay_there(
@@ -251,7 +247,7 @@ async def test_machines_of_one_tenant_meet_and_strangers_do_not(fleet: Fleet) ->
     assert await one.reaches(ALICE.address_of(2)), "Alice noticed"
 
     async with fleet.access.connect(other.target) as session:  # The bootstrap repairs what Bob bent.
-        await session.join_mesh(link(BOB, bob, BOB.address_of(1)))
+        await join_mesh(session, link(BOB, bob, BOB.address_of(1)))
 
 
 async def test_a_machine_reaches_nothing_of_the_hub_itself(fleet: Fleet) -> None:
@@ -265,7 +261,7 @@ async def test_a_removed_machine_falls_silent_and_the_others_keep_their_sessions
     await _enrol(fleet, ALICE, ["alice1", "alice2"])
     one, two = fleet["alice1"], fleet["alice2"]
     async with fleet.access.connect(one.target) as session:
-        staying = Peer(ALICE.address_of(1), await session.mesh_public_key())
+        staying = Peer(ALICE.address_of(1), await mesh_public_key(session))
     shaken = await one.sh("sudo wg show splitplane latest-handshakes")
     for _ in range(2):
         identity = await fleet.hub.sync(ALICE, [staying])
@@ -276,9 +272,9 @@ async def test_a_removed_machine_falls_silent_and_the_others_keep_their_sessions
 
     # Back again: the hub has lost the session that alice2 still believes in.
     async with fleet.access.connect(two.target) as session:
-        returning = Peer(ALICE.address_of(2), await session.mesh_public_key())
+        returning = Peer(ALICE.address_of(2), await mesh_public_key(session))
         assert await fleet.hub.sync(ALICE, [staying, returning]) == identity
-        await session.join_mesh(link(ALICE, identity, returning.address))
+        await join_mesh(session, link(ALICE, identity, returning.address))
     assert await one.reaches(ALICE.address_of(2))
 
 
@@ -288,8 +284,8 @@ async def test_a_wrong_hub_key_fails_the_step(fleet: Fleet) -> None:
     wrong = MeshLink(BOB.address_of(1), str(BOB.subnet), BOB.hub_address, other.public_key, right.endpoint)
     async with fleet.access.connect(fleet["bob1"].target) as session:
         with pytest.raises(StepFailed, match="did not answer through the tunnel"):
-            await session.join_mesh(wrong)
-        await session.join_mesh(link(BOB, right, BOB.address_of(1)))
+            await join_mesh(session, wrong)
+        await join_mesh(session, link(BOB, right, BOB.address_of(1)))
 
 
 async def test_a_hub_whose_daemon_died_is_repaired_by_the_next_sync(fleet: Fleet) -> None:
@@ -340,14 +336,14 @@ async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_r
 
     async def cut() -> None:
         async with fleet.access.connect(machine.target) as session:
-            step = asyncio.create_task(session.join_mesh(wish))
+            step = asyncio.create_task(join_mesh(session, wish))
             await _kill_logins(machine)
             await step
 
     with pytest.raises(Unreachable):
         await cut()
     async with fleet.access.connect(machine.target) as session:
-        await session.join_mesh(wish)
+        await join_mesh(session, wish)
     assert await fleet["alice1"].reaches(ALICE.address_of(2))
 
 
@@ -364,13 +360,13 @@ async def test_missing_tools_are_installed_or_fail_the_step(fleet: Fleet) -> Non
     await machine.sh("sudo mv /usr/bin/wg /usr/bin/wg.away")
     async with fleet.access.connect(machine.target) as session:
         with pytest.raises(StepFailed, match="make mesh key"):
-            await session.mesh_public_key()
+            await mesh_public_key(session)
         await machine.sh(
             f"sudo mv /usr/bin/apt-get /usr/bin/apt-get.away; sudo tee /usr/bin/apt-get <<< {shlex.quote(shop)}"
         )
         await machine.sh("sudo chmod +x /usr/bin/apt-get")
         try:
-            await session.mesh_public_key()
+            await mesh_public_key(session)
         finally:
             await machine.sh("sudo mv /usr/bin/apt-get.away /usr/bin/apt-get")
 

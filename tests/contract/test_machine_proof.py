@@ -15,13 +15,15 @@ import pytest
 import pytest_asyncio
 
 from control_plane.domain.rendering import BootOrder, user_data
-from data_plane.access import bootstrap
-from data_plane.access.shell import Step
+from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.bundle import build_agent
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.commitments import group_hashes, root
-from data_plane.proof.messages import (
+from data_plane.access.step import Step
+from data_plane.inspection.bundle import build_agent
+from data_plane.proof.challenger import prover_line as prover_lines
+from data_plane.proof.challenger.prover_line import prover_line
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.commitments import group_hashes, root
+from data_plane.proof.protocol.messages import (
     ANSWER_BYTES_MAX,
     Answer,
     AttestOrder,
@@ -48,8 +50,7 @@ from data_plane.proof.messages import (
     Walk,
     WalkOrder,
 )
-from data_plane.proof.port import Line, LineBroken, LineSilent
-from data_plane.proof.wire import decode, encode
+from data_plane.proof.protocol.wire import decode, encode
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
@@ -107,7 +108,7 @@ async def greeted(line: Line) -> Identity:
 
 async def test_a_whole_conversation_is_right_to_the_last_bit(rented: tuple[SshAccess, Machine]) -> None:
     access, machine = rented
-    async with access.connect(machine.target) as session, session.prover(build_agent()) as line:
+    async with access.connect(machine.target) as session, prover_line(session, build_agent()) as line:
         identity = await greeted(line)
         assert identity.source == "emulated"
         assert [gpu.cuda_name for gpu in identity.gpus] == ["NVIDIA H100 80GB HBM3"] * GPUS
@@ -167,7 +168,7 @@ async def gone(machine: Machine) -> None:
 
 async def test_a_prover_that_is_killed_in_a_phase_breaks_the_line(rented: tuple[SshAccess, Machine]) -> None:
     access, machine = rented
-    async with access.connect(machine.target) as session, session.prover(build_agent()) as line:
+    async with access.connect(machine.target) as session, prover_line(session, build_agent()) as line:
         await greeted(line)
         await ask(line, FillOrder((Fill(SEED, 1, 64),) * GPUS))
         await line.send(encode(WalkOrder(8192, 4096, (Walk(NONCE, 1 << 24),) * GPUS)))  # Hours of it.
@@ -183,7 +184,7 @@ async def test_a_prover_that_is_stopped_is_silent_for_so_long_and_ended_after(
 ) -> None:
     access, machine = rented
     async with access.connect(machine.target) as session:
-        async with session.prover(build_agent()) as line:
+        async with prover_line(session, build_agent()) as line:
             await greeted(line)
             await machine.sh("pkill -STOP -fx 'python3 -I .* prove'")
             await line.send(encode(GapsOrder(1, 200)))
@@ -198,7 +199,7 @@ async def test_a_prover_that_is_stopped_is_silent_for_so_long_and_ended_after(
 
 async def test_leaving_in_the_middle_of_a_phase_ends_the_prover(rented: tuple[SshAccess, Machine]) -> None:
     access, machine = rented
-    async with access.connect(machine.target) as session, session.prover(build_agent()) as line:
+    async with access.connect(machine.target) as session, prover_line(session, build_agent()) as line:
         await greeted(line)
         await ask(line, FillOrder((Fill(SEED, 1, 64),) * GPUS))
         await line.send(encode(WalkOrder(8192, 4096, (Walk(NONCE, 1 << 24),) * GPUS)))
@@ -210,9 +211,9 @@ async def test_a_machine_ends_a_prover_by_itself(
 ) -> None:
     """Should we vanish without a word: here the step's time is simply short."""
     access, machine = rented
-    short = Step("prove", bootstrap.PROVE.script, seconds=3, user="login")
-    monkeypatch.setattr(bootstrap, "PROVE", short)
-    async with access.connect(machine.target) as session, session.prover(build_agent()) as line:
+    short = Step("prove", prover_lines.PROVE.script, seconds=3, user="login")
+    monkeypatch.setattr(prover_lines, "PROVE", short)
+    async with access.connect(machine.target) as session, prover_line(session, build_agent()) as line:
         await greeted(line)
         with pytest.raises(LineBroken, match="status"):
             await line.receive(100, SECONDS)

@@ -21,12 +21,13 @@ from control_plane.domain.wish import Wish
 from control_plane.services import billing, operators
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
-from data_plane.access.fake import FakeMachine, idle
 from data_plane.access.port import Target
 from data_plane.access.ssh import CLOSE_SECONDS, CONNECT_SECONDS
-from data_plane.proof.conversation import CONVERSATION_SECONDS_MAX
-from data_plane.proof.jobs import CHECK_SECONDS_MAX
-from data_plane.proof.port import Occasion, Outcome, ProofReport, VerifierAway
+from data_plane.documents.health import Usage
+from data_plane.proof.challenger.conversation import CONVERSATION_SECONDS_MAX
+from data_plane.proof.challenger.port import Occasion, Outcome, ProofReport
+from data_plane.proof.verifier.jobs import CHECK_SECONDS_MAX, VerifierAway
+from data_plane.simulation.access import FakeMachine, idle
 from reconciler import proving
 from reconciler.loop import Report
 from tests.integration.db.sample import a_row, insert
@@ -102,7 +103,8 @@ def busy_health(stage: Stage, where: str, *, processes: int | None, percent: int
     known = stage.access.machine(where)
     health = known.health or idle(stage.access.hardware(Target(where, 22, "")))
     gpus = tuple(
-        dataclasses.replace(gpu, processes=processes, utilisation_percent=percent) for gpu in health.gpus
+        dataclasses.replace(gpu, usage=Usage(compute_processes=processes, utilisation_percent=percent))
+        for gpu in health.gpus
     )
     known.health = dataclasses.replace(health, gpus=gpus)
 
@@ -176,7 +178,7 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
     stage.challenger.otherwise = answer
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, watch))
     await stage.run("bootstrap_machines", world=world)
-    assert before == ["connect", "make mesh key", "join mesh", "run agent", "prove"]
+    assert before == ["connect", "make mesh key", "join mesh", "run agent", "find agent", "prove"]
     assert known.calls[len(before) :] == (["install keys"] if admitted else [])
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     await stage.finish()
@@ -944,7 +946,7 @@ async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: 
     await stage.run("end_instances")
     assert stage.cloud.calls_of("terminate") == 0, "the end waits for the proof"
     await stage.run("erase_machines")
-    assert stage.access.machine(where).calls[-2:] == ["end customer", "prove"]
+    assert stage.access.machine(where).calls[-3:] == ["end customer", "find agent", "prove"]
     assert stage.challenger.occasions(where)[-1] is Occasion.END
     assert stage.access.machine(where).authorized_keys == ()
     await stage.run("end_instances")

@@ -17,7 +17,7 @@ from control_plane.domain.lease import EndReason, Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.wish import Wish
-from data_plane.access.port import GpuReport
+from data_plane.documents.inventory import Inventory
 from providers.base import LaunchOrder, Provider
 from providers.fake import Fault, an_offer
 from reconciler import paper
@@ -395,25 +395,25 @@ async def test_a_step_that_fails_again_and_again_ends_the_machine(stage: Stage) 
     await stage.finish()
 
 
-def _sold() -> GpuReport:
+def _sold() -> Inventory:
     return paper.report(H100.sku.shape, "paper")
 
 
-def _other_model() -> GpuReport:
+def _other_model() -> Inventory:
     return paper.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "paper")
 
 
-def _two() -> GpuReport:
+def _two() -> Inventory:
     return paper.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "paper")
 
 
-def _none() -> GpuReport:
+def _none() -> Inventory:
     return dataclasses.replace(_sold(), gpus=())
 
 
-def _half_the_memory() -> GpuReport:
+def _half_the_memory() -> Inventory:
     (gpu,) = _sold().gpus
-    return dataclasses.replace(_sold(), gpus=(dataclasses.replace(gpu, memory_mib=40_000),))
+    return dataclasses.replace(_sold(), gpus=(dataclasses.replace(gpu, memory_total_mib=40_000),))
 
 
 @pytest.mark.parametrize(
@@ -426,9 +426,9 @@ def _half_the_memory() -> GpuReport:
     ],
 )
 async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_its_offer_never_tried_again(
-    stage: Stage, reading: Callable[[], GpuReport], code: str
+    stage: Stage, reading: Callable[[], Inventory], code: str
 ) -> None:
-    stage.access.script(FIRST, report=reading())
+    stage.access.script(FIRST, inventory=reading())
     await stage.round()
     lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
     await stage.play(900, step=30)
@@ -503,7 +503,7 @@ async def _ready(stage: Stage) -> None:
 
 
 async def _between_attempts(stage: Stage) -> None:
-    stage.access.script(FIRST, report=_two())
+    stage.access.script(FIRST, inventory=_two())
     await _ready(stage)
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import text
 from control_plane.db import references
 from control_plane.db.engine import rows
 from control_plane.world import uuid7
-from data_plane.proof.learning import DEVICES_MIN
-from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis
+from data_plane.proof.challenger.learning import DEVICES_MIN
+from data_plane.proof.challenger.reference import EVERY_DRIVER, TABLE, Basis
 from reconciler.loops import learn_references
 from reconciler.loops.learn_references import LEARNT_FROM
 from reconciler.references import observed

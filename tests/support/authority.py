@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from control_plane.world import utc_now
-from data_plane.proof.service.tls import TlsFiles
+from data_plane.proof.verifier.service.tls import TlsFiles
 
 _DAY = timedelta(days=1)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from data_plane.agent.emulation import EmulatedNvml
 from data_plane.agent.kernel_log import Sighting
 from data_plane.agent.kernel_log_source import KernelLog, Unreadable
-from data_plane.agent.nvml import Library
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.ward import Ward
+from data_plane.nvml.emulation import EmulatedNvml
+from data_plane.nvml.library import Library
 
 FOLDER = Path(__file__).parent / "nvml"
 MODELS = sorted(path.stem for path in FOLDER.glob("*.json"))

@@ -8,19 +8,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
+from data_plane.access.line import Frame, Line, LineBroken
 from data_plane.access.port import Target
-from data_plane.proof.port import (
-    Expected,
-    Finding,
-    Frame,
-    Line,
-    LineBroken,
-    Occasion,
-    Outcome,
-    ProofReport,
-    Rate,
-    VerifierAway,
-)
+from data_plane.proof.challenger.port import Expected, Finding, Occasion, Outcome, ProofReport, Rate
+from data_plane.proof.verifier.jobs import VerifierAway
 
 GIB = 1 << 30
 

@@ -26,9 +26,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
-from data_plane.access.port import Access, AgentBundle, GpuReport, HealthReport, MeshLink, Session, Target
+from data_plane.access.line import Line
+from data_plane.access.port import Access, Session, Target
+from data_plane.access.step import Answer as StepAnswer
+from data_plane.access.step import Step
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
-from data_plane.proof.port import Challenger, Expected, Line, Occasion, ProofReport
+from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.loop import World
 
@@ -210,32 +213,17 @@ class _Session:
     crash: Crash
     inner: Session
 
-    async def install_keys(self, authorized_keys: Sequence[str]) -> None:
-        await self.crash.call("install keys", lambda: self.inner.install_keys(authorized_keys))
-
-    async def mesh_public_key(self) -> str:
-        return await self.crash.call("make mesh key", self.inner.mesh_public_key)
-
-    async def join_mesh(self, link: MeshLink) -> None:
-        await self.crash.call("join mesh", lambda: self.inner.join_mesh(link))
-
-    async def read_gpus(self, agent: AgentBundle) -> GpuReport:
-        return await self.crash.call("read GPUs", lambda: self.inner.read_gpus(agent))
-
-    async def read_health(self, agent: AgentBundle) -> HealthReport:
-        return await self.crash.call("read health", lambda: self.inner.read_health(agent))
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> StepAnswer:
+        return await self.crash.call(step.name, lambda: self.inner.run(step, arguments, stdin=stdin))
 
     @asynccontextmanager
-    async def prover(self, agent: AgentBundle) -> AsyncIterator[Line]:
-        prover = self.inner.prover(agent)
-        line = await self.crash.call("start prover", prover.__aenter__)
+    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:
+        conversation = self.inner.converse(step, arguments)
+        line = await self.crash.call(step.name, conversation.__aenter__)
         try:
             yield line
         finally:
-            await prover.__aexit__(None, None, None)
-
-    async def end_customer(self) -> None:
-        await self.crash.call("end customer", self.inner.end_customer)
+            await conversation.__aexit__(None, None, None)
 
 
 @dataclass

@@ -20,8 +20,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.messages import BLOCK_BYTES, DIGEST_BYTES, TileKind
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import BLOCK_BYTES, DIGEST_BYTES, TileKind
 
 T = TypeVar("T")
 

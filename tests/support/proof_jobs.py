@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from data_plane.proof import commitments
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.jobs import Commitment, LaunchJob, TilesJob, WalkJob
-from data_plane.proof.messages import DIGEST_BYTES, Phase, TileKind
+from data_plane.proof.protocol import commitments
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import DIGEST_BYTES, Phase, TileKind
+from data_plane.proof.verifier.jobs import Commitment, LaunchJob, TilesJob, WalkJob
 
 KEY = bytes(range(16))
 SEED = bytes(range(32))

@@ -10,9 +10,21 @@ from typing import Any, get_args
 
 import numpy as np
 
-from data_plane.proof import commitments
-from data_plane.proof.arithmetic import fill, launches, tiles, walk
-from data_plane.proof.messages import (
+from data_plane.access.line import Frame, LineBroken, LineSilent
+from data_plane.documents.strict import Malformed
+from data_plane.proof.challenger.plan import Sizes
+from data_plane.proof.challenger.port import Expected
+from data_plane.proof.challenger.reference import (
+    TABLE,
+    Basis,
+    Observed,
+    Pace,
+    Reference,
+    References,
+)
+from data_plane.proof.protocol import commitments
+from data_plane.proof.protocol.arithmetic import fill, launches, tiles, walk
+from data_plane.proof.protocol.messages import (
     VERSION,
     AttestOrder,
     Committed,
@@ -35,11 +47,7 @@ from data_plane.proof.messages import (
     TilesOrder,
     WalkOrder,
 )
-from data_plane.proof.plan import Sizes
-from data_plane.proof.port import Expected, Frame, LineBroken, LineSilent
-from data_plane.proof.reference import TABLE, Basis, Observed, Pace, Reference, References
-from data_plane.proof.wire import decode, encode
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.wire import decode, encode
 
 MIB = 1 << 20
 MODEL = "h100-sxm-80gb"
@@ -234,7 +242,7 @@ TOOK = {
 
 @dataclass
 class ScriptedLine:
-    """`port.Line`. Each order's answers arrive `took` seconds after it, by their type or their phase.
+    """`access.line.Line`. Each order's answers arrive `took` seconds after it, by their type or their phase.
 
     A list is used up, one figure for each time that it is asked for; its last figure stays.
     """

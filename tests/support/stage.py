@@ -27,9 +27,11 @@ from control_plane.domain.wish import Wish
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
-from data_plane.access.fake import FakeAccess
-from data_plane.access.port import AgentBundle, GpuReport, HostKey, Target
-from data_plane.mesh.fake import FakeHub
+from data_plane.access.port import HostKey, Target
+from data_plane.documents.inventory import Inventory
+from data_plane.inspection.bundle import AgentBundle
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
 from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
@@ -274,11 +276,11 @@ def _guarded(clouds: dict[AccountName, FakeProvider], clock: Clock) -> dict[Acco
     }
 
 
-def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], GpuReport]:
+def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], Inventory]:
     """What the machine at an address is, by the offer it was launched from."""
     known: dict[str, Shape] = {}
 
-    def look(target: Target) -> GpuReport:
+    def look(target: Target) -> Inventory:
         if target.address not in known:
             for cloud in clouds:
                 shapes = {(offer.native_type, offer.native_region): offer.shape for offer in cloud.listing}

@@ -30,10 +30,10 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID, ObjectIdentifier, SignatureAlgorithmOID
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation.reason import NotTrusted, Reason
 from data_plane.proof.attestation.report import DIGEST_BYTES
-from data_plane.proof.messages import CHAIN_BYTES_MAX
-from data_plane.strict import Malformed
+from data_plane.proof.protocol.messages import CHAIN_BYTES_MAX
 
 NVIDIA_ROOTS = frozenset({bytes.fromhex("102bf659d5419614c9d8e6aecebc80454eb26b1df6a769ac720b9a690b167b48")})
 """SHA-256 of `NVIDIA Device Identity CA` in DER, as in verifier_device_root.pem of NVIDIA/nvtrust@0281730."""

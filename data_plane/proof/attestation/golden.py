@@ -12,8 +12,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation.report import DIGEST_BYTES
-from data_plane.strict import Malformed
 
 BYTES_MAX = 256 * 1024
 _SWID = "{http://standards.iso.org/iso/19770/-2/2015/schema.xsd}"

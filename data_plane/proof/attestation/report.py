@@ -22,8 +22,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data_plane.proof.messages import REPORT_BYTES_MAX
-from data_plane.strict import Malformed
+from data_plane.documents.strict import Malformed
+from data_plane.proof.protocol.messages import REPORT_BYTES_MAX
 
 NONCE_BYTES = 32
 SIGNATURE_BYTES = 96

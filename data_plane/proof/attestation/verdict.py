@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA384
 
+from data_plane.documents.strict import Malformed
 from data_plane.proof.attestation import chain, report
 from data_plane.proof.attestation.chain import Device
 from data_plane.proof.attestation.golden import Golden
 from data_plane.proof.attestation.reason import NotTrusted, Reason
 from data_plane.proof.attestation.report import Report
-from data_plane.strict import Malformed
 
 _CHIPS = {"h100": "GH100", "h200": "GH100", "gh200": "GH100", "b200": "GB100"}
 """By the first word of our word for the model."""

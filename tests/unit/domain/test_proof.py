@@ -44,7 +44,7 @@ from control_plane.domain.proof import (
     while_running,
     while_starting,
 )
-from data_plane.proof import judgement, port
+from data_plane.proof.challenger import judgement, port
 from tests.support.clock import START
 
 P = ProofOutcome

@@ -1,0 +1,207 @@
+"""How a machine's GPUs are: the values of the agent's health document, with their bounds.
+
+All of it is the machine's own word. What it reports against itself (an XID, a lost card, a row that could not
+be remapped) is worth believing; what it does not report proves nothing. Null means that the driver does not
+say, or did not say when it was asked.
+
+Standard library only, Python 3.10 and up: this file runs on rented machines.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from data_plane.documents.inventory import BUS_ID, GPUS_MAX, UUID, Count, Mhz, Mib, Milliwatts, Source
+from data_plane.documents.records import Most, Text, Whole
+
+XIDS_MAX = 128
+READINGS_MAX = 16
+
+UnixSeconds = Annotated[int, Whole(0, 1 << 40)]
+Percent = Annotated[int, Whole(0, 100)]
+Celsius = Annotated[int, Whole(-273, 1000)]
+Bits = Annotated[int, Whole(0, (1 << 64) - 1)]
+Processes = Annotated[int, Whole(0, 1_000_000)]
+
+Group = Literal[
+    "usage", "power", "throttle", "recovery", "ecc", "pcie", "nvlink", "fabric", "mig", "identity"
+]
+
+
+@dataclass(frozen=True)
+class Usage:
+    memory_used_mib: Mib | None = None
+    """Without what the driver keeps for itself, where it tells them apart."""
+    memory_free_mib: Mib | None = None
+    utilisation_percent: Percent | None = None
+    """Share of the last sample window, 1/6 s to 1 s, in which a kernel ran; null under MIG."""
+    memory_utilisation_percent: Percent | None = None
+    compute_processes: Processes | None = None
+    graphics_processes: Processes | None = None
+
+
+@dataclass(frozen=True)
+class Power:
+    sm_mhz: Mhz | None = None
+    memory_mhz: Mhz | None = None
+    power_mw: Milliwatts | None = None
+    """Mean of the last second on Ampere and later, but for GA100; the instant before."""
+    power_instant_mw: Milliwatts | None = None
+    power_limit_mw: Milliwatts | None = None
+    """The limit in force."""
+    energy_mj: Count | None = None
+    """Since the driver was loaded, millijoules."""
+    temperature_c: Celsius | None = None
+    memory_temperature_c: Celsius | None = None
+
+
+@dataclass(frozen=True)
+class Throttle:
+    """Why clocks are held down: now, and for how long altogether since the driver was loaded, nanoseconds."""
+
+    reasons: Bits | None = None
+    """1 idle, 2 application clocks, 4 power cap, 8 hardware slowdown, 16 sync boost, 32 software thermal,
+    64 hardware thermal, 128 power brake, 256 display."""
+    power_ns: Count | None = None
+    thermal_ns: Count | None = None
+    sync_boost_ns: Count | None = None
+    board_limit_ns: Count | None = None
+    reliability_ns: Count | None = None
+    software_thermal_ns: Count | None = None
+    hardware_thermal_ns: Count | None = None
+    power_brake_ns: Count | None = None
+
+
+@dataclass(frozen=True)
+class Recovery:
+    action: Annotated[int, Whole(0, 255)] | None = None
+    """Field 230: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 IMEX domain, 6 bus reset,
+    7 system reboot."""
+
+
+@dataclass(frozen=True)
+class Ecc:
+    """Memory errors. Volatile counts start at the last driver load, aggregate ones with the card's life."""
+
+    enabled: bool | None = None
+    corrected_volatile: Count | None = None
+    uncorrected_volatile: Count | None = None
+    corrected_aggregate: Count | None = None
+    uncorrected_aggregate: Count | None = None
+    rows_remapped_corrected: Count | None = None
+    rows_remapped_uncorrected: Count | None = None
+    rows_pending: bool | None = None
+    """A remapping waits for a GPU reset."""
+    rows_failed: bool | None = None
+    """A row could not be remapped: the card has no spare left there."""
+    pages_retired_corrected: Count | None = None
+    """Before Ampere."""
+    pages_retired_uncorrected: Count | None = None
+    pages_pending: bool | None = None
+
+
+@dataclass(frozen=True)
+class PcieHealth:
+    generation: Annotated[int, Whole(0, 16)] | None = None
+    """Now; cards drop it when idle, so only a reading under load says something."""
+    width: Annotated[int, Whole(0, 64)] | None = None
+    replays: Count | None = None
+    correctable: Count | None = None
+    non_fatal: Count | None = None
+    fatal: Count | None = None
+
+
+@dataclass(frozen=True)
+class NvLinkHealth:
+    links: Annotated[int, Whole(0, 64)] | None = None
+    active: Annotated[int, Whole(0, 64)] | None = None
+    crc_flit_errors: Count | None = None
+    crc_data_errors: Count | None = None
+    replays: Count | None = None
+    recoveries: Count | None = None
+    """All links together; up to NVLink 4."""
+    recoveries_failed: Count | None = None
+    """NVLink 5."""
+    symbol_errors: Count | None = None
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The NVSwitch fabric as this GPU sees it. Until it is completed, CUDA answers 802 (system not ready)."""
+
+    state: Literal["not_supported", "not_started", "in_progress", "completed"] | None = None
+    status: Annotated[int, Whole(0, 9999)] | None = None
+    """NVML's return code for the completed state; 0 is success."""
+    health_mask: Annotated[int, Whole(0, (1 << 32) - 1)] | None = None
+    health: Literal["not_supported", "healthy", "unhealthy", "limited"] | None = None
+
+
+@dataclass(frozen=True)
+class MigHealth:
+    enabled: bool | None = None
+    pending: bool | None = None
+    """The mode after the next reset."""
+    instances: Annotated[int, Whole(0, 64)] | None = None
+
+
+@dataclass(frozen=True)
+class GpuHealth:
+    index: Annotated[int, Whole(0, GPUS_MAX - 1)]
+    uuid: Annotated[str, Text(UUID)] | None
+    """Null when the card was lost before it could say."""
+    bus_id: Annotated[str, Text(BUS_ID)] | None
+    lost: bool
+    """The card has fallen off the bus, or will not say who it is until it is reset: what follows is from before."""
+    usage: Usage = Usage()
+    power: Power = Power()
+    throttle: Throttle = Throttle()
+    recovery: Recovery = Recovery()
+    ecc: Ecc = Ecc()
+    pcie: PcieHealth = PcieHealth()
+    nvlink: NvLinkHealth = NvLinkHealth()
+    fabric: Fabric = Fabric()
+    mig: MigHealth = MigHealth()
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One error that the driver reported, told once however many ways it was heard."""
+
+    kind: Literal["xid", "sxid"]
+    """An `sxid` comes from an NVSwitch."""
+    number: Annotated[int, Whole(0, 999_999)]
+    bus_id: Annotated[str, Text(BUS_ID)] | None
+    """Of the GPU or the switch; null when an event's card could no longer say."""
+    at: UnixSeconds
+    """When it was first heard, by the machine's clock."""
+    heard: Literal["event", "log", "both"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What it cost to read one group on all GPUs, the last time."""
+
+    group: Group
+    at: UnixSeconds
+    microseconds: Annotated[int, Whole(0, 1 << 40)]
+    calls: Annotated[int, Whole(0, 1_000_000)]
+    """Calls into NVML."""
+    refused: Annotated[int, Whole(0, 1_000_000)]
+    """Calls that ended in another error than `not supported`."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """One document: the latest reading of every group, of every GPU by index."""
+
+    source: Source
+    at: UnixSeconds
+    gpus: Annotated[tuple[GpuHealth, ...], Most(GPUS_MAX)]
+    xids: Annotated[tuple[Xid, ...], Most(XIDS_MAX)]
+    """The latest, oldest first."""
+    xids_dropped: Count
+    """Older ones that had no room."""
+    events: bool
+    """NVML tells of errors as they happen. Only while watching."""
+    kernel_log: Literal["kmsg", "journal", "unreadable"]
+    """Where errors of before were looked for. `unreadable`: an empty list says nothing at all."""
+    readings: Annotated[tuple[Reading, ...], Most(READINGS_MAX)]

@@ -1,0 +1,68 @@
+"""Runs the agent on a machine and reads the document that it prints."""
+
+from data_plane.access.port import Session, StepFailed, must
+from data_plane.access.step import Answer, Step
+from data_plane.documents import protocol, strict
+from data_plane.inspection.bundle import AgentBundle
+
+MISSING = 75
+"""Exit status of the agent's steps: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
+
+# Neither as root nor as the customer: NVML needs no rights, and the file must not be the customer's to change.
+# The digest guards against a broken push or disk; a customer with root can fake any answer, so callers check.
+_FIND_AGENT = f"""set -eu
+agent="$HOME/.splitplane/agent-$1.pyz"
+[ -f "$agent" ] || exit {MISSING}
+[ "$(sha256sum < "$agent" | cut -c 1-64)" = "$1" ] || exit {MISSING}
+"""
+FIND_AGENT = Step("find agent", _FIND_AGENT, seconds=10, user="login")
+PUSH_AGENT = Step(
+    "push agent",
+    """set -eu
+umask 077
+mkdir -p "$HOME/.splitplane"
+new=$(mktemp "$HOME/.splitplane/new.XXXXXX")
+trap 'rm -f "$new"' EXIT
+cat > "$new"
+[ "$(sha256sum < "$new" | cut -c 1-64)" = "$1" ] || { echo 'what arrived has another digest' >&2; exit 65; }
+mv -f "$new" "$HOME/.splitplane/agent-$1.pyz"
+""",
+    seconds=20,
+    user="login",
+)
+
+
+def agent_step(name: str, command: str, seconds: int) -> Step:
+    """A step that runs the agent with this command; its argument is the agent's digest.
+
+    It ends with MISSING, and has done nothing, where no agent with that digest is.
+    """
+    script = f'{_FIND_AGENT}exec python3 -I "$agent" {command}\n'
+    return Step(name, script, seconds, user="login")
+
+
+async def run_agent(session: Session, step: Step, agent: AgentBundle) -> Answer:
+    """Run a step that needs the agent. Pushes the agent unless a file with that digest is there.
+
+    Raises Unreachable and StepFailed.
+    """
+    answer = await session.run(step, [agent.sha256])
+    if answer.exit_status != MISSING:
+        return answer
+    await must(session, PUSH_AGENT, [agent.sha256], stdin=agent.content)
+    return await session.run(step, [agent.sha256])
+
+
+def document(step: Step, answer: Answer) -> protocol.Message:
+    """What the agent printed. The exit status is checked last: a failure document says more."""
+    try:
+        message = protocol.decode(answer.output)
+    except strict.Malformed as error:
+        if answer.exit_status != 0:
+            raise StepFailed(step.name, answer.exit_status, answer.detail) from None
+        raise StepFailed(step.name, None, f"the agent's answer is malformed: {error}") from None
+    if isinstance(message, protocol.Failure):
+        raise StepFailed(step.name, answer.exit_status, f"{message.code}: {message.detail}")
+    if answer.exit_status != 0:
+        raise StepFailed(step.name, answer.exit_status, answer.detail)
+    return message

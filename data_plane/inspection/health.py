@@ -1,0 +1,105 @@
+"""How a machine says its GPUs are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from data_plane.access.port import Session, StepFailed
+from data_plane.access.step import Answer, Step
+from data_plane.documents import health
+from data_plane.inspection.agent import agent_step, document, run_agent
+from data_plane.inspection.bundle import AgentBundle
+
+READ_HEALTH = agent_step("read health", "health", seconds=40)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenXid:
+    """An error that a driver reported. It speaks against its machine, so it may be believed."""
+
+    number: int
+    at: int
+    """Unix seconds by the machine's clock."""
+    bus_id: str | None
+    """`0000:3b:00.0`; None where the card could no longer say."""
+    of_switch: bool
+    """An SXid: the NVSwitch reported it, and `bus_id` is the switch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """One card now. None where the driver does not say."""
+
+    index: int
+    uuid: str | None
+    """None when the card was lost before it could say."""
+    lost: bool
+    """Off the bus, or mute until it is reset."""
+    processes: int | None
+    """Compute and graphics processes together; None where compute processes were not counted."""
+    utilisation_percent: int | None
+    """None under MIG, where NVML does not count it."""
+    memory_used_mib: int | None
+    recovery_action: int | None
+    """NVML's advice: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 IMEX domain, 6 bus reset,
+    7 system reboot."""
+    throttle: int | None
+    """NVML's clocks-event reason bits: 1 is idle; 8, 64 and 128 (hardware, thermal, power brake) are bad news."""
+    xids: tuple[int, ...]
+    """Numbers of the errors this card reported, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """How the machine says its GPUs are. Good news is a claim; bad news may be believed."""
+
+    source: Literal["nvml", "emulated"]
+    gpus: tuple[GpuHealth, ...]
+    """By index, ascending."""
+    xids: tuple[SeenXid, ...]
+    """Every error, oldest first: those of cards that could not be told, and of switches, are only here."""
+    kernel_log_read: bool
+    """False: nobody could look for earlier errors, so that there are none means nothing."""
+    agent_sha256: str
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The agent's whole document, parsed and bounded: evidence."""
+
+
+async def read_health(session: Session, agent: AgentBundle) -> HealthReport:
+    """Run the agent once and read how the GPUs are. Raises Unreachable and StepFailed."""
+    return health_report(READ_HEALTH, await run_agent(session, READ_HEALTH, agent), agent.sha256)
+
+
+def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport:
+    """Read the agent's health document, or StepFailed."""
+    message = document(step, answer)
+    if not isinstance(message, health.Health):
+        raise StepFailed(step.name, None, "the agent did not answer with a health document")
+    return HealthReport(
+        source=message.source,
+        gpus=tuple(_health(gpu, message.xids) for gpu in message.gpus),
+        xids=tuple(SeenXid(xid.number, xid.at, xid.bus_id, xid.kind == "sxid") for xid in message.xids),
+        kernel_log_read=message.kernel_log != "unreadable",
+        agent_sha256=agent_sha256,
+        document=asdict(message),
+    )
+
+
+def _health(gpu: health.GpuHealth, xids: Sequence[health.Xid]) -> GpuHealth:
+    usage = gpu.usage
+    processes = usage.compute_processes  # Without these, that there are no others says nothing.
+    return GpuHealth(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        lost=gpu.lost,
+        processes=None if processes is None else processes + (usage.graphics_processes or 0),
+        utilisation_percent=usage.utilisation_percent,
+        memory_used_mib=usage.memory_used_mib,
+        recovery_action=gpu.recovery.action,
+        throttle=gpu.throttle.reasons,
+        xids=tuple(
+            xid.number
+            for xid in xids
+            if xid.kind == "xid" and xid.bus_id is not None and xid.bus_id == gpu.bus_id
+        ),
+    )

@@ -1,0 +1,148 @@
+"""What runs on a hub, as text. Arguments are public; the networks' private keys are born on the hub and stay."""
+
+from collections.abc import Sequence
+
+from data_plane.access.step import Step
+from data_plane.mesh.port import PEERS_MAX, Network, Peer
+from data_plane.mesh.wireguard import wireguard_key
+
+_DIRECTORY = "/etc/splitplane/mesh"
+
+# The unit's start: at boot, and whenever `sync` finds no interface. nsenter instead of `ip netns exec`: the
+# latter mounts a new /sys, which containers may not.
+UP = f"""#!/bin/sh
+# Brings up tenant network $1 from {_DIRECTORY}/$1.conf. Written by Splitplane; changes are lost.
+set -eu
+address=$(cat {_DIRECTORY}/$1.address)
+device=spmesh$1
+space=splitplane-$1
+inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
+[ -e "/run/netns/$space" ] || ip netns add "$space"
+ip link del dev "$device" 2>/dev/null || true  # Born but never moved: we died between the two.
+ip link add dev "$device" type wireguard 2>/dev/null || wireguard-go "$device"
+# Before the move: wireguard-go forks, answers when it is ready, and looks its device up by name in this namespace.
+wg setconf "$device" {_DIRECTORY}/$1.conf
+ip link set dev "$device" netns "$space"
+inside ip address add "$address" dev "$device"
+inside ip link set dev lo up
+inside ip link set dev "$device" mtu 1420 up
+# Machines reach each other through this one device; a redirect would tell them to go round the hub.
+inside sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward
+  for name in all default '"$device"'; do echo 0 > "/proc/sys/net/ipv4/conf/$name/send_redirects"; done'
+"""
+
+UNIT = """# Written by Splitplane; changes are lost.
+[Unit]
+Description=Splitplane tenant network %i
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/lib/splitplane/mesh-up %i
+# The link first: deleting it frees the UDP port at once, deleting the namespace does so some time later.
+ExecStopPost=-/bin/sh -c 'nsenter --net=/run/netns/splitplane-%i -- ip link del dev spmesh%i'
+ExecStopPost=-/bin/sh -c 'ip netns del splitplane-%i'
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+# One at a time per network. Only systemd starts wireguard-go, so the lock's descriptor cannot leak into a
+# daemon that would hold it for ever.
+_HEAD = """set -eu
+umask 077
+number=$1
+device=spmesh$number
+space=splitplane-$number
+unit=splitplane-mesh@$number.service
+wanted=/etc/systemd/system/multi-user.target.wants
+exec 9> "/run/lock/splitplane-mesh-$number.lock"
+flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
+"""
+
+# Arguments: network number, hub's address with prefix, UDP port, UP, UNIT. Input: `key address/32` lines.
+# `syncconf` keeps the sessions of peers that stay. It runs only if the peers differ: wireguard-go opens its
+# socket anew on every configuration, and an idle re-sync must cost nothing.
+SYNC = Step(
+    "sync hub",
+    _HEAD
+    + f"""
+inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
+put() {{
+  printf '%s' "$3" > "$1.$number"  # A name of its own: other networks may be synced at the same moment.
+  chmod "$2" "$1.$number"
+  mv -f "$1.$number" "$1"
+}}
+mkdir -p {_DIRECTORY} /usr/local/lib/splitplane
+cd {_DIRECTORY}
+put /usr/local/lib/splitplane/mesh-up 755 "$4"
+template=/etc/systemd/system/splitplane-mesh@.service
+if [ "$(cat "$template" 2>/dev/null)" != "$(printf '%s' "$5")" ]; then
+  put "$template" 644 "$5"
+  systemctl daemon-reload
+fi
+put "$number.address" 600 "$2"
+if [ ! -s "$number.key" ]; then
+  wg genkey > "$number.key.new"
+  mv -f "$number.key.new" "$number.key"
+fi
+sort > "$number.peers"
+{{
+  printf '[Interface]\\nListenPort = %s\\nPrivateKey = ' "$3"
+  cat "$number.key"
+  while read -r key allowed; do
+    printf '[Peer]\\nPublicKey = %s\\nAllowedIPs = %s\\n' "$key" "$allowed"
+  done < "$number.peers"
+}} > "$number.conf.new"
+mv -f "$number.conf.new" "$number.conf"
+mkdir -p "$wanted"
+ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd read all units anew.
+if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null &&
+  inside ip link show dev "$device" up | grep -q .
+then
+  tr '\\t' ' ' < "$number.shown" | sort | cmp -s - "$number.peers" || inside wg syncconf "$device" "$number.conf"
+else
+  systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+fi
+rm -f "$number.shown"
+wg pubkey < "$number.key"
+""",
+    seconds=15,  # Well under one, even for a full network; up to 8 for the lock.
+    user="root",
+)
+
+DROP = Step(
+    "drop network",
+    _HEAD
+    + f"""
+rm -f "$wanted/$unit"
+systemctl stop "$unit" 2>/dev/null || true
+systemctl reset-failed "$unit" 2>/dev/null || true
+ip netns del "$space" 2>/dev/null || true
+rm -f {_DIRECTORY}/"$number".*
+[ ! -e "/run/netns/$space" ] || {{ echo "namespace $space is still there" >&2; exit 70; }}
+""",
+    seconds=20,
+    user="root",
+)
+
+
+def peers_text(network: Network, peers: Sequence[Peer]) -> str:
+    """The hub's list of peers. Raises ValueError for anything that would let one machine speak for another.
+
+    WireGuard itself would move an address that two keys claim to the last one, silently.
+    """
+    if len(peers) > PEERS_MAX:
+        raise ValueError(f"more than {PEERS_MAX} machines in one network")
+    for peer in peers:
+        if not network.holds(peer.address):
+            raise ValueError(f"{peer.address} is no machine's address in {network.subnet}")
+        if wireguard_key(peer.public_key) != peer.public_key:
+            raise ValueError("a key ends in a line break")
+    if len({peer.address for peer in peers}) != len(peers):
+        raise ValueError("two machines share an address")
+    if len({peer.public_key for peer in peers}) != len(peers):
+        raise ValueError("two machines share a key")
+    return "".join(f"{peer.public_key} {peer.address}/32\n" for peer in peers)

@@ -1,0 +1,180 @@
+"""A machine's way into its tenant's network: the scripts that run there and the file they write.
+
+Everything may be run twice. Scripts take public values as arguments and the file by stdin; nothing secret is ever
+sent to a machine: its WireGuard key is made there and stays there.
+"""
+
+import re
+from ipaddress import IPv4Address, IPv4Network
+
+from data_plane.access.port import Session, StepFailed, must
+from data_plane.access.step import Step
+from data_plane.mesh.port import MeshLink
+from data_plane.mesh.wireguard import public_key, wireguard_key
+
+INTERFACE = "splitplane"
+_ENDPOINT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+
+# wireguard-go only where the kernel cannot: containers, and kernels without the module. Trying is the only
+# sure test; a module list knows nothing of built-in or forbidden modules. The installation is a unit of its
+# own, because killing dpkg halfway breaks the machine: if it takes longer than we wait, or the line is cut, it
+# goes on, and the next try finds it done or still running (a refusal: the unit's name is taken).
+_WIREGUARD_TOOLS = """
+install_package() {
+  timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
+    --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
+      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {
+    status=$?
+    journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
+    echo "could not install $1" >&2
+    exit $status
+  }
+}
+kernel_can() {
+  ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
+}
+command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools
+command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go
+"""
+
+MESH_KEY = Step(
+    "make mesh key",
+    """set -eu
+umask 077
+"""
+    + _WIREGUARD_TOOLS
+    + f"""
+mkdir -p /etc/wireguard
+key=/etc/wireguard/{INTERFACE}.key
+if [ ! -s "$key" ]; then
+  new=$(mktemp "$key.XXXXXX")
+  trap 'rm -f "$new"' EXIT
+  wg genkey > "$new"
+  # A link refuses to replace: of two replicas that get here at once, the first one's key stays.
+  [ ! -e "$key" ] || [ -s "$key" ] || rm -f "$key"
+  ln "$new" "$key" 2>/dev/null || [ -s "$key" ]
+fi
+wg pubkey < "$key"
+""",
+    seconds=60,  # For a machine whose image lacks the tools; otherwise well under one.
+    user="root",
+)
+
+# The proof is an ICMP echo with a random token, bound to the tunnel's device, so that no other route can
+# answer. Python, because small images have no ping and the agent needs Python anyway.
+_PROVE_HUB = r"""
+import os, select, socket, struct, sys, time
+
+hub, device, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode() + b"\0")
+token = os.urandom(16)
+
+def echo(number):
+    blank = struct.pack("!BBHHH", 8, 0, 0, 1, number) + token
+    total = sum(struct.unpack("!12H", blank))
+    total = (total >> 16) + (total & 0xFFFF)
+    total += total >> 16
+    return blank[:2] + struct.pack("!H", ~total & 0xFFFF) + blank[4:]
+
+end, number = time.monotonic() + seconds, 0
+while time.monotonic() < end:
+    number += 1
+    try:
+        link.sendto(echo(number), (hub, 0))
+    except OSError:
+        pass  # No session yet; the attempt itself starts the handshake.
+    again = time.monotonic() + 0.5
+    while time.monotonic() < again:
+        if select.select([link], [], [], max(0, again - time.monotonic()))[0]:
+            packet, sender = link.recvfrom(2048)
+            if sender[0] == hub and packet[20:21] == b"\0" and packet[28:44] == token:
+                sys.exit(0)
+sys.exit(f"the hub did not answer through the tunnel within {seconds} s")
+"""
+
+# wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself.
+# Restarted only if something differs or nobody answers, so that repeating the step does not cut the customer's
+# connections. Silence from a hub that knows us happens: one that forgot us and learnt us again has lost our
+# session, and WireGuard would notice by itself only minutes later; a new start shakes hands at once.
+JOIN_MESH = Step(
+    "join mesh",
+    f"""set -eu
+umask 077
+hub=$1
+prove=$2
+unit=wg-quick@{INTERFACE}.service
+conf=/etc/wireguard/{INTERFACE}.conf
+[ -s /etc/wireguard/{INTERFACE}.key ] || {{ echo 'this machine has no mesh key' >&2; exit 66; }}
+hub_answers() {{
+  python3 -I -c "$prove" "$hub" {INTERFACE} "$1"
+}}
+start() {{
+  systemctl stop "$unit" 2>/dev/null || true
+  ip link del dev {INTERFACE} 2>/dev/null || true  # Left by a wg-quick that died halfway.
+  systemctl start "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+}}
+new=$(mktemp "$conf.XXXXXX")
+trap 'rm -f "$new"' EXIT
+cat > "$new"
+if cmp -s "$new" "$conf" && systemctl is-active --quiet "$unit" && wg show {INTERFACE} >/dev/null 2>&1 &&
+  hub_answers 3 2>/dev/null
+then
+  exit 0
+fi
+mv -f "$new" "$conf"
+systemctl enable --quiet "$unit"
+start
+hub_answers 12
+""",
+    seconds=40,
+    user="root",
+)
+JOIN_MESH_PROOF = _PROVE_HUB
+
+
+async def mesh_public_key(session: Session) -> str:
+    """The machine's WireGuard public key, base64.
+
+    Made on the machine at the first call; the private half never leaves it. The key survives a reboot. Raises
+    Unreachable and StepFailed.
+    """
+    return public_key(MESH_KEY, await must(session, MESH_KEY))
+
+
+async def join_mesh(session: Session, link: MeshLink) -> None:
+    """Join the tenant's network and prove that the hub answers through the tunnel.
+
+    The hub must know this machine already: `mesh_public_key`, then `Hub.sync`, then this. A hub that does not
+    answer within about 15 s is StepFailed. The link comes back after a reboot. Raises Unreachable and StepFailed.
+    """
+    try:
+        config = machine_config(link)
+    except ValueError as error:
+        raise StepFailed(JOIN_MESH.name, None, str(error)) from None
+    await must(session, JOIN_MESH, [link.hub_address, JOIN_MESH_PROOF], stdin=config.encode())
+
+
+def machine_config(link: MeshLink) -> str:
+    """The machine's wg-quick file. Raises ValueError if a value is not what its field says.
+
+    Checked although it comes from us: a line break smuggled into this file is a command run by root
+    (wg-quick obeys `PostUp`). The private key stays in its own file, so this one is no secret.
+    """
+    network = IPv4Network(link.network)
+    address = IPv4Address(link.address)
+    if address not in network or IPv4Address(link.hub_address) not in network:
+        raise ValueError("an address is outside the network")
+    if not _ENDPOINT.fullmatch(link.hub_endpoint):
+        raise ValueError("the hub's endpoint is not host:port")
+    # Keepalive: most rented machines sit behind NAT, whose UDP mappings last 30 s and more.
+    return f"""[Interface]
+Address = {address}/{network.prefixlen}
+PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key
+
+[Peer]
+PublicKey = {wireguard_key(link.hub_public_key)}
+AllowedIPs = {network}
+Endpoint = {link.hub_endpoint}
+PersistentKeepalive = 25
+"""

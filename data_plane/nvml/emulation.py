@@ -1,0 +1,247 @@
+"""An emulated NVML: answers as the bindings do, from a description of cards. The agent's own code reads it.
+
+A description is in the shape of a recording: each card maps names of calls to what they answered.
+
+    {"driver_version": "570.124.06",
+     "gpus": [{"index": 0, "name": "NVIDIA H200", "uuid": "GPU-...", "memory_total_mib": 143771,
+               "answers": {"nvmlDeviceGetPowerUsage": 76000,
+                           "nvmlDeviceGetClockInfo": {"1": 345, "2": 3201},      by further argument
+                           "nvmlDeviceGetPciInfo": {"domain": 0, "bus": 59},      a structure
+                           "nvmlDeviceGetSerial": {"error": "NO_PERMISSION"}},
+               "fields": {"230": 0, "165": {"0": 1, "1": 1}},                     by link where there are links
+               "instances": [{"answers": {"nvmlDeviceGetUUID": "MIG-..."}}]}],
+     "every_gpu": {"answers": {...}, "fields": {...}},
+     "ancestors": [[0, 40], [40, 0]],
+     "script": [{"at": 30, "gpu": 0, "fields": {"230": 1}, "xid": 79}]}
+
+The first four values of a card are all that is needed; a card of which no more is said is idle and well. Null, and
+whatever is not described, answers "not supported". A script changes cards as time passes, `at` seconds after the
+start: new `answers`, `fields` and `instances`; `xid` or `event` and `data` for who waits for events; `lost`; `slow`
+with seconds by call; and `count` for the machine. What is described is never called by its name here: constants,
+structures and errors are those of the real bindings.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from ctypes import c_ulonglong
+from functools import partial
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from data_plane.nvml.library import BINDINGS
+
+EVENTS_SUPPORTED = BINDINGS.nvmlEventTypeAll
+
+_IDLE: "dict[str, Any]" = {
+    "nvmlDeviceGetUtilizationRates": {"gpu": 0, "memory": 0},
+    "nvmlDeviceGetComputeRunningProcesses_v3": [],
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": [],
+    "nvmlDeviceGetCurrentClocksEventReasons": BINDINGS.nvmlClocksEventReasonGpuIdle,
+    "nvmlDeviceGetSupportedEventTypes": EVENTS_SUPPORTED,
+}
+_WELL = {str(BINDINGS.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION): BINDINGS.NVML_GPU_RECOVERY_ACTION_NONE}
+
+
+class _Thing:
+    """What a handle points at: a card, or a MIG device of it."""
+
+    def __init__(self, described: "dict[str, Any]", answers: "dict[str, Any]") -> None:
+        self.answers: dict[str, Any] = {**answers, **described.get("answers", {})}
+        self.fields: dict[str, Any] = {}
+        self.slow: dict[str, float] = {}
+        self.instances: list[_Thing] = []
+        self.lost = False
+
+    def divide(self, instances: "list[dict[str, Any]]") -> None:
+        self.instances = [_Thing(one, {}) for one in instances]
+
+
+class EmulatedNvml:
+    """Stands where the module `pynvml` stands. Time is an argument: `clock` in seconds, and a way to let it pass."""
+
+    def __init__(
+        self, described: "dict[str, Any]", clock: "Callable[[], float]", sleep: "Callable[[float], object]"
+    ) -> None:
+        """Raises KeyError, TypeError or ValueError for a description that is none."""
+        self._clock, self._sleep = clock, sleep
+        self._began = clock()
+        self._driver = _text(described["driver_version"])
+        every = described.get("every_gpu", {})
+        self._cards = [_card(one, every) for one in described["gpus"]]
+        if [one["index"] for one in described["gpus"]] != list(range(len(self._cards))):
+            raise ValueError("indices are not 0, 1, 2, ...")
+        self._count = len(self._cards)
+        self._ancestors: list[list[int]] = described.get("ancestors", [])
+        self._script = sorted(copy.deepcopy(described.get("script", [])), key=lambda step: float(step["at"]))
+        self._events: list[SimpleNamespace] = []
+        self._watched: dict[int, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        theirs = getattr(BINDINGS, name)
+        return partial(self._answer, name) if isinstance(theirs, FunctionType) else theirs
+
+    # Of the machine.
+
+    def nvmlInit(self) -> None:  # noqa: N802 - NVML's names, here and below
+        pass
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        pass
+
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
+        return self._driver
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        self._pass()
+        return self._count
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> _Thing:  # noqa: N802
+        self._pass()
+        if not 0 <= index < self._count:
+            raise _error("INVALID_ARGUMENT")
+        return self._known(self._cards[index], "nvmlDeviceGetHandleByIndex")
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: _Thing, other: _Thing) -> int:  # noqa: N802
+        self._known(one, "nvmlDeviceGetTopologyCommonAncestor")
+        if not self._ancestors:
+            raise _error("NOT_SUPPORTED")
+        return self._ancestors[self._cards.index(one)][self._cards.index(other)]
+
+    # Of a card.
+
+    def nvmlDeviceGetFieldValues(self, card: _Thing, ids: "Sequence[Any]") -> "list[Any]":  # noqa: N802
+        self._known(card, "nvmlDeviceGetFieldValues")
+        return [_field(card, one) for one in ids]
+
+    def nvmlDeviceGetGpuFabricInfoV(self, card: _Thing, info: Any) -> int:  # noqa: N802
+        for key, value in vars(self._answer("nvmlDeviceGetGpuFabricInfoV", card)).items():
+            if hasattr(info._obj, key):  # noqa: SLF001 - what byref() points at
+                setattr(info._obj, key, value)  # noqa: SLF001
+        return int(BINDINGS.NVML_SUCCESS)
+
+    def nvmlDeviceGetGspFirmwareVersion(self, card: _Thing) -> bytes:  # noqa: N802 - NVML's name
+        """The one text that the bindings do not decode."""
+        return _text(self._answer("nvmlDeviceGetGspFirmwareVersion", card)).encode()
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card: _Thing, index: int) -> _Thing:  # noqa: N802
+        self._known(card, "nvmlDeviceGetMigDeviceHandleByIndex")
+        if index >= len(card.instances):
+            raise _error("NOT_FOUND")
+        return card.instances[index]
+
+    def nvmlDeviceGetGpuInstanceById(self, card: _Thing, number: int) -> _Thing:  # noqa: N802
+        self._known(card, "nvmlDeviceGetGpuInstanceById")
+        for one in card.instances:
+            if one.answers.get("nvmlDeviceGetGpuInstanceId") == number:
+                return one
+        raise _error("NOT_FOUND")
+
+    # Events.
+
+    def nvmlEventSetCreate(self) -> object:  # noqa: N802
+        return object()
+
+    def nvmlDeviceRegisterEvents(self, card: _Thing, kinds: int, _set: object) -> None:  # noqa: N802
+        self._known(card, "nvmlDeviceRegisterEvents")
+        self._watched[id(card)] = kinds
+
+    def nvmlEventSetWait_v2(self, _set: object, milliseconds: int) -> SimpleNamespace:  # noqa: N802
+        self._pass()
+        if not self._events:
+            self._sleep(milliseconds / 1000)
+            self._pass()
+        if not self._events:
+            raise _error("TIMEOUT")
+        return self._events.pop(0)
+
+    # How it works.
+
+    def _answer(self, call: str, thing: object = None, *arguments: object) -> Any:
+        if not isinstance(thing, _Thing):
+            raise _error("NOT_SUPPORTED")  # A call of the machine that is not among those above.
+        answer = self._known(thing, call).answers.get(call)
+        if arguments and isinstance(answer, dict) and answer and all(key.isdecimal() for key in answer):
+            answer = answer.get(str(arguments[0]))
+        if answer is None:
+            raise _error("NOT_SUPPORTED")
+        if isinstance(answer, dict) and "error" in answer:
+            raise _error(answer["error"])
+        return _structure(answer)
+
+    def _known(self, thing: _Thing, call: str) -> _Thing:
+        """The thing itself, if it still answers, after the time that it takes for this call."""
+        self._pass()
+        if call in thing.slow:
+            self._sleep(thing.slow[call])
+        if thing.lost:
+            raise _error("GPU_IS_LOST")
+        return thing
+
+    def _pass(self) -> None:
+        """Play the script up to now."""
+        while self._script and self._began + float(self._script[0]["at"]) <= self._clock():
+            step = self._script.pop(0)
+            self._count = step.get("count", self._count)
+            if "gpu" in step:
+                self._change(self._cards[step["gpu"]], step)
+
+    def _change(self, card: _Thing, step: "dict[str, Any]") -> None:
+        card.answers.update(step.get("answers", {}))
+        card.fields.update(step.get("fields", {}))
+        card.slow.update(step.get("slow", {}))
+        card.lost = step.get("lost", card.lost)
+        if "instances" in step:
+            card.divide(step["instances"])
+        kind = BINDINGS.nvmlEventTypeXidCriticalError if "xid" in step else step.get("event", 0)
+        if kind & self._watched.get(id(card), 0):
+            data = step.get("xid", step.get("data", 0))
+            self._events.append(SimpleNamespace(device=card, eventType=kind, eventData=data))
+
+
+def _card(described: "dict[str, Any]", every: "dict[str, Any]") -> _Thing:
+    total = described["memory_total_mib"]
+    if type(total) is not int:
+        raise TypeError("memory_total_mib is not a whole number")
+    memory = {"total": total << 20, "reserved": 0, "used": 0, "free": total << 20}
+    own: dict[str, Any] = {
+        "nvmlDeviceGetName": _text(described["name"]),
+        "nvmlDeviceGetUUID": _text(described["uuid"]),
+        "nvmlDeviceGetMemoryInfo": memory,
+        "nvmlDeviceGetIndex": described["index"],
+    }
+    card = _Thing(described, {**_IDLE, **own, **every.get("answers", {})})
+    card.fields = {**_WELL, **copy.deepcopy(every.get("fields", {})), **described.get("fields", {})}
+    card.divide(described.get("instances", []))
+    return card
+
+
+def _field(card: _Thing, asked: Any) -> Any:
+    """One field value, in the bindings' own structure."""
+    number, scope = asked if isinstance(asked, tuple) else (asked, 0)
+    value = BINDINGS.c_nvmlFieldValue_t()
+    value.fieldId, value.scopeId = number, scope
+    said = card.fields.get(str(number))
+    if isinstance(said, dict):
+        said = said.get(str(scope))
+    if said is None:
+        value.nvmlReturn = BINDINGS.NVML_ERROR_NOT_SUPPORTED
+    else:
+        value.valueType = BINDINGS.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+        value.value.ullVal = c_ulonglong(said).value
+    return value
+
+
+def _structure(answer: Any) -> Any:
+    if isinstance(answer, dict):
+        return SimpleNamespace(**{key: _structure(value) for key, value in answer.items()})
+    return [_structure(one) for one in answer] if isinstance(answer, list) else answer
+
+
+def _error(name: str) -> Exception:
+    return BINDINGS.NVMLError(getattr(BINDINGS, f"NVML_ERROR_{name}"))  # type: ignore[no-any-return] # Its own class.
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return value

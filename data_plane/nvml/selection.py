@@ -1,0 +1,28 @@
+"""Which NVML speaks on this machine: the driver's, or, only where there is none at all, the emulation file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from data_plane.nvml import emulation_file
+from data_plane.nvml import library as nvml
+from data_plane.nvml.library import Library, NoLibrary, Unanswered
+
+
+@contextmanager
+def opened(emulation: Path) -> "Iterator[Library]":
+    """Raises Unanswered when the library has no driver, the file is not well-formed, or there is neither."""
+    try:
+        with nvml.opened() as library:
+            yield library
+            return
+    except NoLibrary:
+        api = emulation_file.load(emulation)
+    if api is None:
+        raise Unanswered("no_gpu_library", "libnvidia-ml.so.1 cannot be loaded")
+    with nvml.opened(api, "emulated") as library:
+        try:
+            yield library
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+            # Half a structure, a word for a number: a driver does not answer so, a file may.
+            raise Unanswered("bad_emulation", f"{emulation}: {type(error).__name__}: {error}") from None

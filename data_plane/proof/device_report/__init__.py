@@ -1,1 +1,0 @@
-"""A GPU at hand, measured: what `python -m data_plane.proof.device_report` does, and the report it writes."""

@@ -1,0 +1,91 @@
+"""One process that checks one batch of jobs at a time, for `pool`: frames on standard input and output.
+
+A batch comes as a 32-bit big-endian length and a `CheckRequest`; the answer is a length, one byte that says
+how it ended, and a `CheckResponse` or a sentence. The first frame is an empty answer: ready. The end of
+input ends the process. It is a process and not a thread because only a process can be stopped in the middle
+of a computation, and because numpy on small arrays holds Python's lock (docs/decisions/0007).
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import BinaryIO
+
+from data_plane.documents import strict
+from data_plane.proof.verifier.jobs import Checked, Job
+from data_plane.proof.verifier.recompute import check as check_jobs
+from data_plane.proof.verifier.service.codec import REQUEST_BYTES_MAX, read_request, write_response
+
+LENGTH_BYTES = 4
+MEMORY_BYTES_MAX = 4 << 30
+"""Address space of one worker. A batch within all bounds needs far less; one that would not is refused."""
+_PR_SET_PDEATHSIG = 1
+"""prctl(2), linux/prctl.h."""
+
+
+Check = Callable[[Sequence[Job]], list[Checked]]
+
+
+class Ended(IntEnum):
+    """How a batch ended in the worker: the first byte of its answer."""
+
+    CHECKED = 0
+    TOO_LARGE = 1
+    """It needs more memory than a worker has."""
+    FAILED = 2
+    """The check itself raised: a bug of ours."""
+
+
+def serve(check: Check) -> None:
+    """Check batches until the input ends."""
+    _settle()
+    batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # Whatever a library prints must not be taken for an answer.
+    _write(answers, b"")
+    while (content := _read(batches)) is not None:
+        _write(answers, _answer(check, content))
+
+
+def _settle() -> None:
+    """The signals of whoever stops the service are its own business: it drains, and then closes our input."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Seeds do not belong on disk.
+
+
+def _answer(check: Check, content: bytes) -> bytes:
+    try:
+        results = check(read_request(content))
+    except MemoryError:
+        return bytes([Ended.TOO_LARGE]) + f"it needs more than {MEMORY_BYTES_MAX >> 30} GiB".encode()
+    except Exception as error:  # noqa: BLE001 - the pool tells the caller: which and where, and no value
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+        return bytes([Ended.FAILED]) + strict.printable(f"{type(error).__name__} at {where}").encode()
+    return bytes([Ended.CHECKED]) + write_response(results)
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    length = stream.read(LENGTH_BYTES)
+    if len(length) < LENGTH_BYTES:
+        return None
+    size = int.from_bytes(length, "big")
+    if size > REQUEST_BYTES_MAX:
+        return None
+    content = stream.read(size)
+    return content if len(content) == size else None
+
+
+def _write(stream: BinaryIO, content: bytes) -> None:
+    stream.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
+    stream.flush()
+
+
+if __name__ == "__main__":
+    serve(check_jobs)

@@ -1,0 +1,274 @@
+"""Simulated machines: for development without root, scenario tests, demos and benchmarks. No IO, no clock, no waiting.
+
+A simulated machine takes the same steps as a real one and prints what a real one prints. Machines are known by
+address. What one does wrong is a script, set before the reconciler calls:
+
+    access = FakeAccess(hardware=lambda target: eight_h100s())
+    access.script("10.0.0.7", unreachable=3)                 # three refusals, then fine
+    access.script("10.0.0.8", host_key_changed=True)         # for good
+    access.script("10.0.0.9", step_fails={"join mesh": 1})   # once
+"""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from configparser import ConfigParser
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Interface, IPv4Network
+
+from data_plane.access.customer import END_CUSTOMER, INSTALL_KEYS
+from data_plane.access.line import Frame, Line, LineBroken
+from data_plane.access.port import HostKeyChanged, LoginRefused, Target, Unreachable
+from data_plane.access.step import Answer, Step
+from data_plane.documents import protocol
+from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
+from data_plane.documents.inventory import Inventory
+from data_plane.inspection.agent import FIND_AGENT
+from data_plane.inspection.gpus import RUN_AGENT
+from data_plane.inspection.health import READ_HEALTH
+from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
+from data_plane.mesh.port import NETWORK_PREFIX, RANGE, MeshLink, Network, Peer
+from data_plane.simulation.hub import FakeHub
+
+Hook = Callable[[Target, str], Awaitable[None]]
+"""Awaited before every step with the step's name, `connect` included: the place to be slow, or to crash."""
+
+
+async def _at_once(_target: Target, _step: str) -> None:
+    return
+
+
+@dataclass
+class FakeMachine:
+    """One machine: what it will do wrong, and what was done to it."""
+
+    unreachable: int = 0
+    """How many more connections find nobody."""
+    login_refused: int = 0
+    host_key_changed: bool = False
+    step_fails: dict[str, int] = field(default_factory=dict[str, int])
+    """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
+    `read health`, `find agent` (before it proves), `end customer`."""
+    breaks_in: set[str] = field(default_factory=set[str])
+    """Steps during which the connection breaks once, after the step took effect; `prove` among them."""
+    inventory: Inventory | None = None
+    """What it says instead of the truth."""
+    health: Health | None = None
+    """How it says its cards are, instead of idle and well."""
+
+    host_key: str | None = None
+    """The key of the first target that reached it; another key at the same address is another machine."""
+    authorized_keys: tuple[str, ...] = ()
+    mesh_key: str | None = None
+    link: MeshLink | None = None
+    calls: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class FakeAccess:
+    """`port.Access` over FakeMachines. Without a script a machine does everything right."""
+
+    hardware: Callable[[Target], Inventory]
+    """What a machine truly is. Where GPUs meet (`ancestors`) need not be said."""
+    hub: FakeHub | None = None
+    """If given, joining proves what the real step proves: that this hub knows this machine."""
+    before: Hook = _at_once
+    proving: Callable[[Target], Line] | None = None
+    """Makes the line to a machine's prover, in this process. Without it, no machine can prove anything."""
+    machines: dict[str, FakeMachine] = field(default_factory=dict[str, FakeMachine])
+
+    def machine(self, address: str) -> FakeMachine:
+        return self.machines.setdefault(address, FakeMachine())
+
+    def script(
+        self,
+        address: str,
+        *,
+        unreachable: int = 0,
+        login_refused: int = 0,
+        host_key_changed: bool = False,
+        step_fails: dict[str, int] | None = None,
+        breaks_in: set[str] | None = None,
+        inventory: Inventory | None = None,
+    ) -> FakeMachine:
+        """Say what the machine at `address` does wrong from now on; what was done to it stays."""
+        machine = self.machine(address)
+        machine.unreachable = unreachable
+        machine.login_refused = login_refused
+        machine.host_key_changed = host_key_changed
+        machine.step_fails = dict(step_fails or {})
+        machine.breaks_in = set(breaks_in or ())
+        machine.inventory = inventory
+        return machine
+
+    def forget(self, address: str) -> None:
+        """The machine is gone; whoever gets the address next is a new one."""
+        self.machines.pop(address, None)
+
+    @asynccontextmanager
+    async def connect(self, target: Target) -> AsyncIterator["FakeSession"]:
+        await self.before(target, "connect")
+        machine = self.machine(target.address)
+        machine.calls.append("connect")
+        where = f"{target.address} port {target.port}"
+        if machine.unreachable > 0:
+            machine.unreachable -= 1
+            raise Unreachable(f"{where}: connection refused")
+        if machine.host_key is None:
+            machine.host_key = target.host_key
+        if machine.host_key_changed or machine.host_key != target.host_key:
+            raise HostKeyChanged(f"{where} shows another host key than the one we gave the machine")
+        if machine.login_refused > 0:
+            machine.login_refused -= 1
+            raise LoginRefused(f"{where} does not accept our key")
+        yield FakeSession(self, target, machine)
+
+
+@dataclass
+class FakeSession:
+    """`port.Session`: does what the scripts of the steps do. Every agent is on the machine already."""
+
+    access: FakeAccess
+    target: Target
+    machine: FakeMachine
+
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:  # noqa: ARG002 - no step here needs its arguments
+        effects: dict[str, Callable[[bytes], Answer]] = {
+            INSTALL_KEYS.name: self._install_keys,
+            END_CUSTOMER.name: self._end_customer,
+            MESH_KEY.name: self._make_mesh_key,
+            JOIN_MESH.name: self._join_mesh,
+            FIND_AGENT.name: lambda _: _printed(b""),
+            RUN_AGENT.name: self._print_inventory,
+            READ_HEALTH.name: self._print_health,
+        }
+        await self._begin(step)
+        left = self.machine.step_fails.get(step.name, 0)
+        if left > 0:
+            self.machine.step_fails[step.name] = left - 1
+            return _failed(1, "scripted to fail")
+        answer = effects[step.name](stdin)
+        if answer.exit_status == 0 and self._breaks(step):
+            raise Unreachable(f"{step.name}: the connection broke")
+        return answer
+
+    @asynccontextmanager
+    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:  # noqa: ARG002 - as above
+        await self._begin(step)
+        if self.access.proving is None:
+            raise Unreachable(f"{step.name}: this simulated machine has no prover")
+        line = self.access.proving(self.target)
+        yield _BrokenLine(line) if self._breaks(step) else line
+
+    async def _begin(self, step: Step) -> None:
+        await self.access.before(self.target, step.name)
+        self.machine.calls.append(step.name)
+
+    def _breaks(self, step: Step) -> bool:
+        breaks = step.name in self.machine.breaks_in
+        self.machine.breaks_in.discard(step.name)
+        return breaks
+
+    def _install_keys(self, authorized_keys: bytes) -> Answer:
+        self.machine.authorized_keys = tuple(authorized_keys.decode().splitlines())
+        return _printed(b"")
+
+    def _end_customer(self, _: bytes) -> Answer:
+        self.machine.authorized_keys = ()
+        return _printed(b"")
+
+    def _make_mesh_key(self, _: bytes) -> Answer:
+        if self.machine.mesh_key is None:
+            seed = f"{self.target.address} {self.target.host_key}".encode()
+            self.machine.mesh_key = base64.b64encode(hashlib.sha256(seed).digest()).decode()
+        return _printed(self.machine.mesh_key.encode())
+
+    def _join_mesh(self, config: bytes) -> Answer:
+        if self.machine.mesh_key is None:
+            return _failed(66, "this machine has no mesh key")
+        self.machine.link = link = _link(config.decode())
+        if self.access.hub is not None and not _answers(self.access.hub, link, self.machine.mesh_key):
+            return _failed(1, "the hub did not answer through the tunnel within 12 s")
+        return _printed(b"")
+
+    def _print_inventory(self, _: bytes) -> Answer:
+        inventory = self._inventory()
+        nothing_known = ((None,) * len(inventory.gpus),) * len(inventory.gpus)
+        return _printed(protocol.encode(replace(inventory, ancestors=nothing_known)).encode())
+
+    def _print_health(self, _: bytes) -> Answer:
+        return _printed(protocol.encode(self.machine.health or idle(self._inventory())).encode())
+
+    def _inventory(self) -> Inventory:
+        return self.machine.inventory or self.access.hardware(self.target)
+
+
+def idle(inventory: Inventory) -> Health:
+    """These cards with nothing to do and nothing wrong."""
+    return Health(
+        source=inventory.source,
+        at=0,
+        gpus=tuple(
+            GpuHealth(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                bus_id=None,
+                lost=False,
+                usage=Usage(
+                    memory_used_mib=0, utilisation_percent=0, compute_processes=0, graphics_processes=0
+                ),
+                throttle=Throttle(reasons=1),
+                recovery=Recovery(action=0),
+            )
+            for gpu in inventory.gpus
+        ),
+        xids=(),
+        xids_dropped=0,
+        events=False,
+        kernel_log="kmsg",
+        readings=(),
+    )
+
+
+@dataclass
+class _BrokenLine:
+    """Takes one order, and is gone before the answer."""
+
+    line: Line
+
+    async def send(self, frame: bytes) -> float:
+        return await self.line.send(frame)
+
+    async def receive(self, bytes_max: int, seconds: float) -> Frame:  # noqa: ARG002 - as a Line has it
+        raise LineBroken("the connection broke")
+
+
+def _printed(output: bytes) -> Answer:
+    return Answer(0, output, "")
+
+
+def _failed(exit_status: int, detail: str) -> Answer:
+    return Answer(exit_status, b"", detail)
+
+
+def _link(config: str) -> MeshLink:
+    """What a machine's wg-quick file says."""
+    parsed = ConfigParser(interpolation=None)
+    parsed.read_string(config)
+    network, peer = IPv4Network(parsed["Peer"]["AllowedIPs"]), parsed["Peer"]
+    return MeshLink(
+        address=str(IPv4Interface(parsed["Interface"]["Address"]).ip),
+        network=str(network),
+        hub_address=str(network.network_address + 1),
+        hub_public_key=peer["PublicKey"],
+        hub_endpoint=peer["Endpoint"],
+    )
+
+
+def _answers(hub: FakeHub, link: MeshLink, mesh_key: str) -> bool:
+    start = int(IPv4Network(link.network).network_address) - int(RANGE.network_address)
+    network = Network(start >> (32 - NETWORK_PREFIX))
+    right = hub.identity(network)
+    known = Peer(link.address, mesh_key) in hub.networks.get(network.number, ())
+    return known and (link.hub_public_key, link.hub_endpoint) == (right.public_key, right.endpoint)

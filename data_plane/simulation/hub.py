@@ -1,0 +1,51 @@
+"""A hub on paper, for scenarios, benchmarks and demos without root. It checks what the real one checks."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from data_plane.access.port import AccessError, StepFailed
+from data_plane.mesh.hub_scripts import peers_text
+from data_plane.mesh.port import HubIdentity, Network, Peer
+
+
+@dataclass
+class FakeHub:
+    """Remembers every network's peers. `fail_next` raises once per entry, oldest first, before anything changes."""
+
+    host: str = "198.51.100.1"
+    networks: dict[int, tuple[Peer, ...]] = field(default_factory=dict[int, tuple[Peer, ...]])
+    fail_next: list[AccessError] = field(default_factory=list[AccessError])
+    calls: int = 0
+    _generations: dict[int, int] = field(default_factory=dict[int, int])
+
+    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+        self._call()
+        try:
+            peers_text(network, peers)
+        except ValueError as error:
+            raise StepFailed("sync hub", None, str(error)) from None
+        self.networks[network.number] = tuple(peers)
+        return self.identity(network)
+
+    async def drop(self, network: Network) -> None:
+        self._call()
+        if self.networks.pop(network.number, None) is not None:
+            self._generations[network.number] = self._generations.get(network.number, 0) + 1
+
+    def identity(self, network: Network) -> HubIdentity:
+        """The network's key is stable until it is dropped, then another, as on the real hub."""
+        seed = f"{self.host} {network.number} {self._generations.get(network.number, 0)}"
+        key = base64.b64encode(hashlib.sha256(seed.encode()).digest()).decode()
+        return HubIdentity(key, f"{self.host}:{network.hub_port}")
+
+    def meets(self, network: Network, one: str, other: str) -> bool:
+        """Whether two machines' addresses can reach each other."""
+        addresses = {peer.address for peer in self.networks.get(network.number, ())}
+        return one in addresses and other in addresses
+
+    def _call(self) -> None:
+        self.calls += 1
+        if self.fail_next:
+            raise self.fail_next.pop(0)

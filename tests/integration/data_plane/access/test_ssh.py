@@ -1,0 +1,377 @@
+"""The SSH side against an SSH server in this process that can be as odd as it likes."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from data_plane.access import ssh
+from data_plane.access.port import (
+    Access,
+    AccessError,
+    HostKeyChanged,
+    LoginRefused,
+    StepFailed,
+    Target,
+    Unreachable,
+)
+from data_plane.access.ssh import SshAccess, SshSession, new_host_key
+from data_plane.access.step import OUTPUT_BYTES_MAX, Step
+from data_plane.documents.inventory import Inventory
+from data_plane.documents.protocol import encode
+from data_plane.inspection.agent import PUSH_AGENT
+from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.inspection.gpus import RUN_AGENT, read_gpus
+from data_plane.mesh import hub
+from data_plane.mesh.machine import mesh_public_key
+from data_plane.mesh.port import Network
+from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
+
+STEP = Step("try", "true", seconds=5, user="login")
+
+
+def says(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
+    async def handler(process: "Process[bytes]") -> None:
+        process.stdout.write(output)
+        process.stderr.write(errors)
+        process.exit(status)
+
+    return handler
+
+
+@asynccontextmanager
+async def a_shell(handler: Handler) -> AsyncIterator[SshSession]:
+    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as shell:
+        yield shell
+
+
+async def test_a_step_answers_with_status_output_and_a_printable_end_of_its_errors() -> None:
+    async with a_shell(says(b"\x00\xff out", 7, b"x" * 5_000 + b"\x1b[2J\nthe end \xe2\x80\xae")) as shell:
+        answer = await shell.run(STEP)
+    assert (answer.exit_status, answer.output) == (7, b"\x00\xff out")
+    assert answer.detail.isascii()
+    assert answer.detail.isprintable()
+    assert len(answer.detail) <= 400
+    assert "the end" in answer.detail
+
+
+async def test_input_arrives_whole_and_steps_run_side_by_side() -> None:
+    async def digest(process: "Process[bytes]") -> None:
+        process.stdout.write(hashlib.sha256(await process.stdin.read()).hexdigest().encode())
+        process.exit(0)
+
+    contents = [bytes([number]) * 400_000 for number in range(3)]
+    async with a_shell(digest) as shell:
+        answers = await asyncio.gather(*(shell.run(STEP, stdin=content) for content in contents))
+    assert [answer.output.decode() for answer in answers] == [hashlib.sha256(c).hexdigest() for c in contents]
+
+
+async def test_a_step_may_end_without_reading_its_input() -> None:
+    async with a_shell(says(b"", 3)) as shell:
+        assert (await shell.run(STEP, stdin=b"x" * 5_000_000)).exit_status == 3
+
+
+@pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256"])
+async def test_a_machine_with_another_host_key_is_a_stranger_and_hears_nothing(kind: str) -> None:
+    heard: list[str] = []
+
+    async def handler(process: "Process[bytes]") -> None:
+        heard.append(str(process.command))
+        process.exit(0)
+
+    other = asyncssh.generate_private_key(kind).export_private_key().decode()
+    async with a_machine(handler, private_key=other) as target:
+        with pytest.raises(HostKeyChanged):
+            async with SshAccess(OURS.private_openssh).connect(target):
+                pytest.fail("logged in on a stranger")
+    assert heard == []
+
+
+async def test_a_host_key_on_record_that_is_none_reaches_nobody() -> None:
+    async with a_machine(says(b""), pinned="trust me") as target:
+        with pytest.raises(HostKeyChanged):
+            async with SshAccess(OURS.private_openssh).connect(target):
+                pytest.fail("logged in without a pin")
+
+
+async def test_a_machine_that_does_not_know_our_key_or_user_refuses_the_login() -> None:
+    async with a_machine(says(b"")) as target:
+        for access in (
+            SshAccess(new_host_key().private_openssh),
+            SshAccess(OURS.private_openssh, login_user="root"),
+        ):
+            with pytest.raises(LoginRefused):
+                async with access.connect(target):
+                    pytest.fail("logged in")
+
+
+@asynccontextmanager
+async def a_speaker(first: bytes, *, then_close: bool) -> AsyncIterator[Target]:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        writer.write(first)
+        if then_close:
+            writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        yield Target("127.0.0.1", server.sockets[0].getsockname()[1], MACHINE.public)
+    for writer in writers:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("first", "then_close"),
+    [
+        (b"", True),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True),
+        (b"SSH-2.0-x\r\n" + b"\xff" * 5_000, True),
+        (b"SSH-2.0-x\r\n" + b"\x00\x00\x00\x0c\x0a\x14" + b"\x00" * 100, True),
+        (b"", False),  # Accepts and says nothing: our own clock ends it.
+    ],
+)
+async def test_whatever_answers_on_the_port_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, first: bytes, then_close: bool
+) -> None:
+    monkeypatch.setattr(ssh, "CONNECT_SECONDS", 0.3)
+    async with a_speaker(first, then_close=then_close) as target:
+        with pytest.raises(Unreachable) as caught:
+            async with SshAccess(OURS.private_openssh).connect(target):
+                pytest.fail("connected to nothing")
+        assert str(caught.value).isprintable()
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with a_speaker(b"", then_close=True) as target:
+        pass
+    for port in (target.port, 0):
+        with pytest.raises(Unreachable):
+            async with SshAccess(OURS.private_openssh).connect(Target("127.0.0.1", port, MACHINE.public)):
+                pytest.fail("connected to nobody")
+
+
+async def test_a_connection_cut_in_a_step_is_unreachable() -> None:
+    async def cut(process: "Process[bytes]") -> None:
+        process.stdout.write(b"half an ans")
+        process.channel.get_connection().abort()
+
+    with pytest.raises(Unreachable):
+        async with a_shell(cut) as shell:
+            await shell.run(STEP, stdin=b"x" * 1_000_000)
+
+
+async def test_a_channel_that_closes_without_a_status_is_unreachable() -> None:
+    async def close(process: "Process[bytes]") -> None:
+        process.close()
+
+    async with a_shell(close) as shell:
+        with pytest.raises(Unreachable, match="try"):
+            await shell.run(STEP)
+
+
+async def test_a_signal_is_a_failed_step() -> None:
+    async def killed(process: "Process[bytes]") -> None:
+        process.exit_with_signal("KILL")
+
+    async with a_shell(killed) as shell:
+        with pytest.raises(StepFailed, match="signal") as caught:
+            await shell.run(STEP)
+    assert caught.value.exit_status is None
+
+
+async def test_a_flood_is_cut_off() -> None:
+    sent = 0
+
+    async def flood(process: "Process[bytes]") -> None:
+        nonlocal sent
+        while not process.is_closing():
+            process.stdout.write(b"x" * 65_536)
+            sent += 65_536
+            await process.stdout.drain()
+
+    async with a_shell(flood) as shell:
+        with pytest.raises(StepFailed, match="more than"):
+            await shell.run(STEP)
+        assert sent < 200 * OUTPUT_BYTES_MAX
+
+
+async def test_a_step_that_hangs_fails_and_the_connection_still_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hang(process: "Process[bytes]") -> None:
+        await process.stdin.read()
+        await process.wait_closed()
+
+    monkeypatch.setattr(ssh, "GRACE_SECONDS", 0.2)
+    async with a_shell(hang) as shell:
+        with pytest.raises(StepFailed, match="no end after") as caught:
+            await shell.run(Step("try", "true", seconds=0, user="login"))
+    assert caught.value.exit_status is None
+
+
+async def test_leaving_early_does_not_wait_for_the_machine() -> None:
+    entered = asyncio.Event()
+
+    async def hang(process: "Process[bytes]") -> None:
+        entered.set()
+        await process.wait_closed()
+
+    async with a_shell(hang) as shell:
+        step = asyncio.create_task(shell.run(STEP))
+        await entered.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+
+
+async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(process: "Process[bytes]") -> None:
+        await process.wait_closed()
+
+    monkeypatch.setattr(hub, "BUSY_SECONDS_MAX", 0.3)
+    async with a_machine(hang) as target:
+        one = hub.SshHub(SshAccess(OURS.private_openssh), target)
+        stuck = [asyncio.create_task(one.sync(Network(n), [])) for n in range(hub.CONNECTIONS_MAX)]
+        await asyncio.sleep(0)  # They hold all places now.
+        with pytest.raises(Unreachable, match="busy"):
+            await one.sync(Network(99), [])
+        for task in stuck:
+            task.cancel()
+        await asyncio.wait(stuck)
+
+
+async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
+    async with a_machine(says(b"ok\n")) as target:
+        with pytest.raises(StepFailed, match="public key"):
+            await hub.SshHub(SshAccess(OURS.private_openssh), target).sync(Network(1), [])
+
+
+# What a machine says as its mesh key, and what its agent prints.
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"key\n", b"x" * 44 + b"\n", b"\xff" * 44, b"A" * 43 + b"=\n" + b"A" * 43 + b"=\n"]
+)
+async def test_a_mesh_key_that_is_none_fails_the_step(answer: bytes) -> None:
+    async with a_machine(says(answer)) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+        with pytest.raises(StepFailed, match="make mesh key"):
+            await mesh_public_key(session)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"", 0),
+        (b"{}", 0),
+        (b'{"protocol": 2, "kind": "inventory", "source": "nvml", "driver_version": "1", "gpus": [NaN]}', 0),
+        (b"[" * 60_000, 0),
+        (b"x" * 100_000, 0),
+        (b"", 127),
+        (b"", 75),  # Says for ever that it has no agent.
+        (b'{"protocol": 2, "kind": "failure", "code": "nvml_error", "detail": "GPU is lost"}', 3),
+        (encode(Inventory("nvml", "1", ())).encode(), 1),
+    ],
+)
+async def test_no_answer_of_the_agent_is_believed_that_is_not_one(answer: bytes, status: int) -> None:
+    async def handler(process: "Process[bytes]") -> None:
+        pushing = PUSH_AGENT.script.splitlines()[1] in str(process.command) and "cat >" in str(
+            process.command
+        )
+        if pushing:
+            await process.stdin.read()
+            process.exit(0)
+        else:
+            await says(answer, status)(process)
+
+    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+        with pytest.raises(StepFailed) as caught:
+            await read_gpus(session, AgentBundle(b"agent", "0" * 64))
+    assert caught.value.step == RUN_AGENT.name
+    assert "lost" in caught.value.detail or b"lost" not in answer
+
+
+class Home:
+    """A machine that really runs what needs no root, in a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.commands: list[str] = []
+
+    async def __call__(self, process: "Process[bytes]") -> None:
+        command = str(process.command)
+        self.commands.append(command)
+        child = await asyncio.create_subprocess_exec(
+            *("sh", "-c", command),
+            env={"HOME": str(self.path), "PATH": os.environ["PATH"]},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await child.communicate(await process.stdin.read())
+        process.stdout.write(output)
+        process.stderr.write(errors)
+        process.exit(child.returncode or 0)
+
+
+async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> None:
+    """The folder has an honest agent: without library and file it says so. That it spoke is the point."""
+    home, agent = Home(tmp_path), build_agent()
+    path = tmp_path / ".splitplane" / f"agent-{agent.sha256}.pyz"
+    async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+        with pytest.raises(StepFailed, match="run agent"):
+            await read_gpus(session, agent)
+        assert path.read_bytes() == agent.content
+        assert len(home.commands) == 3
+        with pytest.raises(StepFailed, match="run agent"):
+            await read_gpus(session, agent)
+        assert len(home.commands) == 4, "pushed although it is there"
+
+        path.write_text("import pathlib; pathlib.Path('ran').touch()")
+        with pytest.raises(StepFailed, match="run agent"):
+            await read_gpus(session, agent)
+        assert path.read_bytes() == agent.content
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+async def test_an_agent_that_arrives_with_another_digest_is_not_kept(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    wrong = AgentBundle(b"print('hello')", "0" * 64)
+    async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+        with pytest.raises(StepFailed, match="another digest"):
+            await read_gpus(session, wrong)
+    assert list((tmp_path / ".splitplane").iterdir()) == []
+
+
+def test_a_host_key_keeps_its_secret_out_of_sight() -> None:
+    key = new_host_key()
+    assert "PRIVATE" in key.private_openssh
+    assert key.public.startswith("ssh-ed25519 ")
+    assert "\n" not in key.public
+    assert "PRIVATE" not in f"{key} {key!r}"
+    assert new_host_key() != key
+
+
+def test_our_key_may_be_a_file_or_text(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(OURS.private_openssh)
+    access: Access = SshAccess(path)
+    assert SshAccess(path).public_key == SshAccess(OURS.private_openssh).public_key == OURS.public
+    assert access
+    with pytest.raises(ValueError, match="not a usable private key"):
+        SshAccess("nonsense")
+
+
+async def test_no_error_holds_our_key() -> None:
+    async with a_machine(says(b"", 1, OURS.private_openssh.encode())) as target:
+        secret = OURS.private_openssh.splitlines()[2]
+        access = SshAccess(OURS.private_openssh)
+        with pytest.raises(AccessError) as caught:
+            async with access.connect(Target(target.address, target.port, new_host_key().public)):
+                pytest.fail("logged in on a stranger")
+        assert secret not in f"{caught.value!r} {access!r} {vars(access)!r}"

@@ -1,0 +1,33 @@
+"""What we run on machines and hubs is read by a real shell."""
+
+import subprocess
+
+import pytest
+
+from data_plane.access.customer import END_CUSTOMER, INSTALL_KEYS
+from data_plane.access.step import Step
+from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
+from data_plane.inspection.gpus import RUN_AGENT
+from data_plane.inspection.health import READ_HEALTH
+from data_plane.mesh import hub_scripts
+from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
+from data_plane.proof.challenger.prover_line import PROVE
+
+STEPS = (
+    *(INSTALL_KEYS, END_CUSTOMER, MESH_KEY, JOIN_MESH, FIND_AGENT, PUSH_AGENT, RUN_AGENT, READ_HEALTH, PROVE),
+    *(hub_scripts.SYNC, hub_scripts.DROP),
+)
+SCRIPTS = {**{step.name: step.script for step in STEPS}, "bring a hub's network up": hub_scripts.UP}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_is_sh(name: str) -> None:
+    read = subprocess.run(["sh", "-n"], input=SCRIPTS[name].encode(), capture_output=True, check=False)
+    assert (read.returncode, read.stderr) == (0, b"")
+
+
+def test_arguments_cannot_leave_their_quotes() -> None:
+    step = Step("say", 'printf %s "$1"', seconds=5, user="login")
+    nasty = "'; touch /tmp/x; $(id) \"`"
+    done = subprocess.run(["sh", "-c", step.command([nasty])], capture_output=True, check=True)
+    assert done.stdout.decode() == nasty

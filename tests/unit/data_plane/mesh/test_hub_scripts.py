@@ -1,0 +1,54 @@
+"""The list of peers that a hub is given."""
+
+import base64
+
+import pytest
+from hypothesis import strategies as st
+
+from data_plane.mesh.hub_scripts import peers_text
+from data_plane.mesh.port import NETWORKS_MAX, PEERS_MAX, Network, Peer
+
+networks = st.integers(0, NETWORKS_MAX - 1).map(Network)
+
+
+def a_key(seed: int) -> str:
+    return base64.b64encode(seed.to_bytes(32, "big")).decode()
+
+
+def test_the_list_of_peers_is_lines() -> None:
+    network = Network(1)
+    good = Peer(network.address_of(1), a_key(1))
+    assert peers_text(network, [good]) == f"{a_key(1)} 10.64.4.2/32\n"
+    with pytest.raises(ValueError, match="more than"):
+        peers_text(network, [good] * (PEERS_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        Peer(Network(2).address_of(1), a_key(2)),
+        Peer(Network(1).hub_address, a_key(2)),
+        Peer("0.0.0.0/0", a_key(2)),
+        Peer(Network(1).address_of(1), a_key(2)),
+        Peer(Network(1).address_of(2), a_key(1)),
+        Peer(Network(1).address_of(2), "key"),
+        Peer(Network(1).address_of(2), f"{a_key(2)}\n"),
+        Peer(Network(1).address_of(2), f"{a_key(2)}\nPostUp = sh"),
+        Peer(Network(1).address_of(2), base64.b64encode(bytes(33)).decode()),
+    ],
+    ids=[
+        "outside",
+        "the hub's",
+        "not an address",
+        "address twice",
+        "key twice",
+        "not a key",
+        "newline",
+        "smuggled",
+        "33 bytes",
+    ],
+)
+def test_a_list_that_lets_one_machine_speak_for_another_is_refused(peer: Peer) -> None:
+    good = Peer(Network(1).address_of(1), a_key(1))
+    with pytest.raises(ValueError, match=r"address|key|WireGuard|Unexpected"):
+        peers_text(Network(1), [good, peer])

@@ -11,7 +11,8 @@ from litestar.openapi.spec import Components, SecurityScheme
 
 from control_plane.api.errors import MEDIA_TYPE, ApiError
 from control_plane.api.requests import anyone
-from control_plane.api.schemas import Problem, View
+from control_plane.wire.common import View
+from control_plane.wire.problems import Problem
 
 VERSION = "1.0.0"
 """Of the wire: grows with every field that is added, and a second digit is a promise broken."""

@@ -19,9 +19,9 @@ from litestar.exceptions import (
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from control_plane.api import observe
-from control_plane.api.schemas import FieldError, Problem
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import health
+from control_plane.wire.problems import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 2

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from control_plane.api import idempotency, paging, views
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
@@ -14,16 +14,6 @@ from control_plane.api.identifiers import lease_id as _lease_id
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import (
-    ExplanationView,
-    JournalPage,
-    LeasePage,
-    LeaseRequest,
-    LeaseView,
-    ProofPage,
-    QuoteRequest,
-    StreamEnd,
-)
 from control_plane.api.streams import (
     HEARTBEAT,
     HEARTBEAT_POLLS,
@@ -33,6 +23,9 @@ from control_plane.api.streams import (
     EventStream,
     event,
 )
+from control_plane.api.views.journal import journal_line
+from control_plane.api.views.leases import explanation_view, lease_view, status_view
+from control_plane.api.views.proofs import proof_view
 from control_plane.domain.ids import LeaseId, Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
@@ -41,6 +34,10 @@ from control_plane.domain.status import Phase
 from control_plane.domain.wish import Wish
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.catalogue import QuoteRequest
+from control_plane.wire.journal import JournalPage
+from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView, StreamEnd
+from control_plane.wire.proofs import ProofPage
 
 States = Annotated[
     list[LeaseState] | None,
@@ -82,7 +79,7 @@ class LeaseController(Controller):
             )
             if isinstance(lease, Refused):
                 return lease
-            return Made(views.lease(leases.shown_new(lease, world.now())))
+            return Made(lease_view(leases.shown_new(lease, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
@@ -107,14 +104,14 @@ class LeaseController(Controller):
             limit,
             lambda one: paging.after_moment("leases", one.overview.lease.created_at, one.overview.lease.id),
         )
-        return LeasePage(tuple(views.lease(one) for one in page), following)
+        return LeasePage(tuple(lease_view(one) for one in page), following)
 
     @get("/{lease_id:str}", responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
         if isinstance(shown, Refused):
             raise refusal(shown)
-        return views.lease(shown)
+        return lease_view(shown)
 
     @post("/{lease_id:str}/release", status_code=202, responses=made(LeaseView, 202))
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
@@ -128,7 +125,7 @@ class LeaseController(Controller):
             )
             if isinstance(released, Refused):
                 return released
-            return Made(views.lease(leases.shown(released, world.now())))
+            return Made(lease_view(leases.shown(released, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
@@ -151,7 +148,7 @@ class LeaseController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda row: paging.after_number("journal", row.number))
-        return JournalPage(tuple(views.journal_line(row) for row in page), following)
+        return JournalPage(tuple(journal_line(row) for row in page), following)
 
     @get("/{lease_id:str}/proofs", responses=PROBLEMS)
     async def proofs(
@@ -172,7 +169,7 @@ class LeaseController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda row: paging.after_moment("proofs", row.at, row.id))
-        return ProofPage(tuple(views.proof(row) for row in page), following)
+        return ProofPage(tuple(proof_view(row) for row in page), following)
 
     @get("/{lease_id:str}/explanation", responses=PROBLEMS)
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
@@ -181,7 +178,7 @@ class LeaseController(Controller):
         found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
         if isinstance(found, Refused):
             raise refusal(found)
-        return views.explanation(found, operator=principal.operator)
+        return explanation_view(found, operator=principal.operator)
 
     @get("/{lease_id:str}/events", responses=PROBLEMS, media_type="text/event-stream")
     async def events(
@@ -223,9 +220,9 @@ async def _events(
         shown, lines = seen
         chunk = b""
         for row in lines:
-            chunk += event("journal", views.journal_line(row), event_id=row.number)
+            chunk += event("journal", journal_line(row), event_id=row.number)
             after = row.number
-        status = views.lease_status(shown)
+        status = status_view(shown)
         if (status.phase, status.step, status.message) != told:
             told = (status.phase, status.step, status.message)
             chunk += event("status", status)

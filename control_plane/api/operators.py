@@ -5,31 +5,34 @@ from typing import Annotated
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from control_plane.api import idempotency, paging, views
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import OPERATOR_PROBLEMS, made
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import (
-    AccountList,
-    CreatedOrganization,
-    CreditRequest,
-    CreditView,
-    LoopList,
-    OrganizationRequest,
-    OrphanList,
-    OrphanView,
-    PermitRequest,
-    PermitView,
-    ProofRecordPage,
-)
+from control_plane.api.views.accounts import account_view, permit_view
+from control_plane.api.views.api_keys import api_key_view
+from control_plane.api.views.loops import loop_view
+from control_plane.api.views.organizations import credit_view, organization_view
+from control_plane.api.views.orphans import orphan_view
+from control_plane.api.views.proofs import proof_record_view
 from control_plane.domain.ids import AccountName, OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
 from control_plane.services import operators, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.accounts import AccountList, PermitRequest, PermitView
+from control_plane.wire.loops import LoopList
+from control_plane.wire.organizations import (
+    CreatedOrganization,
+    CreditRequest,
+    CreditView,
+    OrganizationRequest,
+)
+from control_plane.wire.orphans import OrphanList
+from control_plane.wire.proofs import ProofRecordPage
 
 
 class OperatorController(Controller):
@@ -40,18 +43,18 @@ class OperatorController(Controller):
     async def loops(self, request: ApiRequest) -> LoopList:
         """The last report of every loop."""
         now = request.world.now()
-        return LoopList(tuple(views.loop(row, now) for row in await operators.loop_reports(request.world)))
+        return LoopList(tuple(loop_view(row, now) for row in await operators.loop_reports(request.world)))
 
     @get("/orphans", responses=OPERATOR_PROBLEMS)
     async def orphans(self, request: ApiRequest) -> OrphanList:
         """Machines that no open record claims, as the last lists showed them."""
-        return OrphanList(tuple(OrphanView(**row) for row in await operators.orphans(request.world)))
+        return OrphanList(tuple(orphan_view(row) for row in await operators.orphans(request.world)))
 
     @get("/accounts", responses=OPERATOR_PROBLEMS)
     async def accounts(self, request: ApiRequest) -> AccountList:
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
         found = await operators.provider_accounts(request.world)
-        return AccountList(tuple(views.account(one, permit) for one, permit in found))
+        return AccountList(tuple(account_view(one, permit) for one, permit in found))
 
     @get("/proofs", responses=OPERATOR_PROBLEMS)
     async def proofs(
@@ -82,7 +85,7 @@ class OperatorController(Controller):
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("records", row.at, row.proof_id)
         )
-        return ProofRecordPage(tuple(views.proof_record(row) for row in page), following)
+        return ProofRecordPage(tuple(proof_record_view(row) for row in page), following)
 
     @post("/ending-permits", responses=made(PermitView, 201))
     async def permit_endings(self, request: ApiRequest, data: JSONBody[PermitRequest]) -> Response[bytes]:
@@ -97,7 +100,7 @@ class OperatorController(Controller):
                 why=data.why,
                 actor=request.principal.actor,
             )
-            return permitted if isinstance(permitted, Refused) else Made(views.permit(permitted))
+            return permitted if isinstance(permitted, Refused) else Made(permit_view(permitted))
 
         return await idempotency.once(request, effect, status=201)
 
@@ -118,7 +121,7 @@ class OperatorController(Controller):
             )
             if isinstance(created, Refused):
                 return created
-            organization, key = views.organization(created.organization), views.api_key(created.issued.key)
+            organization, key = organization_view(created.organization), api_key_view(created.issued.key)
             return Made(
                 CreatedOrganization(organization, key, created.issued.secret),
                 stored=CreatedOrganization(organization, key, None),
@@ -146,6 +149,6 @@ class OperatorController(Controller):
             )
             if isinstance(credited, Refused):
                 return credited
-            return Made(CreditView(organization_id, views.money(amount), views.money(credited.posted_nano)))
+            return Made(credit_view(credited, amount))
 
         return await idempotency.once(request, effect, status=201)

@@ -3,25 +3,22 @@
 from litestar import Controller, Response, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from control_plane.api import idempotency, views
+from control_plane.api import idempotency
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import (
-    ApiKeyList,
-    ApiKeyRequest,
-    IssuedApiKey,
-    OrganizationView,
-    SshKeyList,
-    SshKeyRequest,
-    SshKeyView,
-)
+from control_plane.api.views.api_keys import api_key_view
+from control_plane.api.views.organizations import organization_view
+from control_plane.api.views.ssh_keys import ssh_key_view
 from control_plane.domain.ids import Prefix
 from control_plane.domain.refusal import Refused
 from control_plane.services import organizations
 from control_plane.services.idempotency import Connection
+from control_plane.wire.api_keys import ApiKeyList, ApiKeyRequest, IssuedApiKey
+from control_plane.wire.organizations import OrganizationView
+from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
 
 
 class OrganizationController(Controller):
@@ -30,12 +27,12 @@ class OrganizationController(Controller):
 
     @get("/organization", responses=PROBLEMS)
     async def show(self, request: ApiRequest) -> OrganizationView:
-        return views.organization(await organizations.show(request.world, request.principal.organization_id))
+        return organization_view(await organizations.show(request.world, request.principal.organization_id))
 
     @get("/api-keys", responses=PROBLEMS)
     async def list_api_keys(self, request: ApiRequest) -> ApiKeyList:
         keys = await organizations.api_keys(request.world, request.principal.organization_id)
-        return ApiKeyList(tuple(views.api_key(key) for key in keys))
+        return ApiKeyList(tuple(api_key_view(key) for key in keys))
 
     @post("/api-keys", responses=made(IssuedApiKey, 201))
     async def create_api_key(self, request: ApiRequest, data: JSONBody[ApiKeyRequest]) -> Response[bytes]:
@@ -51,7 +48,7 @@ class OrganizationController(Controller):
                 name=data.name,
                 operator=data.operator,
             )
-            key = views.api_key(issued.key)
+            key = api_key_view(issued.key)
             return Made(IssuedApiKey(key, issued.secret), stored=IssuedApiKey(key, None))
 
         return await idempotency.once(request, effect, status=201)
@@ -71,7 +68,7 @@ class OrganizationController(Controller):
     @get("/ssh-keys", responses=PROBLEMS)
     async def list_ssh_keys(self, request: ApiRequest) -> SshKeyList:
         keys = await organizations.ssh_keys(request.world, request.principal.organization_id)
-        return SshKeyList(tuple(views.ssh_key(key) for key in keys))
+        return SshKeyList(tuple(ssh_key_view(key) for key in keys))
 
     @post("/ssh-keys", responses=made(SshKeyView, 201))
     async def create_ssh_key(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
@@ -83,7 +80,7 @@ class OrganizationController(Controller):
                 name=data.name,
                 public_key=data.public_key,
             )
-            return key if isinstance(key, Refused) else Made(views.ssh_key(key))
+            return key if isinstance(key, Refused) else Made(ssh_key_view(key))
 
         return await idempotency.once(request, effect, status=201)
 

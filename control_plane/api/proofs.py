@@ -3,15 +3,15 @@
 from litestar import Controller, get
 from litestar.params import FromPath
 
-from control_plane.api import views
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import ProofDetail
+from control_plane.api.views.proofs import proof_detail
 from control_plane.domain.ids import Prefix
 from control_plane.domain.refusal import Refused
 from control_plane.services import proofs
+from control_plane.wire.proofs import ProofDetail
 
 
 class ProofController(Controller):
@@ -25,4 +25,4 @@ class ProofController(Controller):
         found = await proofs.get(request.world, request.principal.organization_id, wanted)
         if isinstance(found, Refused):
             raise refusal(found)
-        return views.proof_detail(found)
+        return proof_detail(found)

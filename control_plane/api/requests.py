@@ -23,9 +23,9 @@ from control_plane.api.auth import Authenticator, Principal
 from control_plane.api.errors import ApiError
 from control_plane.api.limits import Limiter
 from control_plane.api.observe import Metrics
-from control_plane.api.schemas import FieldError
 from control_plane.api.streams import Streams
 from control_plane.settings import Settings
+from control_plane.wire.problems import FieldError
 from control_plane.world import World
 
 _MEDIA_TYPES = frozenset({"application/json"})

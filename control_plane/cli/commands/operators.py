@@ -2,9 +2,14 @@
 
 from argparse import Namespace
 
-from control_plane.cli import operators
 from control_plane.cli.parsing import Commands, command
+from control_plane.cli.render.accounts import account_table
+from control_plane.cli.render.loops import loop_table
+from control_plane.cli.render.orphans import orphan_pages
 from control_plane.cli.terminal import Terminal
+from control_plane.wire.accounts import AccountList
+from control_plane.wire.loops import LoopList
+from control_plane.wire.orphans import OrphanList
 
 
 def add(to: Commands) -> None:
@@ -33,15 +38,15 @@ def add(to: Commands) -> None:
 
 
 def loops(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/operator/loops")
-    terminal.present(args.json, answer, lambda one: operators.loops(one["items"]))
+    answer = terminal.client().get("/v1/operator/loops", LoopList)
+    terminal.present(args.json, answer, lambda page: loop_table(page.items))
 
 
 def orphans(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/operator/orphans")
-    terminal.present(args.json, answer, lambda one: operators.orphans(one["items"], terminal.now()))
+    answer = terminal.client().get("/v1/operator/orphans", OrphanList)
+    terminal.present(args.json, answer, lambda page: orphan_pages(page.items, terminal.now()))
 
 
 def accounts(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/operator/accounts")
-    terminal.present(args.json, answer, lambda one: operators.accounts(one["items"], terminal.now()))
+    answer = terminal.client().get("/v1/operator/accounts", AccountList)
+    terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))

@@ -1,4 +1,4 @@
-"""The few forms that every screen is made of: a table, labelled facts, a heading, an indent. Pure."""
+"""The few forms that every screen is made of: a table, labelled facts, a heading, an indent."""
 
 from collections.abc import Iterable, Sequence
 

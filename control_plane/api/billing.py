@@ -17,6 +17,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.permission import Permission
 from control_plane.services import billing
 from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
 
@@ -40,7 +41,7 @@ class BillingController(Controller):
     path = "/"
     tags = ["billing"]  # noqa: RUF012 - the framework's way
 
-    @get("/usage", responses=PROBLEMS)
+    @get("/usage", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def usage(
         self,
         request: ApiRequest,
@@ -64,7 +65,7 @@ class BillingController(Controller):
         )
         return UsagePage(tuple(usage_row(row) for row in page), following)
 
-    @get("/usage.csv", responses=PROBLEMS, media_type="text/csv")
+    @get("/usage.csv", permission=Permission.BILLING_READ, responses=PROBLEMS, media_type="text/csv")
     async def usage_csv(
         self,
         request: ApiRequest,
@@ -76,12 +77,12 @@ class BillingController(Controller):
         headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
         return Stream(_csv(request, start, end), media_type="text/csv", headers=headers)
 
-    @get("/bill", responses=PROBLEMS)
+    @get("/bill", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def bill(self, request: ApiRequest) -> BillView:
         """The calendar month in UTC so far, per lease, with what runs and is not rated yet kept apart."""
         return bill_view(await billing.bill(request.world, request.principal.organization_id))
 
-    @get("/reconciliation", responses=PROBLEMS)
+    @get("/reconciliation", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def reconciliation(self, request: ApiRequest) -> ReconciliationView:
         """What was rated and what was posted, added up independently."""
         found = await billing.reconcile(request.world, request.principal.organization_id)

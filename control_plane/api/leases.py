@@ -29,6 +29,7 @@ from control_plane.api.views.proofs import proof_view
 from control_plane.domain.ids import LeaseId, Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
 from control_plane.domain.wish import Wish
@@ -59,7 +60,7 @@ class LeaseController(Controller):
     path = "/leases"
     tags = ["leases"]  # noqa: RUF012 - the framework's way
 
-    @post("/", status_code=202, responses=made(LeaseView, 202))
+    @post("/", permission=Permission.LEASES_CREATE, status_code=202, responses=made(LeaseView, 202))
     async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
         """Ask for a lease. 202: it is admitted and its first hour is set aside; a machine follows."""
         world, principal = request.world, request.principal
@@ -83,7 +84,7 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/", responses=PROBLEMS)
+    @get("/", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def index(
         self,
         request: ApiRequest,
@@ -106,14 +107,19 @@ class LeaseController(Controller):
         )
         return LeasePage(tuple(lease_view(one) for one in page), following)
 
-    @get("/{lease_id:str}", responses=PROBLEMS)
+    @get("/{lease_id:str}", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
         if isinstance(shown, Refused):
             raise refusal(shown)
         return lease_view(shown)
 
-    @post("/{lease_id:str}/release", status_code=202, responses=made(LeaseView, 202))
+    @post(
+        "/{lease_id:str}/release",
+        permission=Permission.LEASES_RELEASE,
+        status_code=202,
+        responses=made(LeaseView, 202),
+    )
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
         """Let go. Billing stops now; the machine's end follows. Twice is once."""
         await idempotency.no_body(request)
@@ -129,7 +135,7 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/{lease_id:str}/journal", responses=PROBLEMS)
+    @get("/{lease_id:str}/journal", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def journal(
         self,
         request: ApiRequest,
@@ -150,7 +156,7 @@ class LeaseController(Controller):
         page, following = paging.cut(found, limit, lambda row: paging.after_number("journal", row.number))
         return JournalPage(tuple(journal_line(row) for row in page), following)
 
-    @get("/{lease_id:str}/proofs", responses=PROBLEMS)
+    @get("/{lease_id:str}/proofs", permission=Permission.PROOFS_READ, responses=PROBLEMS)
     async def proofs(
         self,
         request: ApiRequest,
@@ -171,16 +177,21 @@ class LeaseController(Controller):
         page, following = paging.cut(found, limit, lambda row: paging.after_moment("proofs", row.at, row.id))
         return ProofPage(tuple(proof_view(row) for row in page), following)
 
-    @get("/{lease_id:str}/explanation", responses=PROBLEMS)
+    @get("/{lease_id:str}/explanation", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
         """Everything that led the lease to where it is: verdicts, losers and why they lost, attempts, proof."""
         principal = request.principal
         found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
         if isinstance(found, Refused):
             raise refusal(found)
-        return explanation_view(found, operator=principal.operator)
+        return explanation_view(found, request.disclosure)
 
-    @get("/{lease_id:str}/events", responses=PROBLEMS, media_type="text/event-stream")
+    @get(
+        "/{lease_id:str}/events",
+        permission=Permission.LEASES_READ,
+        responses=PROBLEMS,
+        media_type="text/event-stream",
+    )
     async def events(
         self,
         request: ApiRequest,

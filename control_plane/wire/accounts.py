@@ -8,13 +8,13 @@ from msgspec import Meta
 from control_plane.wire.common import AccountText, Request, Sentence, View
 
 
-class PermitRequest(Request):
+class TerminationPermitRequest(Request):
     account: AccountText
     why: Sentence
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
 
 
-class PermitView(View):
+class TerminationPermitView(View):
     """Machines of the account that fail their GPU proof may be terminated, however many fail."""
 
     account: str
@@ -31,10 +31,13 @@ class AccountView(View):
     listing_size: int
     """How many machines the last complete list had."""
     frozen_since: datetime | None
+    """Since when no machine is bought or terminated there, because a list looked wrong; null when it is not so."""
     frozen_why: str | None
     failing_since: datetime | None
+    """Since when the provider does not answer; null when it does."""
     failing_why: str | None
-    ending_permit: PermitView | None
+    termination_permit: TerminationPermitView | None
+    """The permit in force; null when there is none."""
 
 
 class AccountList(View):

@@ -1,20 +1,22 @@
 """API keys of an organization."""
 
 from datetime import datetime
+from typing import Literal
 
 from control_plane.wire.common import Name, Request, View
 
 
 class ApiKeyRequest(Request):
     name: Name
-    operator: bool = False
-    """Only an operator's key may make another operator's key."""
+    role: Literal["customer", "operator"] = "customer"
+    """What the key may do. The role `operator` needs the permission `api_keys.create_operator`."""
 
 
 class ApiKeyView(View):
     id: str
     name: str
-    operator: bool
+    role: str
+    """`customer` or `operator`."""
     hint: str
     """The first and last characters of the secret, to recognize the key by."""
     created_at: datetime

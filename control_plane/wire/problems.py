@@ -19,3 +19,5 @@ class Problem(View, omit_defaults=True):
     code: str
     request_id: str
     errors: tuple[FieldError, ...] = ()
+    permission: str | None = None
+    """The permission that the API key lacks, such as `loops.read`; only with the code `permission_denied`."""

@@ -1,11 +1,13 @@
 """Provider accounts and their termination permits on the wire."""
 
-from control_plane.services.operators import Account, Permit
-from control_plane.wire.accounts import AccountView, PermitView
+from control_plane.services.accounts import Account, Permit
+from control_plane.wire.accounts import AccountView, TerminationPermitView
 
 
-def permit_view(permit: Permit) -> PermitView:
-    return PermitView(permit.account, permit.why, permit.actor, permit.at, permit.until)
+def termination_permit_view(permit: Permit) -> TerminationPermitView:
+    return TerminationPermitView(
+        account=permit.account, why=permit.why, actor=permit.actor, at=permit.at, until=permit.until
+    )
 
 
 def account_view(account: Account, permit: Permit | None) -> AccountView:
@@ -18,5 +20,5 @@ def account_view(account: Account, permit: Permit | None) -> AccountView:
         frozen_why=None if account.freeze is None else account.freeze.why,
         failing_since=account.failing_since,
         failing_why=account.failing_why,
-        ending_permit=None if permit is None else permit_view(permit),
+        termination_permit=None if permit is None else termination_permit_view(permit),
     )

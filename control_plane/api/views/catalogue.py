@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.domain.admission import Price
@@ -28,7 +29,8 @@ def sku_view(price: Price) -> SkuView:
     )
 
 
-def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, operator: bool) -> OfferView:
+def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: bool) -> OfferView:
+    """An offer, with our prices in `book`; with `costs` also what we pay."""
     served = [
         price
         for price in book
@@ -51,11 +53,11 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, operator: 
         age_seconds=max(0, int((now - offer.observed_at).total_seconds())),
         price_per_hour=money_or_none(max((price.nano_per_hour for price in served), default=None)),
         skus=tuple(price.sku.name for price in served),
-        cost_per_hour=money(offer.cost_nano_per_hour) if operator else None,
+        cost_per_hour=money(offer.cost_nano_per_hour) if costs else None,
     )
 
 
-def quote_view(quote: Quote, sku_name: str, *, operator: bool) -> QuoteView:
+def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView:
     price = quote.price
     first_hour = money_or_none(None if price is None else price.nano_per_hour)
     return QuoteView(
@@ -64,8 +66,8 @@ def quote_view(quote: Quote, sku_name: str, *, operator: bool) -> QuoteView:
         price_per_gpu_hour=None if price is None else money(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
-        candidates=tuple(candidate_view(one, operator=operator) for one in quote.ranking.candidates),
-        rejected=tuple(rejected_view(one, operator=operator) for one in quote.ranking.rejected),
+        candidates=tuple(candidate_view(offer, disclosure) for offer in quote.ranking.candidates),
+        rejected=tuple(rejected_view(rejection, disclosure) for rejection in quote.ranking.rejected),
     )
 
 

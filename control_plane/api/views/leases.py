@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.journal import journal_line
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import placement_view
@@ -95,12 +96,12 @@ def _proof(shown: Shown) -> LeaseProofView:
     )
 
 
-def explanation_view(explanation: Explanation, *, operator: bool) -> ExplanationView:
+def explanation_view(explanation: Explanation, disclosure: Disclosure) -> ExplanationView:
     lines = tuple(journal_line(row) for row in explanation.journal)
     return ExplanationView(
         lease=lease_view(explanation.shown),
         admission=next((line for line in lines if line.event == "admitted"), None),
-        placements=tuple(placement_view(row, operator=operator) for row in explanation.placements),
+        placements=tuple(placement_view(row, disclosure) for row in explanation.placements),
         attempts=tuple(_attempt(attempt) for attempt in explanation.attempts),
         journal=lines,
         reports=tuple(_report(row) for row in explanation.reports),

@@ -1,7 +1,7 @@
 """SSH keys on the wire."""
 
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services.organizations import SshKey
+from control_plane.services.ssh_keys import SshKey
 from control_plane.wire.ssh_keys import SshKeyView
 
 

@@ -1,4 +1,4 @@
-"""GPU proofs: of a lease, one with all it showed, and for operators every provider's record."""
+"""GPU proofs: those of a lease, one in full, and the record of every provider."""
 
 from argparse import Namespace
 
@@ -6,11 +6,9 @@ from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import find
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.accounts import permit_lines
 from control_plane.cli.render.proofs import proof_page, proof_table, record_table
 from control_plane.cli.terminal import Terminal
 from control_plane.domain.ids import MalformedIdError, Prefix, off_wire
-from control_plane.wire.accounts import PermitRequest, PermitView
 from control_plane.wire.proofs import ProofPage, ProofRecordPage, ProofView
 
 OUTCOMES = ("passed", "failed", "unanswered", "emulated")
@@ -51,27 +49,6 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("--account", help="only of this provider account")
     parser.add_argument("--outcome", choices=OUTCOMES, help="only those that came to this")
-    parser = command(
-        commands,
-        "permit",
-        permit,
-        "Let machines of an account that fail be ended, however many fail (operators).",
-        more=(
-            "When more than three machines of one account fail within an hour, our own\n"
-            "references or verifier are the likelier fault, and none is ended. Look at\n"
-            "splitplane proof record first. Once you know that it is the provider, permit\n"
-            "the endings: they begin within 15 minutes, two machines in each run."
-        ),
-        examples="""
-        splitplane proof permit lambda_cloud --why "ticket 4711: they sold MIG slices"
-        """,
-    )
-    parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane accounts" shows it')
-    parser.add_argument("--why", required=True, metavar="TEXT", help="kept with whose key it was")
-    parser.add_argument(
-        "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def list_proofs(terminal: Terminal, args: Namespace) -> None:
@@ -112,15 +89,3 @@ def record(terminal: Terminal, args: Namespace) -> None:
     params = {name: value for name, value in filters.items() if value is not None} | {"limit": RECORD_LIMIT}
     answer = terminal.client().get("/v1/operator/proofs", ProofRecordPage, params)
     terminal.present(args.json, answer, lambda page: record_table(page.items, terminal.now()))
-
-
-def permit(terminal: Terminal, args: Namespace) -> None:
-    if not args.yes:
-        terminal.confirm(
-            f"End every machine of {args.account} that fails its proof again in the next {args.minutes} min?"
-            " Their leases end with them.",
-            otherwise="--yes",
-        )
-    request = PermitRequest(args.account, args.why, args.minutes)
-    answer = terminal.client().post("/v1/operator/ending-permits", PermitView, request)
-    terminal.present(args.json, answer, permit_lines)

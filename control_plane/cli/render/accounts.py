@@ -8,7 +8,7 @@ from rich.text import Text
 
 from control_plane.cli.render.layout import heading, indented, table
 from control_plane.cli.words import absolute, ago, both
-from control_plane.wire.accounts import AccountView, PermitView
+from control_plane.wire.accounts import AccountView, TerminationPermitView
 
 
 def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
@@ -43,14 +43,14 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
         if since is not None:
             parts += [Text(), heading(account.name, f"{word} since {both(since, now)}")]
             parts.append(indented(Text(why or "", style=style)))
-    if account.ending_permit is not None:
-        parts += [Text(), permit_lines(account.ending_permit)]
+    if account.termination_permit is not None:
+        parts += [Text(), permit_lines(account.termination_permit)]
     return parts
 
 
-def permit_lines(permit: PermitView) -> RenderableType:
+def permit_lines(permit: TerminationPermitView) -> RenderableType:
     return Group(
-        heading(permit.account, f"endings permitted until {absolute(permit.until)}"),
+        heading(permit.account, f"terminations permitted until {absolute(permit.until)}"),
         indented(Text(f"{permit.why} ({permit.actor})")),
     )
 

@@ -12,9 +12,10 @@ from control_plane.db.migrate import migrate
 from control_plane.domain.admission import Price
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.proof import Tier
 from control_plane.domain.wish import Wish
-from control_plane.services import billing, catalogue, leases, organizations
+from control_plane.services import api_keys, billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 
 SKU = "h100-sxm.1x"
@@ -50,9 +51,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
         await billing.credit(
             connection, world, organization_id, Nano(10**8 * NANO_PER_USD), key=organization_id.hex
         )
-        issued = await organizations.issue_api_key(
-            connection, world, organization_id, name="bench", operator=False
-        )
+        issued = await api_keys.issue(connection, world, organization_id, name="bench", role=Role.CUSTOMER)
     yield world, organization_id, issued.secret
     await database.close()
 

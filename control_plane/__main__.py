@@ -20,6 +20,7 @@ from control_plane.api.app import create_app
 from control_plane.db.migrate import migrate
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import Refused
 from control_plane.services import administration, health, process
 from control_plane.services.catalogue import CatalogueError
@@ -54,7 +55,14 @@ def _parser() -> argparse.ArgumentParser:
         "bootstrap", help="make an organization and print its first API key, once"
     )
     bootstrap.add_argument("--organization", required=True, metavar="NAME")
-    bootstrap.add_argument("--operator", action="store_true", help="the key is an operator's")
+    bootstrap.add_argument(
+        "--operator",
+        dest="role",
+        action="store_const",
+        const=Role.OPERATOR,
+        default=Role.CUSTOMER,
+        help="the key has the role of an operator",
+    )
     bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="money to start with")
     bootstrap.add_argument("--gpu-quota", type=int, default=GPU_QUOTA_DEFAULT, metavar="N")
 
@@ -78,7 +86,7 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
     made = await administration.bootstrap(
         world,
         arguments.organization,
-        operator=arguments.operator,
+        role=arguments.role,
         credit=arguments.credit,
         gpu_quota=arguments.gpu_quota,
     )

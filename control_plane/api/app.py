@@ -11,22 +11,41 @@ from contextlib import AbstractAsyncContextManager
 from litestar import Litestar, Router
 from litestar.datastructures import State
 
+from control_plane.api.accounts import AccountController
+from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
+from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
 from control_plane.api.errors import answer
 from control_plane.api.health import HealthController
 from control_plane.api.leases import LeaseController
+from control_plane.api.loops import LoopController
 from control_plane.api.observe import Envelope, Metrics
-from control_plane.api.operators import OperatorController
 from control_plane.api.organizations import OrganizationController
+from control_plane.api.orphans import OrphanController
 from control_plane.api.proofs import ProofController
-from control_plane.api.requests import ApiRequest, Context, anyone, customers, operators
+from control_plane.api.requests import ApiRequest, Context, authorized, public
+from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
 from control_plane.settings import Settings
 from control_plane.world import World
 
 BODY_BYTES_MAX = 65_536
+CONTROLLERS = (
+    OrganizationController,
+    CreditController,
+    ApiKeyController,
+    SshKeyController,
+    CatalogueController,
+    LeaseController,
+    ProofController,
+    BillingController,
+    LoopController,
+    OrphanController,
+    AccountController,
+)
+"""Everything below /v1. Each route names the permission that it needs."""
 
 
 def create_app(
@@ -42,19 +61,8 @@ def create_app(
     streams = Streams(most=settings.streams_max, gauge=metrics.streams, sleep=sleep)
     app = Litestar(
         route_handlers=[
-            Router("/", before_request=anyone, route_handlers=[HealthController]),  # healthz, readyz
-            Router(
-                "/v1",
-                before_request=customers,
-                route_handlers=[
-                    OrganizationController,  # organization, api-keys, ssh-keys
-                    CatalogueController,  # skus, offers, quotes
-                    LeaseController,  # leases
-                    ProofController,  # proofs
-                    BillingController,  # usage, usage.csv, bill, reconciliation
-                ],
-            ),
-            Router("/v1/operator", before_request=operators, route_handlers=[OperatorController]),
+            Router("/", before_request=public, route_handlers=[HealthController]),
+            Router("/v1", before_request=authorized, route_handlers=CONTROLLERS),
         ],
         request_class=ApiRequest,
         request_max_body_size=BODY_BYTES_MAX,

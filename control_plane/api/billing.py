@@ -10,14 +10,16 @@ from litestar import Controller, get
 from litestar.params import FromQuery
 from litestar.response import Stream
 
-from control_plane.api import paging, views
+from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import BillView, ReconciliationView, UsagePage
+from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.permission import Permission
 from control_plane.services import billing
+from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
 
 CSV_ROWS_PER_READ = 1_000
 CSV_COLUMNS = (
@@ -39,7 +41,7 @@ class BillingController(Controller):
     path = "/"
     tags = ["billing"]  # noqa: RUF012 - the framework's way
 
-    @get("/usage", responses=PROBLEMS)
+    @get("/usage", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def usage(
         self,
         request: ApiRequest,
@@ -61,9 +63,9 @@ class BillingController(Controller):
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("usage", row.started_at, row.id)
         )
-        return UsagePage(tuple(views.usage(row) for row in page), following)
+        return UsagePage(tuple(usage_row(row) for row in page), following)
 
-    @get("/usage.csv", responses=PROBLEMS, media_type="text/csv")
+    @get("/usage.csv", permission=Permission.BILLING_READ, responses=PROBLEMS, media_type="text/csv")
     async def usage_csv(
         self,
         request: ApiRequest,
@@ -75,16 +77,16 @@ class BillingController(Controller):
         headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
         return Stream(_csv(request, start, end), media_type="text/csv", headers=headers)
 
-    @get("/bill", responses=PROBLEMS)
+    @get("/bill", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def bill(self, request: ApiRequest) -> BillView:
         """The calendar month in UTC so far, per lease, with what runs and is not rated yet kept apart."""
-        return views.bill(await billing.bill(request.world, request.principal.organization_id))
+        return bill_view(await billing.bill(request.world, request.principal.organization_id))
 
-    @get("/reconciliation", responses=PROBLEMS)
+    @get("/reconciliation", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def reconciliation(self, request: ApiRequest) -> ReconciliationView:
         """What was rated and what was posted, added up independently."""
         found = await billing.reconcile(request.world, request.principal.organization_id)
-        return views.reconciliation(found)
+        return reconciliation_view(found)
 
 
 def _period(since: str | None, until: str | None) -> tuple[datetime, datetime]:

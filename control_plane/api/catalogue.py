@@ -6,42 +6,44 @@ A customer sees where capacity is and our price for it; what we pay is shown to 
 from litestar import Controller, Response, get, post
 from litestar.params import FromQuery, JSONBody
 
-from control_plane.api import idempotency, views
+from control_plane.api import idempotency
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.idempotency import Made
 from control_plane.api.leases import wish_of
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import OfferList, QuoteRequest, QuoteView, SkuList
+from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.permission import Permission
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
+from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
 
 
 class CatalogueController(Controller):
     path = "/"
     tags = ["catalogue"]  # noqa: RUF012 - the framework's way
 
-    @get("/skus", responses=PROBLEMS)
+    @get("/skus", permission=Permission.SKUS_READ, responses=PROBLEMS)
     async def skus(self, request: ApiRequest) -> SkuList:
         """The price book in force."""
-        return SkuList(tuple(views.sku(price) for price in await catalogue.skus(request.world)))
+        return SkuList(tuple(sku_view(price) for price in await catalogue.skus(request.world)))
 
-    @get("/offers", responses=PROBLEMS)
+    @get("/offers", permission=Permission.OFFERS_READ, responses=PROBLEMS)
     async def offers(self, request: ApiRequest, gpu_model: FromQuery[GpuModel | None] = None) -> OfferList:
         """Capacity as providers showed it last, with its age."""
-        world, operator = request.world, request.principal.operator
+        world, costs = request.world, request.disclosure.costs
         book = await catalogue.skus(world)
         found = await catalogue.offers(world, gpu_model=gpu_model)
         now = world.now()
-        return OfferList(tuple(views.offer(one, book, now, operator=operator) for one in found))
+        return OfferList(tuple(offer_view(offer, book, now, costs=costs) for offer in found))
 
-    @post("/quotes", status_code=200, responses=made(QuoteView, 200))
+    @post("/quotes", permission=Permission.QUOTES_CREATE, status_code=200, responses=made(QuoteView, 200))
     async def quote(self, request: ApiRequest, data: JSONBody[QuoteRequest]) -> Response[bytes]:
         """Whether a lease would be admitted now, its price, and where it would go. A refusal is a 200 too."""
         principal = request.principal
 
         async def effect(_: Connection) -> Made:
             asked = await leases.quote(request.world, principal.organization_id, wish_of(data))
-            return Made(views.quote(asked, data.sku, operator=principal.operator))
+            return Made(quote_view(asked, data.sku, request.disclosure))
 
         return await idempotency.once(request, effect, status=200)

@@ -10,8 +10,9 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from control_plane.api.errors import MEDIA_TYPE, ApiError
-from control_plane.api.requests import anyone
-from control_plane.api.schemas import Problem, View
+from control_plane.api.requests import public
+from control_plane.wire.common import View
+from control_plane.wire.problems import Problem
 
 VERSION = "1.0.0"
 """Of the wire: grows with every field that is added, and a second digit is a promise broken."""
@@ -25,17 +26,17 @@ _PROBLEM = ResponseSpec(
 PROBLEMS: Mapping[int, ResponseSpec] = {
     400: _PROBLEM,
     401: _PROBLEM,
+    403: _PROBLEM,
     404: _PROBLEM,
     429: _PROBLEM,
     503: _PROBLEM,
 }
-OPERATOR_PROBLEMS: Mapping[int, ResponseSpec] = {**PROBLEMS, 403: _PROBLEM}
 
 
 def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:
     """The answers of a POST: what it makes, and every way it may refuse."""
     answer = ResponseSpec(data_container=view, description="Done.", generate_examples=False)
-    refused = dict.fromkeys((402, 403, 409, 413, 415, 422), _PROBLEM)
+    refused = dict.fromkeys((402, 409, 413, 415, 422), _PROBLEM)
     return {**PROBLEMS, **refused, status: answer}
 
 
@@ -43,7 +44,7 @@ async def _only_the_document(request: Request[Any, Any, Any]) -> None:
     """The framework answers other addresses below /schema in HTML; we have one shape for errors."""
     if request.scope["path"] not in ("/schema", "/schema/openapi.json"):
         raise ApiError("route_not_found", "There is nothing at this address.")
-    await anyone(request)
+    await public(request)
 
 
 def openapi() -> OpenAPIConfig:

@@ -19,9 +19,10 @@ from litestar.exceptions import (
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from control_plane.api import observe
-from control_plane.api.schemas import FieldError, Problem
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import health
+from control_plane.wire.problems import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 2
@@ -51,8 +52,8 @@ KINDS: dict[str, Kind] = {
     ),
     "bad_request": Kind(400, "The request cannot be understood", "Read `detail`."),
     "unauthenticated": Kind(401, "A valid API key is needed", "Send `Authorization: Bearer spk_...`."),
-    "operator_key_needed": Kind(
-        403, "Only operators may do this", "Use a key that was made for an operator."
+    "permission_denied": Kind(
+        403, "Forbidden", "Use a key whose role has the permission that `permission` names."
     ),
     "route_not_found": Kind(404, "There is no such address", "See /schema/openapi.json."),
     "method_not_allowed": Kind(405, "The address has no such method", "See the `Allow` header."),
@@ -114,20 +115,26 @@ class ApiError(Exception):
         *,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
+        permission: Permission | None = None,
     ) -> None:
         super().__init__(detail)
         self.code = code
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
+        self.permission = permission
 
 
 def refusal(refused: Refused) -> ApiError:
     return ApiError(refused.code, refused.why)
 
 
-def not_found() -> ApiError:
-    return ApiError(RefusalCode.NOT_FOUND, "There is no such id.")
+def permission_denied(permission: Permission) -> ApiError:
+    return ApiError(
+        "permission_denied",
+        f"This needs the permission `{permission}`, which the role of your API key does not have.",
+        permission=permission,
+    )
 
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -149,6 +156,7 @@ def response(error: ApiError, request_id: str) -> Response[bytes]:
         code=error.code,
         request_id=request_id,
         errors=error.errors,
+        permission=error.permission,
     )
     headers = error.headers | ({"Retry-After": str(RETRY_AFTER_SECONDS)} if kind.status == 503 else {})
     return Response(

@@ -5,8 +5,8 @@ from litestar import Controller, get
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import ApiError
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import Health
 from control_plane.services import health
+from control_plane.wire.health import Health
 
 
 class HealthController(Controller):

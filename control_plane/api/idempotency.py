@@ -13,10 +13,11 @@ from litestar import Response
 
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import FieldError, View
 from control_plane.domain.refusal import Refused
 from control_plane.services import idempotency
 from control_plane.services.idempotency import Connection, OtherBody, Produced
+from control_plane.wire.common import View
+from control_plane.wire.problems import FieldError
 
 KEY_LENGTH_MAX = 255
 

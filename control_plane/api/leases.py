@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from control_plane.api import idempotency, paging, views
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
@@ -14,16 +14,6 @@ from control_plane.api.identifiers import lease_id as _lease_id
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import (
-    ExplanationView,
-    JournalPage,
-    LeasePage,
-    LeaseRequest,
-    LeaseView,
-    ProofPage,
-    QuoteRequest,
-    StreamEnd,
-)
 from control_plane.api.streams import (
     HEARTBEAT,
     HEARTBEAT_POLLS,
@@ -33,14 +23,22 @@ from control_plane.api.streams import (
     EventStream,
     event,
 )
+from control_plane.api.views.journal import journal_line
+from control_plane.api.views.leases import explanation_view, lease_view, status_view
+from control_plane.api.views.proofs import proof_view
 from control_plane.domain.ids import LeaseId, Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
 from control_plane.domain.wish import Wish
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.catalogue import QuoteRequest
+from control_plane.wire.journal import JournalPage
+from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView, StreamEnd
+from control_plane.wire.proofs import ProofPage
 
 States = Annotated[
     list[LeaseState] | None,
@@ -62,7 +60,7 @@ class LeaseController(Controller):
     path = "/leases"
     tags = ["leases"]  # noqa: RUF012 - the framework's way
 
-    @post("/", status_code=202, responses=made(LeaseView, 202))
+    @post("/", permission=Permission.LEASES_CREATE, status_code=202, responses=made(LeaseView, 202))
     async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
         """Ask for a lease. 202: it is admitted and its first hour is set aside; a machine follows."""
         world, principal = request.world, request.principal
@@ -82,11 +80,11 @@ class LeaseController(Controller):
             )
             if isinstance(lease, Refused):
                 return lease
-            return Made(views.lease(leases.shown_new(lease, world.now())))
+            return Made(lease_view(leases.shown_new(lease, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/", responses=PROBLEMS)
+    @get("/", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def index(
         self,
         request: ApiRequest,
@@ -107,16 +105,21 @@ class LeaseController(Controller):
             limit,
             lambda one: paging.after_moment("leases", one.overview.lease.created_at, one.overview.lease.id),
         )
-        return LeasePage(tuple(views.lease(one) for one in page), following)
+        return LeasePage(tuple(lease_view(one) for one in page), following)
 
-    @get("/{lease_id:str}", responses=PROBLEMS)
+    @get("/{lease_id:str}", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
         if isinstance(shown, Refused):
             raise refusal(shown)
-        return views.lease(shown)
+        return lease_view(shown)
 
-    @post("/{lease_id:str}/release", status_code=202, responses=made(LeaseView, 202))
+    @post(
+        "/{lease_id:str}/release",
+        permission=Permission.LEASES_RELEASE,
+        status_code=202,
+        responses=made(LeaseView, 202),
+    )
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
         """Let go. Billing stops now; the machine's end follows. Twice is once."""
         await idempotency.no_body(request)
@@ -128,11 +131,11 @@ class LeaseController(Controller):
             )
             if isinstance(released, Refused):
                 return released
-            return Made(views.lease(leases.shown(released, world.now())))
+            return Made(lease_view(leases.shown(released, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/{lease_id:str}/journal", responses=PROBLEMS)
+    @get("/{lease_id:str}/journal", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def journal(
         self,
         request: ApiRequest,
@@ -151,9 +154,9 @@ class LeaseController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda row: paging.after_number("journal", row.number))
-        return JournalPage(tuple(views.journal_line(row) for row in page), following)
+        return JournalPage(tuple(journal_line(row) for row in page), following)
 
-    @get("/{lease_id:str}/proofs", responses=PROBLEMS)
+    @get("/{lease_id:str}/proofs", permission=Permission.PROOFS_READ, responses=PROBLEMS)
     async def proofs(
         self,
         request: ApiRequest,
@@ -172,18 +175,23 @@ class LeaseController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda row: paging.after_moment("proofs", row.at, row.id))
-        return ProofPage(tuple(views.proof(row) for row in page), following)
+        return ProofPage(tuple(proof_view(row) for row in page), following)
 
-    @get("/{lease_id:str}/explanation", responses=PROBLEMS)
+    @get("/{lease_id:str}/explanation", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
         """Everything that led the lease to where it is: verdicts, losers and why they lost, attempts, proof."""
         principal = request.principal
         found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
         if isinstance(found, Refused):
             raise refusal(found)
-        return views.explanation(found, operator=principal.operator)
+        return explanation_view(found, request.disclosure)
 
-    @get("/{lease_id:str}/events", responses=PROBLEMS, media_type="text/event-stream")
+    @get(
+        "/{lease_id:str}/events",
+        permission=Permission.LEASES_READ,
+        responses=PROBLEMS,
+        media_type="text/event-stream",
+    )
     async def events(
         self,
         request: ApiRequest,
@@ -223,9 +231,9 @@ async def _events(
         shown, lines = seen
         chunk = b""
         for row in lines:
-            chunk += event("journal", views.journal_line(row), event_id=row.number)
+            chunk += event("journal", journal_line(row), event_id=row.number)
             after = row.number
-        status = views.lease_status(shown)
+        status = status_view(shown)
         if (status.phase, status.step, status.message) != told:
             told = (status.phase, status.step, status.message)
             chunk += event("status", status)

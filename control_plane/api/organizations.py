@@ -1,97 +1,54 @@
-"""An organization, its API keys and its SSH keys."""
+"""Organizations: the caller's own, and new ones."""
 
-from litestar import Controller, Response, delete, get, post
-from litestar.params import FromPath, JSONBody
+from litestar import Controller, Response, get, post
+from litestar.params import JSONBody
 
-from control_plane.api import idempotency, views
+from control_plane.api import idempotency
 from control_plane.api.documents import PROBLEMS, made
-from control_plane.api.errors import ApiError, refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import (
-    ApiKeyList,
-    ApiKeyRequest,
-    IssuedApiKey,
-    OrganizationView,
-    SshKeyList,
-    SshKeyRequest,
-    SshKeyView,
-)
-from control_plane.domain.ids import Prefix
+from control_plane.api.views.api_keys import api_key_view
+from control_plane.api.views.organizations import organization_view
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.services import organizations
 from control_plane.services.idempotency import Connection
+from control_plane.wire.organizations import CreatedOrganization, OrganizationRequest, OrganizationView
 
 
 class OrganizationController(Controller):
     path = "/"
-    tags = ["organization"]  # noqa: RUF012 - the framework's way
+    tags = ["organizations"]  # noqa: RUF012 - the framework's way
 
-    @get("/organization", responses=PROBLEMS)
+    @get("/organization", permission=Permission.ORGANIZATIONS_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest) -> OrganizationView:
-        return views.organization(await organizations.show(request.world, request.principal.organization_id))
+        """Your organization: its balance, holds and quota."""
+        found = await organizations.show(request.world, request.principal.organization_id)
+        return organization_view(found)
 
-    @get("/api-keys", responses=PROBLEMS)
-    async def list_api_keys(self, request: ApiRequest) -> ApiKeyList:
-        keys = await organizations.api_keys(request.world, request.principal.organization_id)
-        return ApiKeyList(tuple(views.api_key(key) for key in keys))
+    @post(
+        "/operator/organizations",
+        permission=Permission.ORGANIZATIONS_CREATE,
+        responses=made(CreatedOrganization, 201),
+    )
+    async def create(self, request: ApiRequest, data: JSONBody[OrganizationRequest]) -> Response[bytes]:
+        """Create an organization and its first API key."""
 
-    @post("/api-keys", responses=made(IssuedApiKey, 201))
-    async def create_api_key(self, request: ApiRequest, data: JSONBody[ApiKeyRequest]) -> Response[bytes]:
-        principal = request.principal
-        if data.operator and not principal.operator:
-            raise ApiError("operator_key_needed", "Only an operator's key makes another one.")
-
-        async def effect(connection: Connection) -> Made:
-            issued = await organizations.issue_api_key(
-                connection,
-                request.world,
-                principal.organization_id,
-                name=data.name,
-                operator=data.operator,
-            )
-            key = views.api_key(issued.key)
-            return Made(IssuedApiKey(key, issued.secret), stored=IssuedApiKey(key, None))
-
-        return await idempotency.once(request, effect, status=201)
-
-    @delete("/api-keys/{key_id:str}", responses=PROBLEMS)
-    async def revoke_api_key(self, request: ApiRequest, key_id: FromPath[str]) -> None:
-        principal = request.principal
-        refused = await organizations.revoke_api_key(
-            request.world,
-            principal.organization_id,
-            read_id(Prefix.API_KEY, key_id),
-            using=principal.api_key_id,
-        )
-        if refused is not None:
-            raise refusal(refused)
-
-    @get("/ssh-keys", responses=PROBLEMS)
-    async def list_ssh_keys(self, request: ApiRequest) -> SshKeyList:
-        keys = await organizations.ssh_keys(request.world, request.principal.organization_id)
-        return SshKeyList(tuple(views.ssh_key(key) for key in keys))
-
-    @post("/ssh-keys", responses=made(SshKeyView, 201))
-    async def create_ssh_key(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
         async def effect(connection: Connection) -> Made | Refused:
-            key = await organizations.add_ssh_key(
+            created = await organizations.create_with_key(
                 connection,
                 request.world,
-                request.principal.organization_id,
+                by=request.principal.organization_id,
                 name=data.name,
-                public_key=data.public_key,
+                gpu_quota=data.gpu_quota,
+                key_name=data.key_name,
             )
-            return key if isinstance(key, Refused) else Made(views.ssh_key(key))
+            if isinstance(created, Refused):
+                return created
+            organization, key = organization_view(created.organization), api_key_view(created.issued.key)
+            return Made(
+                CreatedOrganization(organization, key, created.issued.secret),
+                stored=CreatedOrganization(organization, key, None),
+            )
 
         return await idempotency.once(request, effect, status=201)
-
-    @delete("/ssh-keys/{key_id:str}", responses=PROBLEMS)
-    async def delete_ssh_key(self, request: ApiRequest, key_id: FromPath[str]) -> None:
-        """Leases that were created with the key keep it until they end."""
-        refused = await organizations.delete_ssh_key(
-            request.world, request.principal.organization_id, read_id(Prefix.SSH_KEY, key_id)
-        )
-        if refused is not None:
-            raise refusal(refused)

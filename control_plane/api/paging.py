@@ -15,7 +15,7 @@ from uuid import UUID
 from litestar.params import QueryParameter
 
 from control_plane.api.errors import ApiError
-from control_plane.api.schemas import FieldError
+from control_plane.wire.problems import FieldError
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200

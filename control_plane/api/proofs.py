@@ -1,28 +1,67 @@
-"""One GPU proof, with all that is needed to check it again."""
+"""GPU proofs: one of the caller's own with its evidence, and the record of every provider."""
+
+from typing import Annotated
 
 from litestar import Controller, get
-from litestar.params import FromPath
+from litestar.params import FromPath, QueryParameter
 
-from control_plane.api import views
+from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.schemas import ProofDetail
+from control_plane.api.views.proofs import proof_detail, proof_record_view
 from control_plane.domain.ids import Prefix
+from control_plane.domain.permission import Permission
+from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
 from control_plane.services import proofs
+from control_plane.wire.common import ACCOUNT_LENGTH_MAX, ACCOUNT_PATTERN
+from control_plane.wire.proofs import ProofDetail, ProofRecordPage
+
+Account = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=ACCOUNT_PATTERN,
+        max_length=ACCOUNT_LENGTH_MAX,
+        description="Only of this provider account, such as `lambda_cloud/research`.",
+    ),
+]
+Outcome = Annotated[ProofOutcome | None, QueryParameter(description="Only proofs with this outcome.")]
 
 
 class ProofController(Controller):
-    path = "/proofs"
+    path = "/"
     tags = ["proofs"]  # noqa: RUF012 - the framework's way
 
-    @get("/{proof_id:str}", responses=PROBLEMS)
+    @get("/proofs/{proof_id:str}", permission=Permission.PROOFS_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, proof_id: FromPath[str]) -> ProofDetail:
         """What one challenge of a machine's GPUs came to, with its evidence."""
         wanted = read_id(Prefix.PROOF, proof_id)
         found = await proofs.get(request.world, request.principal.organization_id, wanted)
         if isinstance(found, Refused):
             raise refusal(found)
-        return views.proof_detail(found)
+        return proof_detail(found)
+
+    @get("/operator/proofs", permission=Permission.PROOF_RECORDS_READ, responses=PROBLEMS)
+    async def records(
+        self,
+        request: ApiRequest,
+        account: Account = None,
+        outcome: Outcome = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> ProofRecordPage:
+        """How the machines of our providers answered, for all customers and without their names. Newest first."""
+        found = await proofs.records(
+            request.world,
+            account=account,
+            outcome=outcome,
+            before=paging.moment("records", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("records", row.at, row.proof_id)
+        )
+        return ProofRecordPage(tuple(proof_record_view(row) for row in page), following)

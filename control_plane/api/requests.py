@@ -1,8 +1,10 @@
-"""The request every controller gets: strict about bodies and queries, and it knows who asks.
+"""The request that every handler gets, and the door before the handlers: key, rate, permission, query.
 
-The framework would read `"5"` as a number and pass over a mistyped query parameter; a typo in
-`price_usd_per_hour_max` must not buy at any price, so bodies are decoded strictly, once, from the
-raw bytes, and queries may hold only what the handler declares.
+The framework would read `"5"` as a number and pass over a mistyped query parameter. A typo in
+`price_usd_per_hour_max` must not buy at any price, so bodies are decoded strictly, once, from the raw
+bytes, and a query may contain only what the handler declares.
+
+Every route behind the door names one permission, `@get("/leases", permission=Permission.LEASES_READ)`.
 """
 
 import re
@@ -20,12 +22,14 @@ from litestar.params import ParameterKwarg
 
 from control_plane.api import observe
 from control_plane.api.auth import Authenticator, Principal
-from control_plane.api.errors import ApiError
+from control_plane.api.errors import ApiError, permission_denied
 from control_plane.api.limits import Limiter
 from control_plane.api.observe import Metrics
-from control_plane.api.schemas import FieldError
 from control_plane.api.streams import Streams
+from control_plane.api.views.disclosure import Disclosure
+from control_plane.domain.permission import Permission
 from control_plane.settings import Settings
+from control_plane.wire.problems import FieldError
 from control_plane.world import World
 
 _MEDIA_TYPES = frozenset({"application/json"})
@@ -64,6 +68,10 @@ class ApiRequest(Request[Any, Principal, Any]):
     def principal(self) -> Principal:
         principal: Principal = self.scope["auth"]
         return principal
+
+    @property
+    def disclosure(self) -> Disclosure:
+        return Disclosure.of(self.principal.permissions)
 
     async def body(self) -> bytes:
         try:
@@ -147,16 +155,34 @@ def _check_query(request: AnyRequest) -> None:
             raise ApiError("invalid_parameter", f"`{name}` {why}.", errors=[FieldError(name, why)])
 
 
-async def anyone(request: AnyRequest) -> None:
-    """The door of the addresses without a key: health, and nothing else."""
+def permission_of(handler: HTTPRouteHandler) -> Permission:
+    """The permission that a route names. Raises KeyError where it names none: such a route answers nobody."""
+    permission: Permission = handler.opt["permission"]
+    return permission
+
+
+async def public(request: AnyRequest) -> None:
+    """The door of the routes that need no key: health and the API's document."""
     _check_query(request)
 
 
-async def customers(request: AnyRequest) -> None:
-    """The door of everything of an organization's own: a valid key, within its rate, a query we know."""
+async def authorized(request: AnyRequest) -> None:
+    """The door of everything else: a valid key, within its rate, with the route's permission, and a known query."""
     context = context_of(request)
     principal = await context.authenticator.principal(request.headers.get("authorization"))
     request.scope["auth"] = principal
+    _limit_rate(request, context, principal)
+    require(principal, permission_of(request.route_handler))
+    _check_query(request)
+
+
+def require(principal: Principal, permission: Permission) -> None:
+    """Raise a 403 that names the permission, unless the principal has it."""
+    if not principal.may(permission):
+        raise permission_denied(permission)
+
+
+def _limit_rate(request: AnyRequest, context: Context, principal: Principal) -> None:
     grant = context.limiter.take(principal.api_key_id, context.world.now().timestamp())
     observe.add_headers(
         request.scope,
@@ -169,11 +195,3 @@ async def customers(request: AnyRequest) -> None:
             f"This key asks faster than {context.settings.requests_per_second:g} requests per second.",
             headers={"Retry-After": str(grant.reset_seconds)},
         )
-    _check_query(request)
-
-
-async def operators(request: AnyRequest) -> None:
-    """The door of what only operators see."""
-    await customers(request)
-    if not request.scope["auth"].operator:
-        raise ApiError("operator_key_needed", "This address is for operators' keys.")

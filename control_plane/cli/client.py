@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
+from control_plane.cli.answers import Answer, read
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, Exit, network
+from control_plane.wire.common import Request
 
 TRIES_MAX = 4
 FIRST_WAIT_SECONDS = 0.5
@@ -31,6 +34,8 @@ STREAM_SILENCE_SECONDS = 45.0
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _RETRIED = frozenset({429, 500, 502, 503, 504})
+
+T = TypeVar("T")
 
 
 def user_agent() -> str:
@@ -76,35 +81,37 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
-        return self._decoded(self._asked("GET", path, params=params))
+    def get(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
+        return self._read(self._answered("GET", path, params=params), kind)
 
     def text(self, path: str, params: Mapping[str, Any] | None = None) -> str:
-        """A document that is not JSON, whole: a cut one raises instead of ending early."""
-        return self._asked("GET", path, params=params).text
+        """A document that is not JSON. One that is cut short raises an error."""
+        return self._answered("GET", path, params=params).text
 
-    def post(self, path: str, body: Any = None) -> Any:
+    def post(self, path: str, kind: type[T], body: Request | None = None) -> Answer[T]:
         headers = {"Idempotency-Key": self._new_key()}
-        return self._decoded(self._asked("POST", path, body=body, headers=headers))
+        content = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = msgspec.json.encode(body)
+        return self._read(self._answered("POST", path, content=content, headers=headers), kind)
 
     def delete(self, path: str) -> None:
         with suppress(_GoneAfterRetry):  # The first try deleted it and its answer was lost: what we wanted.
-            self._asked("DELETE", path)
+            self._answered("DELETE", path)
 
-    def every(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """All pages of a listing, in the shape of one page."""
-        pages = self.pages(path, params)
-        whole: dict[str, Any] = next(pages)
-        for page in pages:
-            whole["items"].extend(page["items"])
-        return {**whole, "next_cursor": None}
+    def every(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
+        """All pages of a listing, as one page of `kind`."""
+        first, *others = self.pages(path, kind, params)
+        items = [item for page in (first, *others) for item in page.content["items"]]
+        return read({**first.content, "items": items, "next_cursor": None}, kind)
 
-    def pages(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    def pages(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Iterator[Answer[T]]:
         asked = {"limit": PAGE_LIMIT, **(params or {})}
         for _ in range(PAGES_MAX):
-            page: dict[str, Any] = self.get(path, asked)
+            page = self.get(path, kind, asked)
             yield page
-            cursor = page.get("next_cursor")
+            cursor = page.content.get("next_cursor")
             if not cursor:
                 return
             asked["cursor"] = cursor
@@ -128,19 +135,19 @@ class Client:
         except httpx.TransportError as error:
             raise self._unreachable(error) from None
 
-    def _asked(
+    def _answered(
         self,
         method: str,
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
-        body: Any = None,
+        content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         wait = FIRST_WAIT_SECONDS
         for tries_left in range(TRIES_MAX - 1, -1, -1):
             try:
-                response = self._http.request(method, path, params=params, json=body, headers=headers)
+                response = self._http.request(method, path, params=params, content=content, headers=headers)
             except httpx.TransportError as error:
                 if tries_left == 0:
                     raise self._unreachable(error) from None
@@ -156,14 +163,16 @@ class Client:
             wait = min(wait * 2, WAIT_SECONDS_MAX)
         raise AssertionError("the last try either answers or raises")
 
-    def _decoded(self, response: httpx.Response) -> Any:
-        if response.status_code == 204 or not response.content:
-            return None
+    def _read(self, response: httpx.Response, kind: type[T]) -> Answer[T]:
         try:
-            return response.json()
-        except ValueError:
+            return read(response.json(), kind)
+        except ValueError as error:  # Not JSON, or JSON of another shape.
+            detail = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
             raise network(
-                f"{self.login.url} answered with something that is not JSON; is this the address of the API?"
+                self._redacted(
+                    f"{self.login.url} answered with something that this version cannot read{detail};"
+                    " is this the address of the API?"
+                )
             ) from None
 
     def _unreachable(self, error: httpx.TransportError) -> CliError:

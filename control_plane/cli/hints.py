@@ -6,13 +6,13 @@ _BY_CODE = {
     "sku_unknown": "see: splitplane skus",
     "region_not_served": "see: splitplane offers",
     "provider_unknown": "see: splitplane offers",
-    "account_unknown": "see: splitplane accounts",
+    "account_unknown": "see: splitplane account list",
     "lease_not_found": "see: splitplane lease list --all",
     "ssh_key_unknown": "see: splitplane ssh-key list",
     "balance_too_low": "see: splitplane bill",
     "quota_exceeded": "see: splitplane lease list, splitplane whoami",
     "unauthenticated": "log in again: splitplane login",
-    "operator_key_needed": "log in with an operator's key: splitplane login",
+    "permission_denied": "log in with a key whose role has this permission: splitplane login",
 }
 _BY_FIELD = {
     "regions": "--region takes a jurisdiction such as eu, or a region such as us-east-1",

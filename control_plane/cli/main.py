@@ -6,7 +6,17 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from control_plane.cli.client import user_agent
-from control_plane.cli.commands import billing, catalogue, leases, operators, proofs, session, ssh_keys
+from control_plane.cli.commands import (
+    accounts,
+    billing,
+    catalogue,
+    leases,
+    loops,
+    orphans,
+    proofs,
+    session,
+    ssh_keys,
+)
 from control_plane.cli.errors import CliError, Exit
 from control_plane.cli.hints import hint
 from control_plane.cli.parsing import Parser
@@ -44,7 +54,9 @@ def parser() -> Parser:
     leases.add_why(to)
     proofs.add(to)
     billing.add(to)
-    operators.add(to)
+    loops.add(to)
+    orphans.add(to)
+    accounts.add(to)
     return made
 
 

@@ -5,7 +5,6 @@ replica is replaced, a laptop sleeps. So a broken stream is opened again behind 
 was seen; one that cannot be had is replaced by asking; and only an answer of the API decides.
 """
 
-import json
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import httpx
 from rich.console import Console, RenderableType
@@ -21,12 +20,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, network
-from control_plane.cli.render import PHASES
+from control_plane.cli.render.leases import PHASES
 from control_plane.cli.sse import EventParser
-from control_plane.cli.wire import Lease
-from control_plane.cli.words import clean, moment, span
+from control_plane.cli.words import clean, span
+from control_plane.wire.leases import LeaseView
 
 STREAM_TRIES_MAX = 3
 """Streams in a row that broke before they told anything; then we poll."""
@@ -37,40 +37,40 @@ RECONNECT_SECONDS = 1.0
 RECONNECT_SECONDS_MAX = 10.0
 BAR_WIDTH = 28
 
-_BESIDE = frozenset({"journal", "end"})
-"""Events that say nothing about where the lease stands. A journal line gives the stream its position."""
+_NOT_STATUS = frozenset({"journal", "end"})
+"""Events that do not change the status. A journal line gives the stream its position."""
 
-Settled = Callable[[Lease], bool]
+Settled = Callable[[LeaseView], bool]
 
 
-def is_decided(lease: Lease) -> bool:
+def is_decided(lease: LeaseView) -> bool:
     """Ready, or never going to be."""
-    return lease["status"]["phase"] not in ("pending", "starting")
+    return lease.status.phase not in ("pending", "starting")
 
 
-def is_ended(lease: Lease) -> bool:
-    return lease["status"]["phase"] == "ended"
+def is_ended(lease: LeaseView) -> bool:
+    return lease.status.phase == "ended"
 
 
-def is_ready(lease: Lease) -> bool:
-    return lease["status"]["phase"] in ("ready", "unconfirmed")
+def is_ready(lease: LeaseView) -> bool:
+    return lease.status.phase in ("ready", "unconfirmed")
 
 
 def follow(
     client: Client, lease_id: str, settled: Settled, *, wait: Callable[[float], Any]
-) -> Iterator[Lease]:
-    """The lease every time it is told, until it is settled. Bounded only by the lease itself."""
+) -> Iterator[Answer[LeaseView]]:
+    """The lease after every change, until it is settled. There is no limit in time: a lease may wait for days."""
     last_id, failures = "", 0
     while failures < STREAM_TRIES_MAX:
         pause = RECONNECT_SECONDS
         parser = EventParser()
         parser.last_id = last_id
         try:
-            with closing(_told(client, lease_id, parser)) as told:
-                for lease in told:
+            with closing(_streamed(client, lease_id, parser)) as answers:
+                for answer in answers:
                     failures = 0
-                    yield lease
-                    if settled(lease):
+                    yield answer
+                    if settled(answer.value):
                         return
             failures += 1  # The stream ended and the lease is not settled; look again behind the last event.
         except CliError as error:
@@ -84,44 +84,34 @@ def follow(
     yield from _polled(client, lease_id, settled, wait=wait)
 
 
-def _told(client: Client, lease_id: str, parser: EventParser) -> Generator[Lease, None, None]:
-    """The leases that one stream tells."""
-    path = f"/v1/leases/{lease_id}/events"
+def _streamed(client: Client, lease_id: str, parser: EventParser) -> Generator[Answer[LeaseView], None, None]:
+    """The lease, read again after each event of one stream that says that its status changed."""
+    path = f"/v1/leases/{lease_id}"
     try:
-        with client.stream(path, last_event_id=parser.last_id) as stream:
+        with client.stream(f"{path}/events", last_event_id=parser.last_id) as stream:
             for chunk in stream.chunks:
                 for event in parser.feed(chunk):
-                    if event.name in _BESIDE:
-                        continue
-                    yield _lease_of(event.data) or client.get(f"/v1/leases/{lease_id}")
+                    if event.name not in _NOT_STATUS:
+                        yield client.get(path, LeaseView)
     except (ValueError, httpx.StreamError) as error:
         raise network(f"The event stream of {lease_id} cannot be read: {error}.") from None
 
 
-def _lease_of(data: str) -> Lease | None:
-    """The lease that an event carries; None when the event only says that something happened."""
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return None
-    return cast("Lease", value) if isinstance(value, dict) and "status" in value and "id" in value else None
-
-
 def _polled(
     client: Client, lease_id: str, settled: Settled, *, wait: Callable[[float], Any]
-) -> Iterator[Lease]:
+) -> Iterator[Answer[LeaseView]]:
     failures = 0
     while True:
         try:
-            lease: Lease = client.get(f"/v1/leases/{lease_id}")
+            answer = client.get(f"/v1/leases/{lease_id}", LeaseView)
         except CliError as error:
             failures += 1
             if not _is_passing(error) or failures >= POLL_FAILURES_MAX:
                 raise
         else:
             failures = 0
-            yield lease
-            if settled(lease):
+            yield answer
+            if settled(answer.value):
                 return
         wait(POLL_SECONDS)
 
@@ -141,44 +131,46 @@ class Board(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    def update(self, lease: Lease) -> None: ...
+    def update(self, answer: Answer[LeaseView]) -> None: ...
 
 
-def drawn(leases: Sequence[Lease], now: datetime) -> RenderableType:
+def drawn(leases: Sequence[LeaseView], now: datetime) -> RenderableType:
     """A bar for each lease, and below it what happens now."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True, overflow="ellipsis", max_width=20)
     made.add_column(overflow="fold")
     for lease in leases:
-        status = lease["status"]
-        _, style = PHASES.get(status["phase"], ("?", "default"))
+        status = lease.status
+        _, style = PHASES.get(status.phase, ("?", "default"))
         line = Text.assemble(
-            _bar(status["steps_done"], status["steps_total"], style),
-            f"  {status['steps_done']}/{status['steps_total']}",
+            _bar(status.steps_done, status.steps_total, style),
+            f"  {status.steps_done}/{status.steps_total}",
             (f"  {_elapsed(lease, now)}", "dim"),
         )
-        made.add_row(Text(lease["name"], style="bold"), line)
-        made.add_row("", Text(status["message"], style=style))
+        made.add_row(Text(lease.name, style="bold"), line)
+        made.add_row("", Text(status.message, style=style))
     return made
 
 
 def _bar(done: int, total: int, style: str) -> Text:
-    """Thick for what is done, thin for what is left: it reads without colours as well."""
+    """Thick for what is done and thin for what is left, so that it reads without colours as well."""
     width = BAR_WIDTH * done // total if total else 0
     return Text.assemble(("━" * width, style), ("─" * (BAR_WIDTH - width), "dim"))
 
 
-def _elapsed(lease: Lease, now: datetime) -> str:
-    """From the request to ready or gone; to now while it is neither."""
-    until = lease["ended_at"] or lease["billed_until"] or lease["ready_at"]
-    return span((moment(until) if until else now) - moment(lease["created_at"]))
+def _elapsed(lease: LeaseView, now: datetime) -> str:
+    """From the request until the lease is ready or over; until now while it is neither."""
+    until = lease.ended_at or lease.billed_until or lease.ready_at or now
+    return span(until - lease.created_at)
 
 
 class Bars:
     """For people at a terminal."""
 
-    def __init__(self, screen: Console, leases: Sequence[Lease], now: Callable[[], datetime]) -> None:
-        self._leases: dict[str, Lease] = {lease["id"]: clean(lease) for lease in leases}
+    def __init__(
+        self, screen: Console, answers: Sequence[Answer[LeaseView]], now: Callable[[], datetime]
+    ) -> None:
+        self._leases: dict[str, LeaseView] = {answer.value.id: answer.cleaned() for answer in answers}
         self._now = now
         self._live = Live(get_renderable=self._draw, console=screen, refresh_per_second=8)
 
@@ -194,8 +186,8 @@ class Bars:
     ) -> None:
         self._live.__exit__(kind, error, trace)
 
-    def update(self, lease: Lease) -> None:
-        self._leases[lease["id"]] = clean(lease)
+    def update(self, answer: Answer[LeaseView]) -> None:
+        self._leases[answer.value.id] = answer.cleaned()
 
 
 class Lines:
@@ -204,7 +196,7 @@ class Lines:
     def __init__(self, screen: Console, now: Callable[[], datetime]) -> None:
         self._screen = screen
         self._now = now
-        self._said: dict[str, tuple[int, str]] = {}
+        self._printed: dict[str, tuple[int, str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -214,45 +206,51 @@ class Lines:
     ) -> None:
         pass
 
-    def update(self, lease: Lease) -> None:
-        status = lease["status"]
-        news = (status["steps_done"], status["message"])
-        if self._said.get(lease["id"]) == news:
+    def update(self, answer: Answer[LeaseView]) -> None:
+        lease, status = answer.value, answer.value.status
+        news = (status.steps_done, status.message)
+        if self._printed.get(lease.id) == news:
             return
-        self._said[lease["id"]] = news
-        steps = f"{status['steps_done']}/{status['steps_total']}"
-        text = f"{self._now():%H:%M:%S}  {lease['name']}  {steps}  {status['message']}"
+        self._printed[lease.id] = news
+        steps = f"{status.steps_done}/{status.steps_total}"
+        text = f"{self._now():%H:%M:%S}  {lease.name}  {steps}  {status.message}"
         self._screen.print(clean(text), soft_wrap=True)
 
 
-def board(screen: Console, leases: Sequence[Lease], now: Callable[[], datetime]) -> Board:
+def board(screen: Console, leases: Sequence[Answer[LeaseView]], now: Callable[[], datetime]) -> Board:
     return Bars(screen, leases, now) if screen.is_terminal else Lines(screen, now)
 
 
 @dataclass(frozen=True, slots=True)
 class _News:
+    """What a watching thread reports."""
+
     lease_id: str
-    lease: Lease | None = None
+    answer: Answer[LeaseView] | None = None
     trouble: Exception | None = None
     done: bool = False
 
 
+End = Answer[LeaseView] | CliError
+"""How the watch of a lease ended: the last answer, or why it could not be watched."""
+
+
 def watch(
-    client: Client, leases: Sequence[Lease], settled: Settled, on: Board
-) -> Mapping[str, Lease | CliError]:
-    """Watch all at once until each is settled or cannot be watched; answers the last that is known of each."""
+    client: Client, leases: Sequence[Answer[LeaseView]], settled: Settled, on: Board
+) -> Mapping[str, End]:
+    """Watch all leases at once until each is settled or cannot be watched. Returns the end of each, by its id."""
     news: SimpleQueue[_News] = SimpleQueue()
     stop = threading.Event()
-    ends: dict[str, Lease | CliError] = {lease["id"]: lease for lease in leases}
+    ends: dict[str, End] = {answer.value.id: answer for answer in leases}
     open_ids = set()
     with on:
-        for lease in leases:
-            on.update(lease)
-            if not settled(lease):
-                open_ids.add(lease["id"])
+        for answer in leases:
+            on.update(answer)
+            if not settled(answer.value):
+                open_ids.add(answer.value.id)
                 # Daemons: an interrupted watch leaves at once and does not wait for a quiet stream.
                 threading.Thread(
-                    target=_reporting, args=(client, lease["id"], settled, news, stop), daemon=True
+                    target=_report, args=(client, answer.value.id, settled, news, stop), daemon=True
                 ).start()
         try:
             while open_ids:
@@ -262,26 +260,26 @@ def watch(
     return ends
 
 
-def _take(one: _News, ends: dict[str, Lease | CliError], open_ids: set[str], on: Board) -> None:
-    if one.lease is not None:
-        ends[one.lease_id] = one.lease
-        on.update(one.lease)
+def _take(one: _News, ends: dict[str, End], open_ids: set[str], on: Board) -> None:
+    if one.answer is not None:
+        ends[one.lease_id] = one.answer
+        on.update(one.answer)
     elif isinstance(one.trouble, CliError):
         ends[one.lease_id] = one.trouble
     elif one.trouble is not None:
-        raise one.trouble  # A fault of ours in the other thread; it belongs on the screen, not in a bar.
+        raise one.trouble  # An error of ours in the other thread; it belongs on the screen, not in a bar.
     if one.done:
         open_ids.discard(one.lease_id)
 
 
-def _reporting(
+def _report(
     client: Client, lease_id: str, settled: Settled, news: SimpleQueue[_News], stop: threading.Event
 ) -> None:
     try:
-        for lease in follow(client, lease_id, settled, wait=stop.wait):
+        for answer in follow(client, lease_id, settled, wait=stop.wait):
             if stop.is_set():
                 return
-            news.put(_News(lease_id, lease=lease))
+            news.put(_News(lease_id, answer=answer))
         news.put(_News(lease_id, done=True))
-    except Exception as error:  # noqa: BLE001 - Whatever it is, the watching thread must hear of it or hang.
+    except Exception as error:  # noqa: BLE001 - The watching thread has to hear of any error, or it waits forever.
         news.put(_News(lease_id, trouble=error, done=True))

@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from getpass import getpass
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import httpx
 from rich.console import Console, RenderableType
 
 from control_plane.cli import config
+from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.words import clean, clean_lines
+
+T = TypeVar("T")
 
 
 def utc_now() -> datetime:
@@ -65,12 +68,12 @@ class Terminal:
         for client in self._clients:
             client.close()
 
-    def present(self, as_json: bool, answer: Any, draw: Callable[[Any], RenderableType]) -> None:  # noqa: FBT001
-        """Show an answer: as the API gave it for machines, drawn for people."""
+    def present(self, as_json: bool, answer: Answer[T], draw: Callable[[T], RenderableType]) -> None:  # noqa: FBT001 - `args.json`
+        """Show an answer: as the API sent it for machines, drawn for people."""
         if as_json:
-            self.json(answer)
+            self.json(answer.content)
         else:
-            self.show(draw(clean(answer)))
+            self.show(draw(answer.cleaned()))
 
     def show(self, drawing: RenderableType) -> None:
         if self.out.is_terminal:

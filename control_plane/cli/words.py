@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from control_plane.domain.money import Nano, parse_usd, usd
+from control_plane.wire.common import Money
 
 ID_DIGITS_MIN = 12
 """The digits of an id that hold its time, to the millisecond; fewer are hardly ever unique."""
@@ -41,13 +42,8 @@ def _visible(character: str) -> str:
 # Time
 
 
-def moment(text: str) -> datetime:
-    """A time on the wire (RFC 3339) as a time."""
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
 def absolute(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(length: timedelta) -> str:
@@ -84,20 +80,22 @@ def ago(at: datetime, now: datetime) -> str:
     return f"{span(length)} ago"
 
 
-def both(text: str | None, now: datetime) -> str | None:
-    """A time on the wire, absolute for the record and relative for the eye; None stays None."""
-    if text is None:
-        return None
-    at = moment(text)
-    return f"{absolute(at)}  ({ago(at, now)})"
+def both(at: datetime | None, now: datetime) -> str | None:
+    """A time, absolute for the record and relative for the eye; None stays None."""
+    return None if at is None else f"{absolute(at)}  ({ago(at, now)})"
 
 
 # Money and quantities
 
 
-def money(amount: str) -> str:
-    """An amount on the wire, exact: two places, or more where there is more to say."""
-    return _grouped(parse_usd(amount))
+def price(amount: Money | None) -> str:
+    """An amount, exact, with at least two places; a dash when there is none."""
+    return "-" if amount is None else _grouped(parse_usd(amount.usd))
+
+
+def rounded(amount: Money) -> str:
+    """An amount to the cent."""
+    return cents(Nano(amount.nano))
 
 
 def cents(amount: Nano) -> str:

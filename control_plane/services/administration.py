@@ -1,13 +1,14 @@
-"""What an administrator does at the machine, as the database's owner: first organizations, credits, prices."""
+"""The administrator's commands, run as the database's owner: first organizations, credits, the price book."""
 
 from dataclasses import dataclass
 
 from control_plane.db import organizations as organization_rows
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services import billing, catalogue, organizations
-from control_plane.services.organizations import IssuedKey
+from control_plane.services import api_keys, billing, catalogue, organizations
+from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
 
@@ -18,17 +19,15 @@ class FirstOrganization:
 
 
 async def bootstrap(
-    world: World, name: str, *, operator: bool, credit: Nano | None, gpu_quota: int
+    world: World, name: str, *, role: Role, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
-    """An organization with its first key, and money if wanted: all of it or nothing."""
+    """Create an organization, its first key of this role, and its first credit if there is one: all or nothing."""
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
         refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
         if refused is not None:
             return refused
-        issued = await organizations.issue_api_key(
-            connection, world, organization_id, name="first key", operator=operator
-        )
+        issued = await api_keys.issue(connection, world, organization_id, name="first key", role=role)
         if credit is not None:
             await billing.credit(
                 connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"
@@ -37,7 +36,7 @@ async def bootstrap(
 
 
 async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
-    """Post a top-up to an organization, given by name or id, once per key. False when it was posted before."""
+    """Post a credit to an organization, given by name or id, once per key. False when it was posted before."""
     async with world.db.transaction() as connection:
         found = await organization_rows.named(connection, organization)
         if found is None:
@@ -54,7 +53,7 @@ async def credit(world: World, organization: str, amount: Nano, *, key: str) -> 
 
 
 async def load_price_book(world: World, text: str) -> int:
-    """Put a price book in force; answers how many SKUs it has."""
+    """Put a price book in force. Returns the number of its SKUs."""
     book = catalogue.parse_price_book(text)
     async with world.db.transaction() as connection:
         await catalogue.load_price_book(connection, world, book)

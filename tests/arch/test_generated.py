@@ -8,13 +8,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from control_plane.api.app import create_app
+from control_plane.api.requests import permission_of
 from control_plane.domain import instance, lease
 from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
+from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.verification import MismatchCode
+from control_plane.services import process
+from control_plane.settings import Settings
 from data_plane.proof.challenger import judgement
 from providers import registry as providers
 from providers.base import Capabilities
@@ -163,6 +168,39 @@ def test_the_page_of_codes_names_every_reason() -> None:
     golden.check(GENERATED / "codes.md", "\n".join(lines))
 
 
+def _routes_by_permission() -> dict[Permission, list[str]]:
+    app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings("unused"))
+    found: dict[Permission, list[str]] = {}
+    for route in app.routes:
+        for handler in getattr(route, "route_handlers", ()):
+            if "permission" in handler.opt:
+                methods = handler.http_methods - {"OPTIONS"}
+                routes = [f"`{method} {route.path_format}`" for method in methods]
+                found.setdefault(permission_of(handler), []).extend(routes)
+    return found
+
+
+def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoints() -> None:
+    said = _member_docs("control_plane/domain/permission.py", "Permission")
+    routes = _routes_by_permission()
+    lines = [
+        NOTE,
+        "# Permissions",
+        "",
+        "Every endpoint below `/v1` needs one permission; an API key has those of its role. A request without it is",
+        "refused with `permission_denied` (403), and `permission` names what is missing. A permission without an",
+        "endpoint of its own allows more in the requests of other endpoints, or shows more in their answers.",
+        "",
+        f"| Permission | {' | '.join(role.value for role in Role)} | Endpoints | |",
+        f"| --- | {' | '.join('---' for _ in Role)} | --- | --- |",
+    ]
+    for permission in Permission:
+        roles = " | ".join("yes" if permission in PERMISSIONS[role] else "" for role in Role)
+        endpoints = ", ".join(sorted(routes.get(permission, []), key=lambda route: route.strip("`")))
+        lines.append(f"| `{permission}` | {roles} | {endpoints} | {said.get(permission.name, '')} |")
+    golden.check(GENERATED / "permissions.md", "\n".join(lines) + "\n")
+
+
 def test_every_generated_page_is_still_drawn() -> None:
     drawn = {
         "lease.md",
@@ -171,6 +209,7 @@ def test_every_generated_page_is_still_drawn() -> None:
         "providers.md",
         "codes.md",
         "proof-codes.md",
+        "permissions.md",
         "openapi.json",
     }
     assert {path.name for path in GENERATED.iterdir()} <= drawn

@@ -34,7 +34,7 @@ OWNERS = {
     "uvicorn": r"providers/emulators/__main__\.py",
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
-    "msgspec": r"control_plane/(api|cli)/.*|control_plane/__main__\.py|providers/.*",
+    "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/__main__\.py|providers/.*",
     "cryptography": r"data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 TYPE_ONLY = {"sqlalchemy", "sqlalchemy.ext.asyncio", "sqlalchemy.ext.asyncio.AsyncConnection"}
@@ -141,3 +141,13 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         assert {name.partition(".")[0] for name in source.imports()} <= allowed, source.path
         awaits = [node for node in source.nodes if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
         assert not awaits, source.path
+
+
+def test_the_world_of_the_wire_is_msgspec_and_the_types_of_the_standard_library() -> None:
+    allowed = {"datetime", "typing", "msgspec"}
+    for source in sources("control_plane/wire"):
+        ours = {name for name in source.imports() if name.startswith("control_plane.")}
+        assert all(name.startswith("control_plane.wire") for name in ours), source.path
+        assert {name.partition(".")[0] for name in source.imports()} <= allowed | {"control_plane"}, (
+            source.path
+        )

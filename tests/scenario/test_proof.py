@@ -18,7 +18,8 @@ from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.wish import Wish
-from control_plane.services import billing, operators
+from control_plane.services import accounts as account_service
+from control_plane.services import billing
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
 from data_plane.access.port import Target
@@ -849,10 +850,10 @@ async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a
     await stage.play(DUE + 900, step=120)
     assert [await stage.state(lease) for lease in leases] == ["ready"] * len(leases)
     async with stage.api.db.transaction() as connection:
-        permitted = await operators.permit_endings(
+        permitted = await account_service.permit_terminations(
             connection, stage.api, FAKE, minutes=60, why="they sold slices", actor="key_1"
         )
-    assert isinstance(permitted, operators.Permit)
+    assert isinstance(permitted, account_service.Permit)
     ended = [
         sum("ended" in note for note in report.notes)
         async for report in challenged(stage, proof.HELD_AGAIN.total_seconds() + 60, step=30)
@@ -869,11 +870,11 @@ async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -
 
     async with stage.api.db.transaction() as connection:
         for minutes in (10, 30, 20):
-            await operators.permit_endings(
+            await account_service.permit_terminations(
                 connection, stage.api, FAKE, minutes=minutes, why="w", actor="key_1"
             )
         nobody = AccountName("nobody")
-        refused = await operators.permit_endings(
+        refused = await account_service.permit_terminations(
             connection, stage.api, nobody, minutes=1, why="w", actor="key_1"
         )
     assert isinstance(refused, Refused)

@@ -4,10 +4,11 @@ import re
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
-from control_plane.cli import render
 from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
+from control_plane.cli.render.billing import bill_page, usage_table
 from control_plane.cli.terminal import Terminal
+from control_plane.wire.billing import BillView, UsagePage
 
 _AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -46,8 +47,8 @@ def usage(terminal: Terminal, args: Namespace) -> None:
     if args.csv:
         terminal.stdout.write(client.text("/v1/usage.csv", period))
         return
-    answer = client.every("/v1/usage", period)
-    terminal.present(args.json, answer, lambda one: render.usage(one["items"], since, until))
+    answer = client.every("/v1/usage", UsagePage, period)
+    terminal.present(args.json, answer, lambda page: usage_table(page.items, since, until))
 
 
 def _on_wire(at: datetime) -> str:
@@ -69,4 +70,4 @@ def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
 
 
 def bill(terminal: Terminal, args: Namespace) -> None:
-    terminal.present(args.json, terminal.client().get("/v1/bill"), render.bill)
+    terminal.present(args.json, terminal.client().get("/v1/bill", BillView), bill_page)

@@ -1,13 +1,13 @@
 """What there is to buy: skus, offers, quote."""
 
 from argparse import Namespace
-from typing import Any
 
-from control_plane.cli import render
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, Parser, command
+from control_plane.cli.render.catalogue import offer_tables, quote_page, sku_table
 from control_plane.cli.terminal import Terminal
 from control_plane.domain.money import parse_usd
+from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
 
 
 def add(to: Commands) -> None:
@@ -34,11 +34,11 @@ def add(to: Commands) -> None:
         splitplane quote h100-sxm.8x --region eu --max-price 25
         """,
     )
-    add_wish(parser)
+    add_constraints(parser)
 
 
-def add_wish(parser: Parser) -> None:
-    """What a quote and a lease have in common."""
+def add_constraints(parser: Parser) -> None:
+    """The arguments that a quote and a lease have in common."""
     parser.add_argument("sku", metavar="SKU", help="what to lease; see: splitplane skus")
     parser.add_argument(
         "--region",
@@ -57,31 +57,32 @@ def add_wish(parser: Parser) -> None:
     parser.add_argument("--max-price", metavar="USD", help="ceiling per hour for the whole machine")
 
 
-def wish(args: Namespace) -> dict[str, Any]:
-    """The flags as the API wants them."""
-    made: dict[str, Any] = {"sku": args.sku, "regions": args.region, "providers": args.provider}
+def ceiling(args: Namespace) -> str | None:
+    """The amount of `--max-price`, checked; None when there is none."""
     if args.max_price is not None:
         try:
             parse_usd(args.max_price)
         except ValueError as error:
             raise usage(f"--max-price: {error}; give an amount such as 25 or 24.90.") from None
-        made["price_usd_per_hour_max"] = args.max_price
-    return made
+    amount: str | None = args.max_price
+    return amount
 
 
 def skus(terminal: Terminal, args: Namespace) -> None:
-    terminal.present(args.json, terminal.client().get("/v1/skus"), lambda one: render.skus(one["items"]))
+    answer = terminal.client().get("/v1/skus", SkuList)
+    terminal.present(args.json, answer, lambda page: sku_table(page.items))
 
 
 def offers(terminal: Terminal, args: Namespace) -> None:
     params = {"gpu_model": args.gpu} if args.gpu else None
-    answer = terminal.client().get("/v1/offers", params)
-    terminal.present(args.json, answer, lambda one: render.offers(one["items"]))
+    answer = terminal.client().get("/v1/offers", OfferList, params)
+    terminal.present(args.json, answer, lambda page: offer_tables(page.items))
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().post("/v1/quotes", wish(args))
-    terminal.present(args.json, answer, render.quote)
-    verdict = answer["verdict"]
-    if not verdict["admitted"]:
-        raise CliError(verdict["why"] or "A lease would be refused.", code=verdict["code"] or "refused")
+    request = QuoteRequest(args.sku, tuple(args.region), tuple(args.provider), ceiling(args))
+    answer = terminal.client().post("/v1/quotes", QuoteView, request)
+    terminal.present(args.json, answer, quote_page)
+    verdict = answer.value.verdict
+    if not verdict.admitted:
+        raise CliError(verdict.why or "A lease would be refused.", code=verdict.code or "refused")

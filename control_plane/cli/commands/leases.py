@@ -3,16 +3,21 @@
 from argparse import Namespace
 from typing import Any
 
-from control_plane.cli import explain, progress, render, ssh
+from control_plane.cli import progress, ssh
+from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands import ssh_keys
-from control_plane.cli.commands.catalogue import add_wish, wish
-from control_plane.cli.commands.lookup import LIVE_STATES, find
+from control_plane.cli.commands.catalogue import add_constraints, ceiling
+from control_plane.cli.commands.lookup import LIVE_STATES, Found, find
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.progress import End
+from control_plane.cli.render.explanation import explanation_page
+from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.wire import Lease
-from control_plane.cli.words import plural, sentence, spaced
+from control_plane.cli.words import plural, price, sentence, spaced
+from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView
+from control_plane.wire.ssh_keys import SshKeyList
 
 STATES = (*LIVE_STATES, "ended")
 LEASE_HELP = "its name, its id, or an unambiguous beginning of the id"
@@ -99,7 +104,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --ssh-key laptop --ssh-key ci --no-wait
         """,
     )
-    add_wish(parser)
+    add_constraints(parser)
     parser.add_argument("--name", help="what to call it (default: the API makes a name up)")
     parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; repeat it for several")
     parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that nobody can log in to")
@@ -139,20 +144,26 @@ def _add_ssh(leases: Commands) -> None:
 
 def create(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    body = wish(args) | {"ssh_key_ids": _key_ids(client, args)}
-    if args.name is not None:
-        body["name"] = args.name
-    lease: Lease = client.post("/v1/leases", body)
-    terminal.note(f"{lease['id']} is admitted at {render.price(lease['price_per_hour'])} USD per hour.")
+    request = LeaseRequest(
+        sku=args.sku,
+        regions=tuple(args.region),
+        providers=tuple(args.provider),
+        price_usd_per_hour_max=ceiling(args),
+        name=args.name,
+        ssh_key_ids=tuple(_key_ids(client, args)),
+    )
+    answer = client.post("/v1/leases", LeaseView, request)
+    lease = answer.value
+    terminal.note(f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour.")
     if args.no_wait:
-        terminal.present(args.json, lease, lambda one: render.lease(one, terminal.now()))
+        terminal.present(args.json, answer, lambda lease: lease_page(lease, terminal.now()))
         return
-    ended = _watched(terminal, client, [lease], progress.is_decided)[lease["id"]]
-    if isinstance(ended, CliError):
-        raise ended
-    terminal.present(args.json, ended, lambda one: render.lease(one, terminal.now()))
-    if not progress.is_ready(ended):
-        raise _failure(ended)
+    end = _watched(terminal, client, [answer], progress.is_decided)[lease.id]
+    if isinstance(end, CliError):
+        raise end
+    terminal.present(args.json, end, lambda lease: lease_page(lease, terminal.now()))
+    if not progress.is_ready(end.value):
+        raise _failure(end.value)
 
 
 def _key_ids(client: Client, args: Namespace) -> list[str]:
@@ -161,31 +172,31 @@ def _key_ids(client: Client, args: Namespace) -> list[str]:
             raise usage("--ssh-key and --no-ssh-key exclude each other.")
         return []
     if args.ssh_key:
-        return [key["id"] for key in ssh_keys.find(client, args.ssh_key)]
-    keys = client.get(ssh_keys.PATH)["items"]
+        return [key.id for key in ssh_keys.find(client, args.ssh_key)]
+    keys = client.get(ssh_keys.PATH, SshKeyList).value.items
     if not keys:
         raise CliError(
             "You have no SSH key, so nobody could log in; run: splitplane ssh-key add laptop (or add --no-ssh-key).",
             code="no_ssh_key",
         )
-    return [key["id"] for key in keys]
+    return [key.id for key in keys]
 
 
-def _failure(lease: Lease) -> CliError:
-    reason = lease["end_reason"] or lease["status"]["phase"]
-    told = sentence(lease["end_why"] or lease["status"]["message"])
-    return CliError(f"{lease['name']}: {told} More with: splitplane why {lease['id']}", code=reason)
+def _failure(lease: LeaseView) -> CliError:
+    reason = lease.end_reason or lease.status.phase
+    why = sentence(lease.end_why or lease.status.message)
+    return CliError(f"{lease.name}: {why} More with: splitplane why {lease.id}", code=reason)
 
 
 def _watched(
-    terminal: Terminal, client: Client, leases: list[Lease], settled: progress.Settled
-) -> dict[str, Lease | CliError]:
-    """Progress goes to standard error: standard output carries the answer."""
+    terminal: Terminal, client: Client, leases: list[Found], settled: progress.Settled
+) -> dict[str, End]:
+    """Watch the leases. Progress goes to standard error, because standard output carries the answer."""
     board = progress.board(terminal.err, leases, terminal.now)
     try:
         return dict(progress.watch(client, leases, settled, board))
     except KeyboardInterrupt:
-        names = " ".join(lease["id"] for lease in leases)
+        names = " ".join(lease.value.id for lease in leases)
         terminal.note(
             f"The lease goes on without you. Watch it: splitplane lease watch {names}\n"
             f"End it: splitplane lease release {names}"
@@ -203,36 +214,34 @@ def watch(terminal: Terminal, args: Namespace) -> None:
     ]
     ends = _watched(terminal, client, leases, settled)
     _present_many(terminal, args, ends)
-    goal_missed = [
-        end
-        for end in ends.values()
-        if not isinstance(end, CliError) and args.until != "ended" and _failed(end, leases)
-    ]
-    if goal_missed:
-        raise _failure(goal_missed[0])
+    if args.until == "ended":
+        return
+    for end in ends.values():
+        if not isinstance(end, CliError) and _failed(end.value, leases):
+            raise _failure(end.value)
 
 
-def _settled_by_itself(leases: list[Lease]) -> progress.Settled:
-    """Ready for what comes up, ended for what was going down when the watch began."""
-    going = {lease["id"] for lease in leases if lease["status"]["phase"] == "ending"}
-    return lambda lease: progress.is_ended(lease) if lease["id"] in going else progress.is_decided(lease)
+def _settled_by_itself(leases: list[Found]) -> progress.Settled:
+    """Ready for a lease that comes up; ended for one that was ending when the watch began."""
+    ending = {lease.value.id for lease in leases if lease.value.status.phase == "ending"}
+    return lambda lease: progress.is_ended(lease) if lease.id in ending else progress.is_decided(lease)
 
 
-def _failed(end: Lease, before: list[Lease]) -> bool:
+def _failed(end: LeaseView, before: list[Found]) -> bool:
     """Whether a lease that was coming up did not get ready."""
-    first = next(lease for lease in before if lease["id"] == end["id"])
-    return first["status"]["phase"] in ("pending", "starting") and not progress.is_ready(end)
+    first = next(lease.value for lease in before if lease.value.id == end.id)
+    return first.status.phase in ("pending", "starting") and not progress.is_ready(end)
 
 
-def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, Lease | CliError]) -> None:
-    """What became of each; the first trouble is raised once the others are told."""
+def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, End]) -> None:
+    """Show how each ended. The first error is raised after everything was shown."""
     troubles = [end for end in ends.values() if isinstance(end, CliError)]
     leases = [end for end in ends.values() if not isinstance(end, CliError)]
-    terminal.present(
-        args.json,
-        {"items": leases},
-        lambda one: render.leases(one["items"], terminal.now(), all_states=True),
+    page = Answer(
+        {"items": [lease.content for lease in leases], "next_cursor": None},
+        LeasePage(tuple(lease.value for lease in leases), None),
     )
+    terminal.present(args.json, page, lambda page: lease_table(page.items, terminal.now(), all_states=True))
     for trouble in troubles[1:]:
         terminal.note(trouble.sentence)
     if troubles:
@@ -248,61 +257,59 @@ def list_leases(terminal: Terminal, args: Namespace) -> None:
         params["state"] = args.state
     elif not args.all:
         params["state"] = list(LIVE_STATES)
-    answer = terminal.client().every("/v1/leases", params)
+    answer = terminal.client().every("/v1/leases", LeasePage, params)
+    all_states = args.all or bool(args.state)
     terminal.present(
-        args.json,
-        answer,
-        lambda one: render.leases(one["items"], terminal.now(), all_states=args.all or bool(args.state)),
+        args.json, answer, lambda page: lease_table(page.items, terminal.now(), all_states=all_states)
     )
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
-    lease = find(terminal.client(), [args.lease])[0]
-    terminal.present(args.json, lease, lambda one: render.lease(one, terminal.now()))
+    answer = find(terminal.client(), [args.lease])[0]
+    terminal.present(args.json, answer, lambda lease: lease_page(lease, terminal.now()))
 
 
 def why(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    lease = find(client, [args.lease])[0]
-    answer = client.get(f"/v1/leases/{lease['id']}/explanation")
-    terminal.present(args.json, answer, lambda one: explain.explanation(one, terminal.now()))
+    lease = find(client, [args.lease])[0].value
+    answer = client.get(f"/v1/leases/{lease.id}/explanation", ExplanationView)
+    terminal.present(args.json, answer, lambda explanation: explanation_page(explanation, terminal.now()))
 
 
 # ssh
 
 
 def connect(terminal: Terminal, args: Namespace) -> None:
-    lease = find(terminal.client(), [args.lease])[0]
+    lease = find(terminal.client(), [args.lease])[0].value
     line = _ssh_command(terminal, lease, args)
     if args.json:
-        terminal.json({"lease": lease["id"], "command": line})
+        terminal.json({"lease": lease.id, "command": line})
     elif args.print_only:
         terminal.stdout.write(ssh.spoken(line) + "\n")
     else:
         terminal.become(line)
 
 
-def _ssh_command(terminal: Terminal, lease: Lease, args: Namespace) -> list[str]:
-    machine = lease["machine"]
+def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[str]:
+    machine = lease.machine
     if not progress.is_ready(lease):
-        phase = lease["status"]["phase"]
-        hint = "" if phase in ("ending", "ended") else f" Wait for it: splitplane lease watch {lease['id']}"
-        raise CliError(f"{lease['name']} is {phase}, not ready.{hint}", code="not_ready")
-    if machine is None or not machine["address"]:
-        raise CliError(f"The address of {lease['name']} is not known.", code="no_address")
-    if not machine["host_key"]:
+        phase = lease.status.phase
+        hint = "" if phase in ("ending", "ended") else f" Wait for it: splitplane lease watch {lease.id}"
+        raise CliError(f"{lease.name} is {phase}, not ready.{hint}", code="not_ready")
+    if machine is None or not machine.address:
+        raise CliError(f"The address of {lease.name} is not known.", code="no_address")
+    if not machine.host_key:
         raise CliError(
-            f"The host key of {lease['name']} is not known, so its machine could not be told from another;"
+            f"The host key of {lease.name} is not known, so its machine could not be told from another;"
             " nothing is connected to.",
             code="no_host_key",
         )
-    known_hosts = ssh.pin(terminal.environ, machine["instance_id"], machine["host_key"])
     return ssh.command(
-        address=machine["address"],
-        port=machine["ssh_port"],
-        user=machine["ssh_user"],
-        alias=machine["instance_id"],
-        known_hosts=known_hosts,
+        address=machine.address,
+        port=machine.ssh_port,
+        user=machine.ssh_user,
+        alias=machine.instance_id,
+        known_hosts=ssh.pin(terminal.environ, machine.instance_id, machine.host_key),
         identity=args.identity,
         forward_agent=args.forward_agent,
         remote=args.remote,
@@ -315,27 +322,24 @@ def _ssh_command(terminal: Terminal, lease: Lease, args: Namespace) -> list[str]
 def release(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     leases = find(client, args.leases)
-    going = [lease for lease in leases if lease["status"]["phase"] not in ("ending", "ended")]
-    if going and not args.yes:
-        for lease in going:
-            per_hour = f"{render.price(lease['price_per_hour'])} USD per hour"
-            terminal.err.print(
-                f"  {lease['name']}  {lease['id']}  {spaced(lease['status']['phase'])}, {per_hour}"
-            )
+    running = [lease.cleaned() for lease in leases if lease.value.status.phase not in ("ending", "ended")]
+    if running and not args.yes:
+        for lease in running:
+            per_hour = f"{price(lease.price_per_hour)} USD per hour"
+            terminal.err.print(f"  {lease.name}  {lease.id}  {spaced(lease.status.phase)}, {per_hour}")
         terminal.confirm(
-            f"Release {plural(len(going), 'lease')}? What is on the machines is lost.", otherwise="--yes"
+            f"Release {plural(len(running), 'lease')}? What is on the machines is lost.", otherwise="--yes"
         )
-    ends: dict[str, Lease | CliError] = {lease["id"]: _released(client, lease) for lease in leases}
+    ends: dict[str, End] = {lease.value.id: _released(client, lease.value) for lease in leases}
     if args.wait:
-        done = [end for end in ends.values() if not isinstance(end, CliError)]
-        ends |= _watched(terminal, client, done, progress.is_ended)
+        released = [end for end in ends.values() if not isinstance(end, CliError)]
+        ends |= _watched(terminal, client, released, progress.is_ended)
     _present_many(terminal, args, ends)
 
 
-def _released(client: Client, lease: Lease) -> Lease | CliError:
-    """One that cannot be released must not keep the others from it."""
+def _released(client: Client, lease: LeaseView) -> End:
+    """The lease after its release, or the error: one that cannot be released must not stop the others."""
     try:
-        released: Lease = client.post(f"/v1/leases/{lease['id']}/release")
+        return client.post(f"/v1/leases/{lease.id}/release", LeaseView)
     except CliError as error:
         return error
-    return released

@@ -1,13 +1,15 @@
-"""GPU proofs: of a lease, one with all it showed, and for operators every provider's record."""
+"""GPU proofs: those of a lease, one in full, and the record of every provider."""
 
 from argparse import Namespace
 
-from control_plane.cli import operators, proofs
+from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import find
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.proofs import proof_page, proof_table, record_table
 from control_plane.cli.terminal import Terminal
 from control_plane.domain.ids import MalformedIdError, Prefix, off_wire
+from control_plane.wire.proofs import ProofPage, ProofRecordPage, ProofView
 
 OUTCOMES = ("passed", "failed", "unanswered", "emulated")
 RECORD_LIMIT = 50
@@ -47,50 +49,31 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("--account", help="only of this provider account")
     parser.add_argument("--outcome", choices=OUTCOMES, help="only those that came to this")
-    parser = command(
-        commands,
-        "permit",
-        permit,
-        "Let machines of an account that fail be ended, however many fail (operators).",
-        more=(
-            "When more than three machines of one account fail within an hour, our own\n"
-            "references or verifier are the likelier fault, and none is ended. Look at\n"
-            "splitplane proof record first. Once you know that it is the provider, permit\n"
-            "the endings: they begin within 15 minutes, two machines in each run."
-        ),
-        examples="""
-        splitplane proof permit lambda_cloud --why "ticket 4711: they sold MIG slices"
-        """,
-    )
-    parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane accounts" shows it')
-    parser.add_argument("--why", required=True, metavar="TEXT", help="kept with whose key it was")
-    parser.add_argument(
-        "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def list_proofs(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    lease = find(client, [args.lease])[0]
-    answer = client.every(f"/v1/leases/{lease['id']}/proofs", {})
-    terminal.present(args.json, answer, lambda one: proofs.proofs(one["items"], terminal.now()))
+    lease = find(client, [args.lease])[0].value
+    answer = client.every(f"/v1/leases/{lease.id}/proofs", ProofPage)
+    terminal.present(args.json, answer, lambda page: proof_table(page.items, terminal.now()))
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    proof_id = args.proof
-    if not _is_id(proof_id):
-        lease = find(client, [args.proof])[0]
-        latest = lease.get("proof")
-        if latest is None or latest["id"] is None:
-            hint = "Why not is in: splitplane why"
-            raise CliError(
-                f"The machine of {lease['name']} was not challenged. {hint} {lease['id']}", code="no_proof"
-            )
-        proof_id = latest["id"]
-    answer = client.get(f"/v1/proofs/{proof_id}")
-    terminal.present(args.json, answer, lambda one: proofs.proof(one, terminal.now()))
+    proof_id = args.proof if _is_id(args.proof) else _latest(client, args.proof)
+    answer = client.get(f"/v1/proofs/{proof_id}", ProofView)  # The evidence is for `--json`; nobody draws it.
+    terminal.present(args.json, answer, lambda proof: proof_page(proof, terminal.now()))
+
+
+def _latest(client: Client, word: str) -> str:
+    """The id of the latest proof of the lease that the word names."""
+    lease = find(client, [word])[0].value
+    if lease.proof.id is None:
+        raise CliError(
+            f"The machine of {lease.name} was not challenged. Why not is in: splitplane why {lease.id}",
+            code="no_proof",
+        )
+    return lease.proof.id
 
 
 def _is_id(word: str) -> bool:
@@ -102,19 +85,7 @@ def _is_id(word: str) -> bool:
 
 
 def record(terminal: Terminal, args: Namespace) -> None:
-    wanted = {"account": args.account, "outcome": args.outcome}
-    params = {name: value for name, value in wanted.items() if value is not None} | {"limit": RECORD_LIMIT}
-    answer = terminal.client().get("/v1/operator/proofs", params)
-    terminal.present(args.json, answer, lambda one: proofs.records(one["items"], terminal.now()))
-
-
-def permit(terminal: Terminal, args: Namespace) -> None:
-    if not args.yes:
-        terminal.confirm(
-            f"End every machine of {args.account} that fails its proof again in the next {args.minutes} min?"
-            " Their leases end with them.",
-            otherwise="--yes",
-        )
-    wanted = {"account": args.account, "why": args.why, "minutes": args.minutes}
-    answer = terminal.client().post("/v1/operator/ending-permits", wanted)
-    terminal.present(args.json, answer, operators.permit)
+    filters = {"account": args.account, "outcome": args.outcome}
+    params = {name: value for name, value in filters.items() if value is not None} | {"limit": RECORD_LIMIT}
+    answer = terminal.client().get("/v1/operator/proofs", ProofRecordPage, params)
+    terminal.present(args.json, answer, lambda page: record_table(page.items, terminal.now()))

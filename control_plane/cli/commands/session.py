@@ -2,11 +2,14 @@
 
 from argparse import Namespace
 
-from control_plane.cli import config, render
+from control_plane.cli import config
+from control_plane.cli.answers import Answer
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command
+from control_plane.cli.render.organizations import organization_page
 from control_plane.cli.terminal import Terminal
+from control_plane.wire.organizations import OrganizationView
 
 KEY_LENGTH_MAX = 200
 
@@ -43,13 +46,9 @@ def add(to: Commands) -> None:
 def login(terminal: Terminal, args: Namespace) -> None:
     url = config.checked_url(args.url or _url_in_use(terminal), terminal.environ)
     attempt = Login(url, _read_key(terminal, url, from_stdin=args.key_stdin), "the one you gave")
-    organization = terminal.client(attempt).get("/v1/organization")
+    answer = terminal.client(attempt).get("/v1/organization", OrganizationView)
     path = config.store(terminal.environ, attempt)
-    terminal.present(
-        args.json,
-        organization,
-        lambda one: render.organization(one, url=url, source=f"stored in {path}"),
-    )
+    _present(terminal, args, answer, Login(url, attempt.api_key, f"stored in {path}"))
     if terminal.environ.get(config.ENV_KEY):
         terminal.note(
             f"{config.ENV_KEY} is set and goes before what was just stored; unset it to use this login."
@@ -90,7 +89,13 @@ def logout(terminal: Terminal, args: Namespace) -> None:
 
 def whoami(terminal: Terminal, args: Namespace) -> None:
     login = config.current(terminal.environ)
-    organization = terminal.client(login).get("/v1/organization")
+    answer = terminal.client(login).get("/v1/organization", OrganizationView)
+    _present(terminal, args, answer, login)
+
+
+def _present(terminal: Terminal, args: Namespace, answer: Answer[OrganizationView], login: Login) -> None:
     terminal.present(
-        args.json, organization, lambda one: render.organization(one, url=login.url, source=login.source)
+        args.json,
+        answer,
+        lambda organization: organization_page(organization, url=login.url, source=login.source),
     )

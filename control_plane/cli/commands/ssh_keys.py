@@ -4,12 +4,12 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from control_plane.cli import render
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.ssh_keys import ssh_key_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.wire import SshKey
+from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
 
 PATH = "/v1/ssh-keys"
 FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
@@ -46,8 +46,8 @@ def add(to: Commands) -> None:
 
 def add_key(terminal: Terminal, args: Namespace) -> None:
     line = _public_line(terminal, args.file)
-    key = terminal.client().post(PATH, {"name": args.name, "public_key": line})
-    terminal.present(args.json, key, lambda one: render.ssh_keys([one], terminal.now()))
+    answer = terminal.client().post(PATH, SshKeyView, SshKeyRequest(args.name, line))
+    terminal.present(args.json, answer, lambda key: ssh_key_table([key], terminal.now()))
 
 
 def _public_line(terminal: Terminal, file: str | None) -> str:
@@ -75,28 +75,28 @@ def _own_key(terminal: Terminal) -> Path:
 
 
 def list_keys(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get(PATH)
-    terminal.present(args.json, answer, lambda one: render.ssh_keys(one["items"], terminal.now()))
+    answer = terminal.client().get(PATH, SshKeyList)
+    terminal.present(args.json, answer, lambda page: ssh_key_table(page.items, terminal.now()))
 
 
 def delete_key(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     key = find(client, [args.key])[0]
-    client.delete(f"{PATH}/{key['id']}")
+    client.delete(f"{PATH}/{key.id}")
     if args.json:
-        terminal.json({"deleted": key["id"]})
+        terminal.json({"deleted": key.id})
     else:
-        terminal.say(f"Deleted {key['name']} ({key['fingerprint']}).")
+        terminal.say(f"Deleted {key.name} ({key.fingerprint}).")
 
 
-def find(client: Client, words: Sequence[str]) -> list[SshKey]:
+def find(client: Client, words: Sequence[str]) -> list[SshKeyView]:
     """The keys that the words name, by name or id."""
-    known: list[SshKey] = client.get(PATH)["items"]
+    known = client.get(PATH, SshKeyList).value.items
     found = []
     for word in words:
-        matching = [key for key in known if word in (key["name"], key["id"])]
+        matching = [key for key in known if word in (key.name, key.id)]
         if not matching:
-            names = ", ".join(key["name"] for key in known) or "none"
+            names = ", ".join(key.name for key in known) or "none"
             raise CliError(f"There is no SSH key {word!r}; there is {names}.", code="ssh_key_unknown")
         found.append(matching[0])
     return found

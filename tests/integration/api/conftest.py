@@ -18,6 +18,7 @@ from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import administration, catalogue
@@ -78,12 +79,10 @@ class Api:
         return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
 
     async def tenant(
-        self, name: str, *, operator: bool = False, credit: str | None = "1000", quota: int = 64
+        self, name: str, *, role: Role = Role.CUSTOMER, credit: str | None = "1000", quota: int = 64
     ) -> Tenant:
         money = None if credit is None else Nano(int(credit) * 10**9)
-        made = await administration.bootstrap(
-            self.owner, name, operator=operator, credit=money, gpu_quota=quota
-        )
+        made = await administration.bootstrap(self.owner, name, role=role, credit=money, gpu_quota=quota)
         assert isinstance(made, administration.FirstOrganization)
         return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
 
@@ -148,4 +147,4 @@ async def other(api: Api) -> Tenant:
 
 @pytest.fixture
 async def operator(api: Api) -> Tenant:
-    return await api.tenant("us", operator=True)
+    return await api.tenant("us", role=Role.OPERATOR)

@@ -1,10 +1,13 @@
-"""Every address of the API, with a request that works: what the tables of bad requests are made of.
+"""Every endpoint of the API, with the permission it needs and a request that works.
 
-A test holds this list against the app's routes, so an address cannot be added without its tests.
+The tests of bad requests and of permissions are made of this table. A test holds it against the routes of the app, so
+that no endpoint can be added without its tests.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from control_plane.domain.permission import CUSTOMER, Permission
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
@@ -13,13 +16,20 @@ SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okW
 class Endpoint:
     method: str
     path: str
-    """The route's template; `{...}` is filled by the tests."""
+    """The route's template; the tests fill in `{...}`."""
+    permission: Permission | None
+    """None: it needs no key."""
     body: dict[str, Any] | None = None
     """A body that is accepted; None when there is none."""
     query: frozenset[str] = field(default_factory=frozenset)
-    operator: bool = False
-    open: bool = False
-    """Needs no key."""
+
+    @property
+    def public(self) -> bool:
+        return self.permission is None
+
+    @property
+    def for_customers(self) -> bool:
+        return self.permission in CUSTOMER
 
     @property
     def id_prefix(self) -> str | None:
@@ -42,33 +52,37 @@ class Endpoint:
         return f"{self.method} {self.path}"
 
 
-def _get(path: str, *query: str, **kwargs: Any) -> Endpoint:
-    return Endpoint("GET", path, query=frozenset(query), **kwargs)
+def _get(path: str, permission: Permission | None, *query: str) -> Endpoint:
+    return Endpoint("GET", path, permission, query=frozenset(query))
+
+
+def _post(path: str, permission: Permission, body: dict[str, Any] | None = None) -> Endpoint:
+    return Endpoint("POST", path, permission, body)
 
 
 ENDPOINTS = (
-    _get("/healthz", open=True),
-    _get("/readyz", open=True),
-    _get("/schema", open=True),
-    _get("/schema/openapi.json", open=True),
-    _get("/v1/organization"),
-    _get("/v1/api-keys"),
-    Endpoint("POST", "/v1/api-keys", {"name": "ci", "operator": False}),
-    Endpoint("DELETE", "/v1/api-keys/{key_id}"),
-    _get("/v1/ssh-keys"),
-    Endpoint("POST", "/v1/ssh-keys", {"name": "laptop", "public_key": SSH_KEY}),
-    Endpoint("DELETE", "/v1/ssh-keys/{key_id}"),
-    _get("/v1/skus"),
-    _get("/v1/offers", "gpu_model"),
-    Endpoint(
-        "POST",
+    _get("/healthz", None),
+    _get("/readyz", None),
+    _get("/schema", None),
+    _get("/schema/openapi.json", None),
+    _get("/v1/organization", Permission.ORGANIZATIONS_READ),
+    _get("/v1/api-keys", Permission.API_KEYS_READ),
+    _post("/v1/api-keys", Permission.API_KEYS_CREATE, {"name": "ci", "role": "customer"}),
+    Endpoint("DELETE", "/v1/api-keys/{key_id}", Permission.API_KEYS_REVOKE),
+    _get("/v1/ssh-keys", Permission.SSH_KEYS_READ),
+    _post("/v1/ssh-keys", Permission.SSH_KEYS_CREATE, {"name": "laptop", "public_key": SSH_KEY}),
+    Endpoint("DELETE", "/v1/ssh-keys/{key_id}", Permission.SSH_KEYS_DELETE),
+    _get("/v1/skus", Permission.SKUS_READ),
+    _get("/v1/offers", Permission.OFFERS_READ, "gpu_model"),
+    _post(
         "/v1/quotes",
+        Permission.QUOTES_CREATE,
         {"sku": "h100x1", "regions": [], "providers": [], "price_usd_per_hour_max": "25"},
     ),
-    _get("/v1/leases", "limit", "cursor", "state"),
-    Endpoint(
-        "POST",
+    _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state"),
+    _post(
         "/v1/leases",
+        Permission.LEASES_CREATE,
         {
             "sku": "h100x1",
             "name": "train",
@@ -78,34 +92,34 @@ ENDPOINTS = (
             "ssh_key_ids": [],
         },
     ),
-    _get("/v1/leases/{lease_id}"),
-    Endpoint("POST", "/v1/leases/{lease_id}/release"),
-    _get("/v1/leases/{lease_id}/journal", "limit", "cursor"),
-    _get("/v1/leases/{lease_id}/proofs", "limit", "cursor"),
-    _get("/v1/leases/{lease_id}/explanation"),
-    _get("/v1/leases/{lease_id}/events", "until"),
-    _get("/v1/proofs/{proof_id}"),
-    _get("/v1/usage", "since", "until", "limit", "cursor"),
-    _get("/v1/usage.csv", "since", "until"),
-    _get("/v1/bill"),
-    _get("/v1/reconciliation"),
-    _get("/v1/operator/loops", operator=True),
-    _get("/v1/operator/orphans", operator=True),
-    _get("/v1/operator/accounts", operator=True),
-    _get("/v1/operator/proofs", "account", "outcome", "limit", "cursor", operator=True),
-    Endpoint(
-        "POST",
-        "/v1/operator/ending-permits",
+    _get("/v1/leases/{lease_id}", Permission.LEASES_READ),
+    _post("/v1/leases/{lease_id}/release", Permission.LEASES_RELEASE),
+    _get("/v1/leases/{lease_id}/journal", Permission.LEASES_READ, "limit", "cursor"),
+    _get("/v1/leases/{lease_id}/proofs", Permission.PROOFS_READ, "limit", "cursor"),
+    _get("/v1/leases/{lease_id}/explanation", Permission.LEASES_READ),
+    _get("/v1/leases/{lease_id}/events", Permission.LEASES_READ, "until"),
+    _get("/v1/proofs/{proof_id}", Permission.PROOFS_READ),
+    _get("/v1/usage", Permission.BILLING_READ, "since", "until", "limit", "cursor"),
+    _get("/v1/usage.csv", Permission.BILLING_READ, "since", "until"),
+    _get("/v1/bill", Permission.BILLING_READ),
+    _get("/v1/reconciliation", Permission.BILLING_READ),
+    _get("/v1/operator/loops", Permission.LOOPS_READ),
+    _get("/v1/operator/orphans", Permission.ORPHANS_READ),
+    _get("/v1/operator/accounts", Permission.PROVIDER_ACCOUNTS_READ),
+    _get("/v1/operator/proofs", Permission.PROOF_RECORDS_READ, "account", "outcome", "limit", "cursor"),
+    _post(
+        "/v1/operator/termination-permits",
+        Permission.TERMINATIONS_PERMIT,
         {"account": "fake", "why": "slices", "minutes": 30},
-        operator=True,
     ),
-    Endpoint(
-        "POST",
+    _post(
         "/v1/operator/organizations",
+        Permission.ORGANIZATIONS_CREATE,
         {"name": "newcomer", "gpu_quota": 8, "key_name": "first"},
-        operator=True,
     ),
-    Endpoint(
-        "POST", "/v1/operator/organizations/{organization_id}/credits", {"amount_usd": "10"}, operator=True
+    _post(
+        "/v1/operator/organizations/{organization_id}/credits",
+        Permission.CREDITS_CREATE,
+        {"amount_usd": "10"},
     ),
 )

@@ -12,8 +12,8 @@ from tests.integration.api.test_bad_requests import SOME_ID, hold
 
 pytestmark = pytest.mark.database
 
-CLOSED = [endpoint for endpoint in ENDPOINTS if not endpoint.open]
-FOR_CUSTOMERS_WITH_ID = [endpoint for endpoint in CLOSED if endpoint.id_prefix and not endpoint.operator]
+CLOSED = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
+FOR_CUSTOMERS_WITH_ID = [endpoint for endpoint in CLOSED if endpoint.id_prefix and endpoint.for_customers]
 
 
 def _routes(api: Api) -> set[tuple[str, str]]:
@@ -66,12 +66,6 @@ async def test_without_a_key_that_is_known_nothing_answers(
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("endpoint", [one for one in CLOSED if one.operator], ids=str)
-async def test_a_customer_may_not_do_what_operators_do(endpoint: Endpoint, acme: Tenant) -> None:
-    path = endpoint.at(f"{endpoint.id_prefix}_{acme.id.hex}")
-    hold(await acme.http.request(endpoint.method, path, json=endpoint.body), "operator_key_needed")
-
-
 @pytest.mark.parametrize("endpoint", FOR_CUSTOMERS_WITH_ID, ids=str)
 async def test_what_belongs_to_another_tenant_does_not_exist(
     endpoint: Endpoint, acme: Tenant, other: Tenant, operator: Tenant, proof_of: ProofOf
@@ -122,13 +116,6 @@ async def test_a_key_does_not_revoke_itself(acme: Tenant) -> None:
     own = (await acme.http.get("/v1/api-keys")).json()["items"][0]["id"]
     hold(await acme.http.delete(f"/v1/api-keys/{own}"), "key_in_use")
     assert (await acme.http.get("/v1/api-keys")).json()["items"][0]["revoked_at"] is None
-
-
-async def test_only_an_operators_key_makes_an_operators_key(api: Api, acme: Tenant, operator: Tenant) -> None:
-    order = {"name": "ops", "operator": True}
-    hold(await acme.http.post("/v1/api-keys", json=order), "operator_key_needed")
-    secret = (await operator.http.post("/v1/api-keys", json=order)).json()["secret"]
-    assert (await api.client(secret).get("/v1/operator/loops")).status_code == 200
 
 
 async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operator: Tenant) -> None:

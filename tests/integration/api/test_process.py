@@ -273,7 +273,7 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
     seen = (await client.get("/v1/organization")).json()
     assert (seen["gpu_quota"], seen["balance"]["usd"]) == (3, "13.000000000")
     assert "l4.1x" in {sku["name"] for sku in (await client.get("/v1/skus")).json()["items"]}
-    hold(await client.get("/v1/operator/loops"), "operator_key_needed")
+    hold(await client.get("/v1/operator/loops"), "permission_denied")
 
 
 @pytest.mark.database

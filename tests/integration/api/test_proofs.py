@@ -123,11 +123,11 @@ async def test_an_operator_permits_endings_and_everybody_who_looks_sees_who_and_
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
     async def shown() -> Any:
-        return (await operator.http.get("/v1/operator/accounts")).json()["items"][0]["ending_permit"]
+        return (await operator.http.get("/v1/operator/accounts")).json()["items"][0]["termination_permit"]
 
     assert await shown() is None
     wish = {"account": "fake", "why": "ticket 4711: slices", "minutes": 30}
-    made = await operator.http.post("/v1/operator/ending-permits", json=wish)
+    made = await operator.http.post("/v1/operator/termination-permits", json=wish)
     assert made.status_code == 201
     permit = made.json()
     assert (permit["account"], permit["why"]) == ("fake", "ticket 4711: slices")
@@ -139,7 +139,9 @@ async def test_an_operator_permits_endings_and_everybody_who_looks_sees_who_and_
     api.clock.advance(30 * 60)
     assert await shown() is None
     for account in ("nobody", "fake/other"):
-        refused = await operator.http.post("/v1/operator/ending-permits", json=wish | {"account": account})
+        refused = await operator.http.post(
+            "/v1/operator/termination-permits", json=wish | {"account": account}
+        )
         hold(refused, "account_unknown")
 
 

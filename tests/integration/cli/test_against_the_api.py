@@ -268,7 +268,7 @@ def test_operators_see_loops_and_accounts(city: City) -> None:
     loops = city.run("loops")
     assert "place_leases" in loops
     assert "● ok" in loops
-    assert "fake" in city.run("accounts")
+    assert "fake" in city.run("account", "list")
 
 
 def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
@@ -282,6 +282,6 @@ def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
         "bill",
         "loops",
         "orphans",
-        "accounts",
+        "account list",
     ):
         assert isinstance(city.answer(*command.split()), dict), command

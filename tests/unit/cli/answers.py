@@ -500,7 +500,7 @@ def an_account(name: str, **changes: Any) -> Json:
         "frozen_why": None,
         "failing_since": None,
         "failing_why": None,
-        "ending_permit": None,
+        "termination_permit": None,
     } | changes
 
 
@@ -516,7 +516,7 @@ PERMIT: Json = {
 ACCOUNTS: Json = {
     "items": [
         an_account("hyperstack", listing_asked_at=None, listing_size=0),
-        an_account("lambda_cloud", ending_permit=PERMIT),
+        an_account("lambda_cloud", termination_permit=PERMIT),
         an_account(
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
             frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",

@@ -10,9 +10,25 @@ import pytest
 from control_plane.cli.client import TRIES_MAX, Client
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, Exit
+from control_plane.wire.catalogue import SkuList
+from control_plane.wire.common import Name, Request, View
+from control_plane.wire.organizations import OrganizationView
 
 KEY = "spk_planted-0123456789"
 Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Order(Request):
+    name: Name = "a"
+
+
+class Made(View):
+    id: str
+
+
+class Numbers(View):
+    items: tuple[int, ...]
+    next_cursor: str | None
 
 
 class Api:
@@ -59,24 +75,24 @@ def _keys(api: Api) -> set[str]:
 )
 def test_a_post_is_repeated_with_the_same_key(first: httpx.Response | Exception) -> None:
     api = Api(first, first, httpx.Response(202, json={"id": "le_1"}))
-    assert api.client().post("/v1/leases", {"sku": "h100x1"}) == {"id": "le_1"}
+    assert api.client().post("/v1/leases", Made, Order()).value == Made("le_1")
     assert len(api.requests) == 3
     assert len(_keys(api)) == 1
     assert api.waits == [0.5, 1.0]
 
 
 def test_two_posts_have_two_keys() -> None:
-    api = Api(httpx.Response(202, json={}))
+    api = Api(httpx.Response(202, json={"id": "le_1"}))
     client = api.client()
-    client.post("/v1/leases", {})
-    client.post("/v1/leases", {})
+    client.post("/v1/leases", Made, Order())
+    client.post("/v1/leases", Made, Order())
     assert len(_keys(api)) == 2
 
 
 def test_repeating_has_an_end() -> None:
     api = Api(httpx.ConnectError("refused"))
     with pytest.raises(CliError) as caught:
-        api.client().post("/v1/leases", {})
+        api.client().post("/v1/leases", Made, Order())
     assert len(api.requests) == TRIES_MAX
     assert caught.value.exit_code is Exit.NETWORK
 
@@ -85,7 +101,7 @@ def test_repeating_has_an_end() -> None:
 def test_a_refusal_is_not_repeated_and_keeps_its_code_and_sentence(status: int) -> None:
     api = Api(_problem(status, "quota_exceeded", "65 GPUs would be held and the quota is 64."))
     with pytest.raises(CliError) as caught:
-        api.client().post("/v1/leases", {})
+        api.client().post("/v1/leases", Made, Order())
     assert len(api.requests) == 1
     assert (caught.value.code, caught.value.exit_code) == ("quota_exceeded", Exit.REFUSED)
     assert caught.value.sentence.startswith("65 GPUs would be held and the quota is 64.")
@@ -95,7 +111,7 @@ def test_field_errors_are_told_with_their_fields() -> None:
     errors = [{"field": "regions[0]", "detail": "Expected `str` matching regex"}]
     api = Api(_problem(400, "invalid_request", "The request is malformed.", errors=errors))
     with pytest.raises(CliError, match=r"regions\[0\]: Expected"):
-        api.client().post("/v1/leases", {})
+        api.client().post("/v1/leases", Made, Order())
 
 
 def test_the_wait_that_the_api_asks_for_is_kept_within_our_bound() -> None:
@@ -103,36 +119,57 @@ def test_the_wait_that_the_api_asks_for_is_kept_within_our_bound() -> None:
         httpx.Response(429, headers={"retry-after": "3"}),
         httpx.Response(429, headers={"retry-after": "86400"}),
         httpx.Response(429, headers={"retry-after": "soon"}),
-        httpx.Response(200, json={}),
+        httpx.Response(200, json={"items": []}),
     )
-    api.client().get("/v1/skus")
+    api.client().get("/v1/skus", SkuList)
     assert api.waits == [3.0, 10.0, 2.0]
 
 
 def test_an_internal_error_names_its_request() -> None:
     api = Api(_problem(500, "internal", "Something broke.", request_id="req_1"))
     with pytest.raises(CliError, match="Request req_1"):
-        api.client().get("/v1/skus")
+        api.client().get("/v1/skus", SkuList)
 
 
 def test_a_gateway_without_a_problem_document_is_a_network_fault() -> None:
     api = Api(httpx.Response(502, text="<html>bad gateway</html>"))
     with pytest.raises(CliError) as caught:
-        api.client().get("/v1/skus")
+        api.client().get("/v1/skus", SkuList)
     assert caught.value.exit_code is Exit.NETWORK
 
 
 def test_a_page_that_is_not_json_is_no_api() -> None:
     api = Api(httpx.Response(200, text="<html>welcome</html>"))
     with pytest.raises(CliError, match="address of the API") as caught:
-        api.client().get("/v1/skus")
+        api.client().get("/v1/skus", SkuList)
     assert caught.value.exit_code is Exit.NETWORK
+
+
+@pytest.mark.parametrize("answer", [[], {"items": 7}, {"items": [{"name": None}]}, {"item": []}, "ok"])
+def test_json_of_another_shape_is_no_answer_of_the_api(answer: object) -> None:
+    api = Api(httpx.Response(200, json=answer))
+    with pytest.raises(CliError, match=r"cannot read.*address of the API") as caught:
+        api.client().get("/v1/skus", SkuList)
+    assert caught.value.exit_code is Exit.NETWORK
+
+
+def test_a_field_that_only_a_newer_api_knows_is_passed_over_and_kept_for_machines() -> None:
+    answer = {"id": "le_1", "colour": "green"}
+    got = Api(httpx.Response(200, json=answer)).client().get("/v1/leases/le_1", Made)
+    assert (got.value, got.content) == (Made("le_1"), answer)
+
+
+def test_what_is_left_at_its_default_is_not_sent_so_that_an_older_api_accepts_it() -> None:
+    api = Api(httpx.Response(202, json={"id": "le_1"}))
+    api.client().post("/v1/leases", Made, Order())
+    api.client().post("/v1/leases", Made, Order("b"))
+    assert [json.loads(request.content) for request in api.requests] == [{}, {"name": "b"}]
 
 
 def test_the_key_does_not_follow_a_redirect() -> None:
     api = Api(httpx.Response(308, headers={"location": "https://elsewhere.example/"}))
     with pytest.raises(CliError, match="redirects to https://elsewhere"):
-        api.client().get("/v1/skus")
+        api.client().get("/v1/skus", SkuList)
     assert len(api.requests) == 1
 
 
@@ -161,7 +198,7 @@ def test_a_delete_of_nothing_is_refused() -> None:
 def test_a_planted_key_shows_in_no_error(answer: httpx.Response | Exception) -> None:
     api = Api(answer)
     with pytest.raises(CliError) as caught:
-        api.client().get("/v1/organization")
+        api.client().get("/v1/organization", OrganizationView)
     assert KEY not in f"{caught.value} {caught.value.code} {caught.value!r}"
     # Not in what a traceback would add either.
     assert caught.value.__cause__ is None
@@ -173,7 +210,9 @@ def test_all_pages_are_read_in_order() -> None:
         httpx.Response(200, json={"items": [1, 2], "next_cursor": "b"}),
         httpx.Response(200, json={"items": [3], "next_cursor": None}),
     )
-    assert api.client().every("/v1/leases", {"state": "ready"}) == {"items": [1, 2, 3], "next_cursor": None}
+    whole = api.client().every("/v1/leases", Numbers, {"state": "ready"})
+    assert whole.content == {"items": [1, 2, 3], "next_cursor": None}
+    assert whole.value == Numbers((1, 2, 3), None)
     assert [dict(request.url.params) for request in api.requests] == [
         {"limit": "200", "state": "ready"},
         {"limit": "200", "state": "ready", "cursor": "b"},
@@ -183,4 +222,4 @@ def test_all_pages_are_read_in_order() -> None:
 def test_a_list_without_an_end_is_refused_rather_than_cut() -> None:
     api = Api(httpx.Response(200, json={"items": [], "next_cursor": "again"}))
     with pytest.raises(CliError, match="narrow it down"):
-        api.client().every("/v1/leases")
+        api.client().every("/v1/leases", Numbers)

@@ -3,18 +3,18 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from rich.console import Console
 
 from control_plane.cli import progress
+from control_plane.cli.answers import read
 from control_plane.cli.client import Client
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError
 from control_plane.cli.progress import POLL_FAILURES_MAX, STREAM_TRIES_MAX, is_decided
-from control_plane.cli.wire import Lease
+from control_plane.wire.leases import LeaseView
 from tests.support import golden
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LEASE_ID, NOW, Json, a_lease
@@ -55,10 +55,11 @@ class Api:
             raise answer
         return answer
 
-    def follow(self) -> list[Lease]:
+    def follow(self) -> list[LeaseView]:
         login = Login("http://127.0.0.1:8080", "spk_x", "given")
         client = Client(login, transport=httpx.MockTransport(self), sleep=lambda _: None)
-        return list(progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append))
+        told = progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append)
+        return [answer.value for answer in told]
 
 
 def _events(*chunks: bytes, broken: bool = False) -> httpx.Response:
@@ -79,7 +80,7 @@ def _line(number: int) -> bytes:
 def test_a_stream_that_breaks_is_resumed_behind_the_last_event() -> None:
     first = _events(b"retry: 2000\n\n", _line(4), _line(7), _status("starting"), broken=True)
     api = Api([first, _events(_line(9), _status("ready"))], [a_lease("starting"), a_lease("ready")])
-    assert [lease["state"] for lease in api.follow()] == ["starting", "ready"]
+    assert [lease.state for lease in api.follow()] == ["starting", "ready"]
     assert api.resumed_after == [None, "7"]
     assert api.waits == [2.0]
 
@@ -87,7 +88,7 @@ def test_a_stream_that_breaks_is_resumed_behind_the_last_event() -> None:
 def test_a_break_in_the_middle_of_an_event_loses_nothing() -> None:
     half = _status("ready")
     api = Api([_events(_line(4), half[:30], broken=True), _events(half)], [a_lease("ready")])
-    assert [lease["state"] for lease in api.follow()] == ["ready"]
+    assert [lease.state for lease in api.follow()] == ["ready"]
     assert api.resumed_after == [None, "4"]
 
 
@@ -102,7 +103,7 @@ def test_a_break_in_the_middle_of_an_event_loses_nothing() -> None:
 )
 def test_where_no_stream_is_to_be_had_the_lease_is_asked_for(answer: httpx.Response | Exception) -> None:
     api = Api([answer] * STREAM_TRIES_MAX, [a_lease("placing"), a_lease("starting"), a_lease("ready")])
-    assert [lease["state"] for lease in api.follow()] == ["placing", "starting", "ready"]
+    assert [lease.state for lease in api.follow()] == ["placing", "starting", "ready"]
     assert len(api.resumed_after) == STREAM_TRIES_MAX
 
 
@@ -118,7 +119,7 @@ def test_polling_outlives_an_outage_but_not_for_ever() -> None:
     down = httpx.ConnectError("refused")
     outage: list[Json | Exception] = [down] * 8
     api = Api([down] * STREAM_TRIES_MAX, [*outage, a_lease("ready")])
-    assert [lease["state"] for lease in api.follow()] == ["ready"]
+    assert [lease.state for lease in api.follow()] == ["ready"]
     api = Api([down] * STREAM_TRIES_MAX, [down])
     with pytest.raises(CliError, match="Cannot reach"):
         api.follow()
@@ -126,10 +127,11 @@ def test_polling_outlives_an_outage_but_not_for_ever() -> None:
 
 
 def test_bars_read_as_they_should_at_80_columns() -> None:
-    leases: list[Any] = [
+    shown = [
         *answers.leases()[:3],
         a_lease("starting", id="le_x", name="a-name-that-is-longer-than-its-place"),
     ]
+    leases = [read(lease, LeaseView).value for lease in shown]
     screen = Console(width=80, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     screen.print(progress.drawn(leases, NOW))
     text = "\n".join(line.rstrip() for line in screen.export_text().splitlines()) + "\n"

@@ -1,14 +1,12 @@
 """Proofs on the command line: a lease stands for its latest, and an older API's answers are understood."""
 
-import io
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LEASE_ID, PROOF_ID, a_lease, a_proof
-from tests.unit.cli.stand import Stand, Typed
+from tests.unit.cli.stand import Stand
 
 
 def test_a_lease_stands_for_its_latest_proof(tmp_path: Path) -> None:
@@ -47,26 +45,6 @@ def test_an_operator_asks_for_one_account_and_outcome(tmp_path: Path) -> None:
     assert stand.run("proof", "record", "--account", "local", "--outcome", "failed").code == 0
     asked = dict(stand.requests[0].url.params)
     assert asked == {"account": "local", "outcome": "failed", "limit": "50"}
-
-
-PERMIT = "POST /v1/operator/ending-permits"
-
-
-def test_a_permit_to_end_machines_is_confirmed_by_a_person(tmp_path: Path) -> None:
-    stand = Stand(tmp_path, {PERMIT: answers.PERMIT}, stdin=Typed("y\n"))
-    shown = stand.run("proof", "permit", "lambda_cloud", "--why", "slices", "--minutes", "30")
-    assert shown.code == 0
-    assert "lambda_cloud" in shown.err
-    assert "30 min" in shown.err
-    asked = json.loads(stand.requests[0].content)
-    assert asked == {"account": "lambda_cloud", "why": "slices", "minutes": 30}
-
-
-@pytest.mark.parametrize(("stdin", "code"), [(Typed("n\n"), 1), (Typed(""), 1), (io.StringIO(), 2)])
-def test_without_a_yes_nothing_is_permitted(stdin: io.StringIO, code: int, tmp_path: Path) -> None:
-    stand = Stand(tmp_path, {PERMIT: answers.PERMIT}, stdin=stdin)
-    assert stand.run("proof", "permit", "lambda_cloud", "--why", "slices").code == code
-    assert stand.requests == []
 
 
 def test_what_a_machine_says_of_itself_moves_no_cursor(tmp_path: Path) -> None:

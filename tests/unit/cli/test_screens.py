@@ -16,12 +16,13 @@ EMPTY: Answer = {"items": [], "next_cursor": None}
 PROBLEM: Answer = httpx.Response(
     403,
     json={
-        "type": "urn:splitplane:error:operator_key_needed",
-        "title": "Only operators may do this",
+        "type": "urn:splitplane:error:permission_denied",
+        "title": "Forbidden",
         "status": 403,
-        "detail": "This address is for operators.",
-        "code": "operator_key_needed",
+        "detail": "This needs the permission `loops.read`, which the role of your API key does not have.",
+        "code": "permission_denied",
         "request_id": "req_1",
+        "permission": "loops.read",
     },
 )
 SHOW = f"GET /v1/leases/{LEASE_ID}"
@@ -59,9 +60,9 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "proof_show_emulated": (f"proof show {PROOF_ID}", {PROOF: answers.EMULATED}),
     "proof_record": ("proof record", {"GET /v1/operator/proofs": answers.PROOF_RECORDS}),
     "proof_record_none": ("proof record --account local", {"GET /v1/operator/proofs": EMPTY}),
-    "proof_permit": (
-        "proof permit lambda_cloud --why slices --yes",
-        {"POST /v1/operator/ending-permits": answers.PERMIT},
+    "account_permit_terminations": (
+        "account permit-terminations lambda_cloud --why slices --yes",
+        {"POST /v1/operator/termination-permits": answers.PERMIT},
     ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
@@ -74,8 +75,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "loops_none": ("loops", {"GET /v1/operator/loops": EMPTY}),
     "orphans": ("orphans", {"GET /v1/operator/orphans": answers.ORPHANS}),
     "orphans_none": ("orphans", {"GET /v1/operator/orphans": EMPTY}),
-    "accounts": ("accounts", {"GET /v1/operator/accounts": answers.ACCOUNTS}),
-    "operator_needed": ("loops", {"GET /v1/operator/loops": PROBLEM}),
+    "account_list": ("account list", {"GET /v1/operator/accounts": answers.ACCOUNTS}),
+    "permission_denied": ("loops", {"GET /v1/operator/loops": PROBLEM}),
 }
 
 
@@ -86,7 +87,7 @@ def test_a_screen_reads_as_it_should(name: str, tmp_path: Path) -> None:
     golden.check(FOLDER / f"{name}.txt", f"$ splitplane {command}\n{shown.golden()}")
 
 
-@pytest.mark.parametrize("name", [name for name in SCREENS if name != "operator_needed"])
+@pytest.mark.parametrize("name", [name for name in SCREENS if name != "permission_denied"])
 def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(name: str, tmp_path: Path) -> None:
     command, known = SCREENS[name]
     for line in Stand(tmp_path, known).run(*command.split()).out.splitlines():
@@ -94,7 +95,7 @@ def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(name: s
         assert line == line.rstrip()
 
 
-@pytest.mark.parametrize("name", [name for name in SCREENS if name != "operator_needed"])
+@pytest.mark.parametrize("name", [name for name in SCREENS if name != "permission_denied"])
 def test_json_is_the_answer_itself_on_every_command(name: str, tmp_path: Path) -> None:
     command, known = SCREENS[name]
     shown = Stand(tmp_path, known).run(*command.split(), "--json")

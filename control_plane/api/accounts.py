@@ -1,0 +1,50 @@
+"""Provider accounts, and permits to terminate machines there."""
+
+from litestar import Controller, Response, get, post
+from litestar.params import JSONBody
+
+from control_plane.api import idempotency
+from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.idempotency import Made
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.accounts import account_view, termination_permit_view
+from control_plane.domain.ids import AccountName
+from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
+from control_plane.services import accounts
+from control_plane.services.idempotency import Connection
+from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
+
+
+class AccountController(Controller):
+    path = "/operator"
+    tags = ["provider accounts"]  # noqa: RUF012 - the framework's way
+
+    @get("/accounts", permission=Permission.PROVIDER_ACCOUNTS_READ, responses=PROBLEMS)
+    async def index(self, request: ApiRequest) -> AccountList:
+        """Provider accounts: their last list, whether they are frozen or failing, and why."""
+        found = await accounts.every(request.world)
+        return AccountList(tuple(account_view(account, permit) for account, permit in found))
+
+    @post(
+        "/termination-permits",
+        permission=Permission.TERMINATIONS_PERMIT,
+        responses=made(TerminationPermitView, 201),
+    )
+    async def permit_terminations(
+        self, request: ApiRequest, data: JSONBody[TerminationPermitRequest]
+    ) -> Response[bytes]:
+        """Permit for a while that all machines of an account that fail their GPU proof are terminated."""
+
+        async def effect(connection: Connection) -> Made | Refused:
+            permit = await accounts.permit_terminations(
+                connection,
+                request.world,
+                AccountName(data.account),
+                minutes=data.minutes,
+                why=data.why,
+                actor=request.principal.actor,
+            )
+            return permit if isinstance(permit, Refused) else Made(termination_permit_view(permit))
+
+        return await idempotency.once(request, effect, status=201)

@@ -1,0 +1,54 @@
+"""SSH keys of the caller's organization."""
+
+from litestar import Controller, Response, delete, get, post
+from litestar.params import FromPath, JSONBody
+
+from control_plane.api import idempotency
+from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.errors import refusal
+from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_id
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.ssh_keys import ssh_key_view
+from control_plane.domain.ids import Prefix
+from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
+from control_plane.services import ssh_keys
+from control_plane.services.idempotency import Connection
+from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
+
+
+class SshKeyController(Controller):
+    path = "/ssh-keys"
+    tags = ["SSH keys"]  # noqa: RUF012 - the framework's way
+
+    @get("/", permission=Permission.SSH_KEYS_READ, responses=PROBLEMS)
+    async def index(self, request: ApiRequest) -> SshKeyList:
+        """All keys, oldest first."""
+        keys = await ssh_keys.every(request.world, request.principal.organization_id)
+        return SshKeyList(tuple(ssh_key_view(key) for key in keys))
+
+    @post("/", permission=Permission.SSH_KEYS_CREATE, responses=made(SshKeyView, 201))
+    async def create(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
+        """Store a public key, to be named in requests for leases."""
+
+        async def effect(connection: Connection) -> Made | Refused:
+            key = await ssh_keys.add(
+                connection,
+                request.world,
+                request.principal.organization_id,
+                name=data.name,
+                public_key=data.public_key,
+            )
+            return key if isinstance(key, Refused) else Made(ssh_key_view(key))
+
+        return await idempotency.once(request, effect, status=201)
+
+    @delete("/{key_id:str}", permission=Permission.SSH_KEYS_DELETE, responses=PROBLEMS)
+    async def remove(self, request: ApiRequest, key_id: FromPath[str]) -> None:
+        """Delete a key. Leases that were created with it keep it until they end."""
+        refused = await ssh_keys.delete(
+            request.world, request.principal.organization_id, read_id(Prefix.SSH_KEY, key_id)
+        )
+        if refused is not None:
+            raise refusal(refused)

@@ -1,0 +1,77 @@
+"""SKUs, offers and quotes on the wire."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from control_plane.api.views.disclosure import Disclosure
+from control_plane.api.views.money import money, money_or_none
+from control_plane.api.views.placements import candidate_view, rejected_view
+from control_plane.domain.admission import Price
+from control_plane.domain.placement import Offer
+from control_plane.domain.refusal import Refused
+from control_plane.services.leases import Quote
+from control_plane.wire.catalogue import OfferView, QuoteView, SkuView, VerdictView
+
+
+def sku_view(price: Price) -> SkuView:
+    shape = price.sku.shape
+    return SkuView(
+        name=price.sku.name,
+        gpu_model=shape.gpu_model.value,
+        gpu_count=shape.gpu_count,
+        vcpus=shape.vcpus,
+        memory_gib=shape.memory_gib,
+        disk_gib=shape.disk_gib,
+        capacity=price.sku.capacity.value,
+        proof=price.sku.proof.value,
+        price_per_gpu_hour=money(price.nano_per_gpu_hour),
+        price_per_hour=money(price.nano_per_hour),
+    )
+
+
+def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: bool) -> OfferView:
+    """An offer, with our prices in `book`; with `costs` also what we pay."""
+    served = [
+        price
+        for price in book
+        if offer.shape.holds(price.sku.shape) and offer.cost_nano_per_hour <= price.nano_per_hour
+    ]
+    return OfferView(
+        key=offer.key,
+        provider=offer.provider,
+        region=offer.region,
+        native_type=offer.native_type,
+        gpu_model=offer.shape.gpu_model.value,
+        gpu_count=offer.shape.gpu_count,
+        vcpus=offer.shape.vcpus,
+        memory_gib=offer.shape.memory_gib,
+        disk_gib=offer.shape.disk_gib,
+        capacity=offer.capacity,
+        available=offer.available,
+        confidence=offer.confidence,
+        observed_at=offer.observed_at,
+        age_seconds=max(0, int((now - offer.observed_at).total_seconds())),
+        price_per_hour=money_or_none(max((price.nano_per_hour for price in served), default=None)),
+        skus=tuple(price.sku.name for price in served),
+        cost_per_hour=money(offer.cost_nano_per_hour) if costs else None,
+    )
+
+
+def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView:
+    price = quote.price
+    first_hour = money_or_none(None if price is None else price.nano_per_hour)
+    return QuoteView(
+        verdict=_verdict(quote),
+        sku=sku_name,
+        price_per_gpu_hour=None if price is None else money(price.nano_per_gpu_hour),
+        price_per_hour=first_hour,
+        first_hour=first_hour,
+        candidates=tuple(candidate_view(offer, disclosure) for offer in quote.ranking.candidates),
+        rejected=tuple(rejected_view(rejection, disclosure) for rejection in quote.ranking.rejected),
+    )
+
+
+def _verdict(quote: Quote) -> VerdictView:
+    if isinstance(quote.verdict, Refused):
+        return VerdictView(admitted=False, code=quote.verdict.code.value, why=quote.verdict.why)
+    return VerdictView(admitted=True, code=None, why=None)

@@ -1,0 +1,151 @@
+"""Leases on the wire: a lease with its status, and the explanation of how it came to be where it is."""
+
+from typing import Any
+
+from control_plane.api.views.disclosure import Disclosure
+from control_plane.api.views.journal import journal_line
+from control_plane.api.views.money import money, money_or_none
+from control_plane.api.views.placements import placement_view
+from control_plane.api.views.proofs import proof_view
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.instance import Instance
+from control_plane.domain.money import Nano
+from control_plane.domain.rendering import CUSTOMER_USER
+from control_plane.domain.wish import Wish
+from control_plane.services.leases import Explanation, Shown
+from control_plane.wire.leases import (
+    AttemptView,
+    ExplanationView,
+    GpuReading,
+    LeaseProofView,
+    LeaseView,
+    MachineView,
+    ReportView,
+    StatusView,
+    WishView,
+)
+
+_READING_TEXT_MAX = 200
+
+
+def lease_view(shown: Shown) -> LeaseView:
+    lease = shown.overview.lease
+    return LeaseView(
+        id=on_wire(Prefix.LEASE, lease.id),
+        name=lease.name,
+        wish=_wish(lease.wish),
+        gpu_model=lease.gpu_model,
+        gpu_count=lease.gpu_count,
+        price_per_gpu_hour=money(lease.nano_per_gpu_hour),
+        price_per_hour=money(Nano(lease.nano_per_gpu_hour * lease.gpu_count)),
+        state=lease.state.value,
+        status=status_view(shown),
+        machine=_machine(shown),
+        proof=_proof(shown),
+        attempts=lease.attempts,
+        end_reason=lease.end_reason,
+        end_why=lease.end_why,
+        created_at=lease.created_at,
+        ready_at=lease.ready_at,
+        billed_until=lease.billed_until,
+        ended_at=lease.ended_at,
+    )
+
+
+def status_view(shown: Shown) -> StatusView:
+    status = shown.status
+    return StatusView(
+        phase=status.phase.value,
+        step=status.step,
+        steps_done=status.steps_done,
+        steps_total=status.steps_total,
+        message=status.message,
+    )
+
+
+def _wish(wish: Wish) -> WishView:
+    return WishView(wish.sku, wish.regions, wish.providers, money_or_none(wish.price_nano_per_hour_max))
+
+
+def _machine(shown: Shown) -> MachineView | None:
+    evidence = shown.overview.evidence
+    if evidence is None:
+        return None
+    return MachineView(
+        instance_id=on_wire(Prefix.INSTANCE, evidence.instance_id),
+        provider=evidence.provider,
+        region=evidence.region,
+        state=evidence.state.value,
+        address=evidence.address,
+        ssh_port=evidence.ssh_port,
+        ssh_user=CUSTOMER_USER,
+        host_key=evidence.host_key,
+        mesh_address=evidence.mesh_address,
+        sighted_at=evidence.sighted_at,
+    )
+
+
+def _proof(shown: Shown) -> LeaseProofView:
+    latest = shown.overview.proof
+    return LeaseProofView(
+        demanded=shown.overview.lease.proof.value,
+        tier=shown.tier.value,
+        id=None if latest is None else on_wire(Prefix.PROOF, latest.id),
+        outcome=None if latest is None else latest.outcome.value,
+        at=None if latest is None else latest.at,
+    )
+
+
+def explanation_view(explanation: Explanation, disclosure: Disclosure) -> ExplanationView:
+    lines = tuple(journal_line(row) for row in explanation.journal)
+    return ExplanationView(
+        lease=lease_view(explanation.shown),
+        admission=next((line for line in lines if line.event == "admitted"), None),
+        placements=tuple(placement_view(row, disclosure) for row in explanation.placements),
+        attempts=tuple(_attempt(attempt) for attempt in explanation.attempts),
+        journal=lines,
+        reports=tuple(_report(row) for row in explanation.reports),
+        proofs=tuple(proof_view(row) for row in explanation.proofs),
+    )
+
+
+def _attempt(attempt: Instance) -> AttemptView:
+    return AttemptView(
+        instance_id=on_wire(Prefix.INSTANCE, attempt.id),
+        provider=attempt.provider,
+        region=attempt.region,
+        native_type=attempt.native_type,
+        state=attempt.state.value,
+        step=attempt.step,
+        asked_at=attempt.asked_at,
+        sighted_at=attempt.sighted_at,
+        fail_reason=attempt.fail_reason,
+        fail_why=attempt.fail_why,
+    )
+
+
+def _report(row: Any) -> ReportView:
+    return ReportView(
+        id=row.id.hex,
+        instance_id=on_wire(Prefix.INSTANCE, row.instance_id),
+        at=row.at,
+        verdict=row.verdict,
+        why=row.why,
+        source=row.source,
+        gpus=tuple(_gpu(gpu) for gpu in _gpus(row.reading)),
+    )
+
+
+def _gpus(reading: Any) -> list[dict[str, Any]]:
+    """The GPUs of a stored reading. A machine wrote it, so anything in it may be missing or wrong (law 11)."""
+    listed = reading.get("gpus") if isinstance(reading, dict) else reading
+    return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+
+
+def _gpu(gpu: dict[str, Any]) -> GpuReading:
+    memory = gpu.get("memory_mib")
+    return GpuReading(
+        name=str(gpu.get("name", ""))[:_READING_TEXT_MAX],
+        uuid=str(gpu.get("uuid", ""))[:_READING_TEXT_MAX],
+        memory_mib=memory if isinstance(memory, int) else 0,
+    )

@@ -1,0 +1,12 @@
+"""Amounts of money on the wire."""
+
+from control_plane.domain.money import Nano, usd
+from control_plane.wire.common import Money
+
+
+def money(amount: Nano) -> Money:
+    return Money(usd(amount), amount)
+
+
+def money_or_none(amount: int | None) -> Money | None:
+    return None if amount is None else money(Nano(amount))

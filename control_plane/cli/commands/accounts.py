@@ -1,0 +1,58 @@
+"""Provider accounts, and permits to terminate machines there."""
+
+from argparse import Namespace
+
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.accounts import account_table, permit_lines
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
+
+
+def add(to: Commands) -> None:
+    accounts = noun(to, "account", "See provider accounts, and permit terminations there (operators).")
+    command(
+        accounts,
+        "list",
+        list_accounts,
+        "List provider accounts with their last list, and why they are frozen or failing.",
+        examples="splitplane account list",
+    )
+    parser = command(
+        accounts,
+        "permit-terminations",
+        permit_terminations,
+        "Permit that all machines of an account that fail their proof are terminated.",
+        more=(
+            "When more than three machines of one account fail within an hour, our own\n"
+            "references or verifier are the more likely cause, and no machine is terminated.\n"
+            "Read splitplane proof record first. Once you know that the provider is the\n"
+            "cause, permit the terminations: they begin within 15 minutes, two machines in\n"
+            "each run."
+        ),
+        examples="""
+        splitplane account permit-terminations lambda_cloud --why "ticket 4711"
+        """,
+    )
+    parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane account list" shows it')
+    parser.add_argument("--why", required=True, metavar="TEXT", help="stored with the id of your API key")
+    parser.add_argument(
+        "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def list_accounts(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/operator/accounts", AccountList)
+    terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))
+
+
+def permit_terminations(terminal: Terminal, args: Namespace) -> None:
+    if not args.yes:
+        terminal.confirm(
+            f"Terminate every machine of {args.account} that fails its proof again in the next"
+            f" {args.minutes} min? Their leases end with them.",
+            otherwise="--yes",
+        )
+    request = TerminationPermitRequest(args.account, args.why, args.minutes)
+    answer = terminal.client().post("/v1/operator/termination-permits", TerminationPermitView, request)
+    terminal.present(args.json, answer, permit_lines)

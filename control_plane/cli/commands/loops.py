@@ -1,0 +1,24 @@
+"""The reconciler's loops. They need the permission `loops.read`."""
+
+from argparse import Namespace
+
+from control_plane.cli.parsing import Commands, command
+from control_plane.cli.render.loops import loop_table
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.loops import LoopList
+
+
+def add(to: Commands) -> None:
+    command(
+        to,
+        "loops",
+        loops,
+        "Show the last report of every loop (operators).",
+        more="A loop is stuck when its report is later than three intervals and one run allow.",
+        examples="splitplane loops",
+    )
+
+
+def loops(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/operator/loops", LoopList)
+    terminal.present(args.json, answer, lambda page: loop_table(page.items))

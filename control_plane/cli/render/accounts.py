@@ -1,0 +1,63 @@
+"""Provider accounts and termination permits on the screen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import heading, indented, table
+from control_plane.cli.words import absolute, ago, both
+from control_plane.wire.accounts import AccountView, TerminationPermitView
+
+
+def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
+    """Every account in a row; below the table why accounts are frozen or failing, and permits in force."""
+    if not accounts:
+        return Text(
+            "No provider accounts are registered; the reconciler registers those it is configured with."
+        )
+    columns = ("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED")
+    rows = [
+        (
+            Text(account.name, style="bold"),
+            account.provider,
+            _state(account),
+            f"{account.listing_size:,}" if account.listing_asked_at else "-",
+            ago(account.listing_asked_at, now) if account.listing_asked_at else "never",
+        )
+        for account in accounts
+    ]
+    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
+    for account in accounts:
+        parts += _details(account, now)
+    return Group(*parts)
+
+
+def _details(account: AccountView, now: datetime) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for word, style, since, why in (
+        ("frozen", "yellow", account.frozen_since, account.frozen_why),
+        ("failing", "red", account.failing_since, account.failing_why),
+    ):
+        if since is not None:
+            parts += [Text(), heading(account.name, f"{word} since {both(since, now)}")]
+            parts.append(indented(Text(why or "", style=style)))
+    if account.termination_permit is not None:
+        parts += [Text(), permit_lines(account.termination_permit)]
+    return parts
+
+
+def permit_lines(permit: TerminationPermitView) -> RenderableType:
+    return Group(
+        heading(permit.account, f"terminations permitted until {absolute(permit.until)}"),
+        indented(Text(f"{permit.why} ({permit.actor})")),
+    )
+
+
+def _state(account: AccountView) -> Text:
+    if account.failing_since is not None:
+        return Text("✗ failing", style="red")
+    if account.frozen_since is not None:
+        return Text("▲ frozen", style="yellow")
+    return Text("● ok", style="green")

@@ -1,0 +1,211 @@
+"""`splitplane why` on the screen: how a lease came to be where it is, in order."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from control_plane.cli.render.catalogue import candidate_table, rejected_lines
+from control_plane.cli.render.layout import facts, heading, indented, table
+from control_plane.cli.render.leases import phase_mark
+from control_plane.cli.render.proofs import proof_lines
+from control_plane.cli.words import absolute, ago, both, plural, sentence, short_id, spaced, span
+from control_plane.wire.catalogue import RejectedView
+from control_plane.wire.journal import JournalLine
+from control_plane.wire.leases import AttemptView, ExplanationView, LeaseView, PlacementView, ReportView
+
+JOURNAL_LINES_MAX = 1_000
+"""How many lines of the journal an explanation has; the API has the rest at /journal."""
+
+_VERDICTS = {"verified": ("✓", "green"), "mismatch": ("✗", "red")}
+
+
+def explanation_page(explanation: ExplanationView, now: datetime) -> RenderableType:
+    lease = explanation.lease
+    parts = [
+        *_headline(lease),
+        *_admission(explanation.admission, now),
+        *_placements(explanation.placements, now),
+    ]
+    for number, attempt in enumerate(explanation.attempts, start=1):
+        reports = [report for report in explanation.reports if report.instance_id == attempt.instance_id]
+        proofs = [proof for proof in explanation.proofs if proof.instance_id == attempt.instance_id]
+        parts += [Text(), *_attempt(number, attempt, reports, now)]
+        parts += [proof_lines(proof, now) for proof in reversed(proofs)]
+    return Group(*parts, Text(), *_journal(explanation.journal, lease.created_at))
+
+
+def _headline(lease: LeaseView) -> list[RenderableType]:
+    title = Text.assemble((lease.name, "bold"), "  ", phase_mark(lease.status), (f"  {lease.id}", "dim"))
+    message = lease.status.message
+    if lease.end_reason:
+        message += f" It ended because: {sentence(lease.end_why or spaced(lease.end_reason))}"
+    return [title, indented(Text(message)), Text()]
+
+
+def _when(at: datetime, now: datetime) -> str:
+    return f"{absolute(at)}, {ago(at, now)}"
+
+
+def _admission(line: JournalLine | None, now: datetime) -> list[RenderableType]:
+    if line is None:
+        return [heading("Admission"), indented(Text("No record of it."))]
+    why = f": {sentence(line.why)}" if line.why else "."
+    return [heading("Admission", _when(line.at, now)), indented(Text(f"Admitted{why}"))]
+
+
+# Placements
+
+
+def _placements(placements: Sequence[PlacementView], now: datetime) -> list[RenderableType]:
+    """Every decision. Equal decisions in a row are one entry, and a reason that was shown is not shown again.
+
+    While a lease waits for capacity it is decided on every few seconds, mostly with the same result.
+    """
+    parts: list[RenderableType] = []
+    shown: set[tuple[str, str, str]] = set()
+    for _, group in groupby(placements, key=_essence):
+        first, *again = group
+        parts += [Text(), *_placement(first, shown, now)]
+        shown |= {_reason(rejected) for rejected in first.rejected}
+        if again:
+            times = "once more" if len(again) == 1 else f"{len(again)} times more"
+            last = f"last as placement {again[-1].number}, {absolute(again[-1].decided_at)}"
+            parts.append(indented(Text(f"Decided so {times}, {last}.", style="dim")))
+    return parts
+
+
+def _essence(placement: PlacementView) -> tuple[object, ...]:
+    """What makes two placements the same decision. Reasons count by code, because sentences contain ages."""
+    return (
+        placement.chosen,
+        [candidate.key for candidate in placement.candidates],
+        [(rejected.key, rejected.code) for rejected in placement.rejected],
+    )
+
+
+def _reason(rejected: RejectedView) -> tuple[str, str, str]:
+    return (rejected.key, rejected.code, rejected.why)
+
+
+def _placement(
+    placement: PlacementView, shown: set[tuple[str, str, str]], now: datetime
+) -> list[RenderableType]:
+    parts: list[RenderableType] = [
+        heading(f"Placement {placement.number}", _when(placement.decided_at, now)),
+        indented(_choice(placement)),
+    ]
+    if placement.candidates:
+        parts.append(candidate_table(placement.candidates, chosen=placement.chosen))
+    news = [rejected for rejected in placement.rejected if _reason(rejected) not in shown]
+    as_before = len(placement.rejected) - len(news)
+    if as_before:
+        parts.append(indented(Text(f"Ruled out as above: {plural(as_before, 'offer')}.")))
+    if news:
+        parts += [indented(Text("Ruled out:")), rejected_lines(news)]
+    return parts
+
+
+def _choice(placement: PlacementView) -> Text:
+    if placement.chosen is None:
+        return Text("Nothing could serve it.", style="yellow")
+    for candidate in placement.candidates:
+        if candidate.key == placement.chosen:
+            where = f"{candidate.provider} {candidate.region} {candidate.native_type}"
+            among = plural(len(placement.candidates), "candidate")
+            return Text.assemble("Chosen: ", (where, "green"), f", the best of {among}.")
+    return Text(f"Chosen: {placement.chosen}.")
+
+
+# Attempts and what their machines showed
+
+
+def _attempt(
+    number: int, attempt: AttemptView, reports: Sequence[ReportView], now: datetime
+) -> list[RenderableType]:
+    where = f"{attempt.provider} {attempt.region} {attempt.native_type}"
+    return [
+        heading(f"Attempt {number}", where),
+        facts(
+            ("Machine", attempt.instance_id),
+            ("Asked for", both(attempt.asked_at, now) or "not yet"),
+            ("Last seen", both(attempt.sighted_at, now)),
+            ("Got to", spaced(attempt.step) if attempt.step else None),
+            ("Now", attempt.state),
+            ("Failed", _failure(attempt)),
+        ),
+        *(_report(report, now) for report in reports),
+    ]
+
+
+def _failure(attempt: AttemptView) -> Text | None:
+    if attempt.fail_reason is None:
+        return None
+    why = f": {sentence(attempt.fail_why)}" if attempt.fail_why else "."
+    return Text(f"{spaced(attempt.fail_reason)}{why}", style="red")
+
+
+def _report(report: ReportView, now: datetime) -> RenderableType:
+    glyph, style = _VERDICTS.get(report.verdict, ("•", "yellow"))
+    verdict = f"{glyph} GPUs {spaced(report.verdict)}, {report.source}"
+    parts: list[RenderableType] = [Text.assemble((verdict, style), (f"  {_when(report.at, now)}", "dim"))]
+    if report.why:
+        parts.append(indented(Text(sentence(report.why))))
+    if report.gpus:
+        rows = [
+            (str(number), gpu.name, f"{gpu.memory_mib:,}", gpu.uuid) for number, gpu in enumerate(report.gpus)
+        ]
+        parts.append(indented(table(("GPU", "NAME", "MiB", "UUID"), rows, right=("GPU", "MiB"))))
+    return indented(Group(*parts))
+
+
+# The journal
+
+
+def _journal(lines: Sequence[JournalLine], created: datetime) -> list[RenderableType]:
+    if not lines:
+        return [heading("Journal"), indented(Text("Empty."))]
+    made = Table(box=None, show_header=False, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column(no_wrap=True, style="dim")
+    made.add_column(no_wrap=True, style="dim", justify="right")
+    made.add_column(overflow="fold")
+    day = started = f"{lines[0].at.astimezone(UTC):%Y-%m-%d}"
+    for line in lines:
+        at = line.at.astimezone(UTC)
+        if f"{at:%Y-%m-%d}" != day:
+            day = f"{at:%Y-%m-%d}"
+            made.add_row(day, "", "")
+        made.add_row(f"{at:%H:%M:%S}", f"+{_since(at - created)}", _event(line))
+    parts: list[RenderableType] = [
+        heading("Journal", f"UTC from {started}, and since the lease was asked for"),
+        indented(made),
+    ]
+    if len(lines) >= JOURNAL_LINES_MAX:
+        parts.append(indented(Text(f"These are the first {JOURNAL_LINES_MAX:,} lines.", style="dim")))
+    return parts
+
+
+def _since(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    return f"{max(0.0, seconds):.1f} s" if seconds < 60 else span(length)
+
+
+def _event(line: JournalLine) -> Text:
+    """What happened, to what, by whom; the reason below it."""
+    subject = "machine" if line.instance_id else "lease"
+    made = Text.assemble((f"{subject} ", "dim"), (spaced(line.event), "bold"))
+    before, after = line.state_before, line.state_after
+    if after:
+        made.append(f"  {before} → {after}" if before and before != after else f"  {after}", style="cyan")
+    made.append(f"  ({_actor(line.actor)})", style="dim")
+    if line.why:
+        made.append(f"\n{sentence(line.why)}")
+    return made
+
+
+def _actor(actor: str) -> str:
+    """A loop's name, or enough of a key's id to find it."""
+    return short_id(actor, []) if actor.startswith("key_") else actor.removeprefix("loop:")

@@ -1,0 +1,79 @@
+"""The few forms that every screen is made of: a table, labelled facts, a heading, an indent."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+Cell = str | Text
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    right: Iterable[str] = (),
+    whole: Iterable[str] = (),
+) -> Table:
+    """A table without lines: quiet headings, numbers to the right.
+
+    Where the screen is too narrow, text goes on in the next line; nothing loses its end. Numbers and
+    what stands in `whole` stay in one piece: half an amount is a wrong amount.
+    """
+    cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    made = _bare(header_style="dim")
+    for index, name in enumerate(columns):
+        kept = name in right or name in whole
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=kept,
+            overflow="fold",
+            min_width=max((row[index].cell_len for row in cells), default=0) if kept else None,
+        )
+    for row in cells:
+        made.add_row(*row)
+    return made
+
+
+def facts(*pairs: tuple[str, str | Text | None]) -> RenderableType:
+    """Labelled lines; a fact that is None is left out."""
+    made = _bare(show_header=False)
+    made.add_column(no_wrap=True, style="dim")
+    made.add_column(overflow="fold")
+    for label, value in pairs:
+        if value is not None:
+            made.add_row(label, value)
+    return indented(made)
+
+
+def pairs(rows: Iterable[tuple[Cell, RenderableType]]) -> Table:
+    """A mark, and what belongs to it."""
+    made = _bare(show_header=False)
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for mark, what in rows:
+        made.add_row(mark, what)
+    return made
+
+
+def _bare(*, header_style: str = "none", show_header: bool = True) -> Table:
+    return Table(
+        box=None,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style=header_style,
+        show_header=show_header,
+    )
+
+
+def indented(what: RenderableType) -> RenderableType:
+    return Padding(what, (0, 0, 0, 2))
+
+
+def heading(text: str, beside: str = "") -> Text:
+    made = Text(text, style="bold")
+    return made.append(f"  {beside}", style="not bold dim") if beside else made

@@ -1,0 +1,34 @@
+"""Provider accounts, and permits to terminate machines there."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db import accounts, permits
+from control_plane.db.accounts import Account
+from control_plane.db.permits import Permit
+from control_plane.domain.ids import AccountName
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.world import World
+
+__all__ = ["Account", "Permit"]  # Controllers name these rows, and do not import the layer below.
+
+
+async def every(world: World) -> Sequence[tuple[Account, Permit | None]]:
+    """Every account, with the termination permit that is in force, if any."""
+    async with world.db.reading() as connection:
+        in_force = {permit.account: permit for permit in await permits.standing(connection, now=world.now())}
+        return [(account, in_force.get(account.name)) for account in await accounts.every(connection)]
+
+
+async def permit_terminations(
+    connection: AsyncConnection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
+) -> Permit | Refused:
+    """Permit for `minutes` that machines of the account that fail their proof are terminated, however many fail."""
+    if all(known.name != account for known in await accounts.every(connection)):
+        return Refused(RefusalCode.ACCOUNT_UNKNOWN, f"There is no provider account {account!r}.")
+    now = world.now()
+    permit = Permit(account, why, actor, now, now + timedelta(minutes=minutes))
+    await permits.insert(connection, world.new_id(), permit)
+    return permit

@@ -1,0 +1,35 @@
+"""Credits: money that an operator posts to an organization."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db import organizations
+from control_plane.db.engine import acting_for
+from control_plane.db.organizations import Organization
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.money import Nano
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import billing
+from control_plane.world import World
+
+
+async def create(
+    connection: AsyncConnection,
+    world: World,
+    organization_id: OrganizationId,
+    amount: Nano,
+    *,
+    by: OrganizationId,
+    key: str,
+) -> Organization | Refused:
+    """Post a credit in a transaction of another organization, `by`; the same `key` posts once.
+
+    Returns the organization with its balance after the credit.
+    """
+    async with acting_for(connection, organization_id, back_to=by):
+        if await organizations.get(connection, organization_id) is None:
+            return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
+        await billing.credit(connection, world, organization_id, amount, key=key)
+        after = await organizations.get(connection, organization_id)
+    if after is None:
+        raise LookupError(f"organization {organization_id} vanished")
+    return after

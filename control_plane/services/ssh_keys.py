@@ -1,0 +1,79 @@
+"""SSH public keys that an organization's machines admit."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from control_plane.db import organizations as rows
+from control_plane.db.organizations import SshKey
+from control_plane.domain.ids import OrganizationId, SshKeyId
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.world import World
+
+__all__ = ["SshKey"]  # Controllers name this row, and do not import the layer below.
+
+TYPES = (
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+)
+_LENGTH_MAX = 16_384
+_BLOB_BYTES_MIN = 32
+
+
+def parse(text: str) -> tuple[str, str] | Refused:
+    """The key without its comment, and its SHA256 fingerprint as OpenSSH prints it."""
+    parts = text.strip().split()
+    if len(text) > _LENGTH_MAX or len(parts) < 2 or "\n" in text.strip() or parts[0] not in TYPES:
+        return Refused(
+            RefusalCode.SSH_KEY_INVALID,
+            "Not an OpenSSH public key; paste one line such as 'ssh-ed25519 AAAA... you@host'.",
+        )
+    try:
+        blob = base64.b64decode(parts[1], validate=True)
+    except ValueError:  # binascii.Error is a ValueError, and so is the error for text beyond ASCII.
+        return Refused(RefusalCode.SSH_KEY_INVALID, "The key's second word is not valid base64.")
+    if not _holds(blob, parts[0].encode()):
+        return Refused(
+            RefusalCode.SSH_KEY_INVALID, f"The key's data is not of the type {parts[0]} that it is given as."
+        )
+    fingerprint = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return f"{parts[0]} {parts[1]}", f"SHA256:{fingerprint}"
+
+
+def _holds(blob: bytes, kind: bytes) -> bool:
+    """Whether the key's data begins with its type, as RFC 4253 section 6.6 demands."""
+    return len(blob) >= _BLOB_BYTES_MIN and blob.startswith(len(kind).to_bytes(4, "big") + kind)
+
+
+async def add(
+    connection: AsyncConnection, world: World, organization_id: OrganizationId, *, name: str, public_key: str
+) -> SshKey | Refused:
+    parsed = parse(public_key)
+    if isinstance(parsed, Refused):
+        return parsed
+    line, fingerprint = parsed
+    key = SshKey(SshKeyId(world.new_id()), name, line, fingerprint, world.now())
+    if not await rows.insert_ssh_key(connection, organization_id, key):
+        return Refused(RefusalCode.NAME_TAKEN, f"There is an SSH key called {name!r} already.")
+    return key
+
+
+async def every(world: World, organization_id: OrganizationId) -> Sequence[SshKey]:
+    async with world.db.reading(organization_id) as connection:
+        return await rows.ssh_keys(connection, organization_id)
+
+
+async def delete(world: World, organization_id: OrganizationId, key_id: UUID) -> Refused | None:
+    """Delete a key. Leases that were created with it keep it until they end."""
+    async with world.db.transaction(organization_id) as connection:
+        if await rows.delete_ssh_key(connection, organization_id, key_id):
+            return None
+        return Refused(RefusalCode.NOT_FOUND, "There is no such SSH key.")

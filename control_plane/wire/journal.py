@@ -1,0 +1,22 @@
+"""The journal of a lease."""
+
+from datetime import datetime
+
+from control_plane.wire.common import View
+
+
+class JournalLine(View):
+    number: int
+    """Grows from line to line, with gaps."""
+    at: datetime
+    actor: str
+    event: str
+    instance_id: str | None
+    state_before: str | None
+    state_after: str | None
+    why: str | None
+
+
+class JournalPage(View):
+    items: tuple[JournalLine, ...]
+    next_cursor: str | None

@@ -1,0 +1,100 @@
+"""Every route names one permission, the door refuses a key without it, and no permission is left unused."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from litestar import Litestar
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
+
+from control_plane.api import auth
+from control_plane.api.app import create_app
+from control_plane.api.auth import REMEMBER_SECONDS
+from control_plane.api.requests import permission_of
+from control_plane.domain.permission import OPERATOR, Permission, Role
+from control_plane.services import process
+from control_plane.settings import Settings
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.endpoints import ENDPOINTS, Endpoint
+from tests.integration.api.test_bad_requests import SOME_ID, hold
+
+WITH_KEY = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
+PUBLIC = {"/healthz", "/readyz", "/schema", "/schema/openapi.json", "/schema/{path}"}
+
+
+@pytest.fixture(scope="module")
+def app() -> Litestar:
+    return create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings("unused"))
+
+
+def _handlers(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
+    for route in app.routes:
+        assert isinstance(route, HTTPRoute)
+        for handler in route.route_handlers:
+            assert isinstance(handler, HTTPRouteHandler)
+            for method in handler.http_methods - {"OPTIONS"}:
+                yield method, route.path_format, handler
+
+
+def test_every_handler_names_its_permission_and_only_the_public_ones_name_none(app: Litestar) -> None:
+    named = {
+        (method, path): permission_of(handler)
+        for method, path, handler in _handlers(app)
+        if path not in PUBLIC
+    }
+    assert named == {(endpoint.method, endpoint.path): endpoint.permission for endpoint in WITH_KEY}
+    assert all(type(permission) is Permission for permission in named.values())
+    assert all("permission" not in handler.opt for _, path, handler in _handlers(app) if path in PUBLIC)
+
+
+def test_every_permission_is_used() -> None:
+    code = "".join(path.read_text() for path in Path("control_plane/api").rglob("*.py"))
+    used = set(re.findall(r"\bPermission\.([A-Z_]+)", code))
+    assert used == set(Permission.__members__)
+
+
+def _refuses(answer: httpx.Response, permission: Permission | None) -> None:
+    hold(answer, "permission_denied")
+    problem = answer.json()
+    assert (problem["status"], problem["title"]) == (403, "Forbidden")
+    assert problem["permission"] == permission
+    assert f"`{permission}`" in problem["detail"]
+
+
+async def _try(tenant: Tenant, endpoint: Endpoint) -> None:
+    path = endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
+    answer = await tenant.http.request(endpoint.method, path, json=endpoint.body)
+    _refuses(answer, endpoint.permission)
+
+
+@pytest.mark.database
+async def test_a_customers_key_is_refused_what_only_operators_may_do(acme: Tenant) -> None:
+    refused = [endpoint for endpoint in WITH_KEY if not endpoint.for_customers]
+    assert refused
+    for endpoint in refused:
+        await _try(acme, endpoint)
+
+
+@pytest.mark.database
+async def test_every_endpoint_refuses_a_role_that_lacks_just_its_permission(
+    api: Api, operator: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for endpoint in WITH_KEY:
+        monkeypatch.setattr(auth, "PERMISSIONS", {Role.OPERATOR: OPERATOR - {endpoint.permission}})
+        api.clock.advance(REMEMBER_SECONDS)
+        await _try(operator, endpoint)
+
+
+@pytest.mark.database
+async def test_only_who_may_creates_an_operators_key(api: Api, acme: Tenant, operator: Tenant) -> None:
+    order = {"name": "ops", "role": "operator"}
+    _refuses(await acme.http.post("/v1/api-keys", json=order), Permission.API_KEYS_CREATE_OPERATOR)
+    issued = (await operator.http.post("/v1/api-keys", json=order)).json()
+    assert issued["key"]["role"] == "operator"
+    assert (await api.client(issued["secret"]).get("/v1/operator/loops")).status_code == 200
+    plain = (await operator.http.post("/v1/api-keys", json={"name": "plain"})).json()
+    assert plain["key"]["role"] == "customer"
+    _refuses(await api.client(plain["secret"]).get("/v1/operator/loops"), Permission.LOOPS_READ)

@@ -1,0 +1,29 @@
+"""Provider accounts on the command line: a permit to terminate machines is asked for twice."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli import answers
+from tests.unit.cli.stand import Stand, Typed
+
+PERMIT = "POST /v1/operator/termination-permits"
+
+
+def test_a_termination_permit_is_confirmed_by_a_person(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {PERMIT: answers.PERMIT}, stdin=Typed("y\n"))
+    shown = stand.run("account", "permit-terminations", "lambda_cloud", "--why", "slices", "--minutes", "30")
+    assert shown.code == 0
+    assert "lambda_cloud" in shown.err
+    assert "30 min" in shown.err
+    asked = json.loads(stand.requests[0].content)
+    assert asked == {"account": "lambda_cloud", "why": "slices", "minutes": 30}
+
+
+@pytest.mark.parametrize(("stdin", "code"), [(Typed("n\n"), 1), (Typed(""), 1), (io.StringIO(), 2)])
+def test_without_a_yes_nothing_is_permitted(stdin: io.StringIO, code: int, tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {PERMIT: answers.PERMIT}, stdin=stdin)
+    assert stand.run("account", "permit-terminations", "lambda_cloud", "--why", "slices").code == code
+    assert stand.requests == []

@@ -42,7 +42,7 @@ INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
 SELECT id, organization_id, 3490000000, now() FROM leases
 """)
 _INSTANCES = text("""
-INSERT INTO instances (id, organization_id, lease_id, account, provider, region, native_region, native_type, offer_key,
+INSERT INTO machines (id, organization_id, lease_id, account, provider, region, native_region, native_type, offer_key,
   cost_nano_per_hour, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address, sighted_at,
   step)
 SELECT gen_random_uuid(), organization_id, id, 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1,
@@ -73,7 +73,7 @@ async def measure() -> list[Figure]:
         tracemalloc.stop()
         await db.close()
     return [
-        Figure("one observe pass over 10,000 instances", median(passes), "s", "<= 1"),
+        Figure("one observe pass over 10,000 machines", median(passes), "s", "<= 1"),
         Figure("one round of every loop over 10,000 leases", median(rounds), "s"),
         Figure("memory per active lease, at a round's peak", peak / FLEET / 1e6, "MB", "<= 0.1"),
     ]
@@ -106,7 +106,7 @@ async def _fleet(db: Database, organization_id: OrganizationId, cloud: FakeProvi
         await connection.execute(_LEASES, {"organization_id": organization_id, "fleet": FLEET})
         await connection.execute(_HOLDS)
         await connection.execute(_INSTANCES)
-        planted = await rows(connection, text("SELECT launch_key FROM instances ORDER BY provider_ref"))
+        planted = await rows(connection, text("SELECT launch_key FROM machines ORDER BY provider_ref"))
     for row in planted:
         order = LaunchOrder(LaunchKey(row.launch_key), "h100-sxm-80gb.1", "us-east-1", "", "")
         cloud.plant(order)
@@ -114,7 +114,7 @@ async def _fleet(db: Database, organization_id: OrganizationId, cloud: FakeProvi
 
 async def _observe(world: World) -> float:
     await _all_due(world)
-    loop = registry.discovered()["observe_instances"]
+    loop = registry.discovered()["observe_machines"]
     if not isinstance(loop, AccountLoop):
         raise TypeError("observing is per account")
     begun = time.perf_counter()

@@ -13,7 +13,7 @@ from control_plane.domain.admission import Price
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 
@@ -73,7 +73,7 @@ async def order(world: World, organization_id: OrganizationId, count: int) -> No
                 connection,
                 world,
                 organization_id,
-                Wish(SKU),
+                CapacityRequest(SKU),
                 name=f"n{number}",
                 ssh_key_ids=[],
                 actor="bench",

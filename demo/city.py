@@ -204,7 +204,7 @@ class City:
         headers = {"Authorization": f"Bearer {LAMBDA_KEY}"}
 
         def look() -> httpx.Response | None:
-            answer = httpx.get(f"{self.lambda_url}/api/v1/instances", headers=headers, timeout=30)
+            answer = httpx.get(f"{self.lambda_url}/api/v1/machines", headers=headers, timeout=30)
             return None if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else answer.raise_for_status()
 
         answer = wait_for("a turn at Lambda", 30, look)

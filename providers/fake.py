@@ -29,7 +29,7 @@ from providers.base import (
     InstanceNotFound,
     LaunchOrder,
     ListedOffer,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -100,13 +100,13 @@ class FakeMachine:
     """Since when it costs nothing and is no more."""
     listed_until: datetime | None = None
 
-    def state(self, now: datetime) -> MachineState:
+    def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
-            return MachineState.GONE
+            return ListedState.GONE
         if self.failed:
-            return MachineState.FAILED
+            return ListedState.FAILED
         booted = self.runs_from is not None and self.runs_from <= now
-        return MachineState.RUNNING if booted else MachineState.PROVISIONING
+        return ListedState.RUNNING if booted else ListedState.PROVISIONING
 
     def listed(self, now: datetime) -> bool:
         if self.listed_until is not None and self.listed_until <= now:
@@ -394,13 +394,13 @@ def _raise_common(event: Event, seconds: float) -> None:
 
 
 def _sighted(machine: FakeMachine, now: datetime, *, odd: bool) -> Sighting:
-    state = MachineState.UNKNOWN if odd else machine.state(now)
+    state = ListedState.UNKNOWN if odd else machine.state(now)
     return Sighting(
         machine.provider_ref,
         machine.launch_key,
         state,
         native_status="reticulating" if odd else state.value,
-        address=machine.address if state is MachineState.RUNNING else None,
+        address=machine.address if state is ListedState.RUNNING else None,
     )
 
 

@@ -37,7 +37,7 @@ from providers.base import (
     InstanceNotFound,
     LaunchOrder,
     ListedOffer,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -111,12 +111,12 @@ GPUS = {
 _GPU_TEXT = re.compile(r"(?:Tesla )?(?P<name>[A-Z0-9 ]+) \((?P<gb>\d+) GB(?: (?P<link>[A-Za-z]+)\d*)?\)")
 
 STATES = {
-    "booting": MachineState.PROVISIONING,
-    "active": MachineState.RUNNING,
-    "unhealthy": MachineState.FAILED,
-    "preempted": MachineState.FAILED,
-    "terminating": MachineState.ENDING,
-    "terminated": MachineState.GONE,
+    "booting": ListedState.PROVISIONING,
+    "active": ListedState.RUNNING,
+    "unhealthy": ListedState.FAILED,
+    "preempted": ListedState.FAILED,
+    "terminating": ListedState.ENDING,
+    "terminated": ListedState.GONE,
 }
 
 _REFUSALS: dict[str, type[Rejected]] = {
@@ -268,7 +268,7 @@ class LambdaCloud:
             Sighting(
                 ProviderRef(each.id),
                 key,
-                STATES.get(each.status, MachineState.UNKNOWN),
+                STATES.get(each.status, ListedState.UNKNOWN),
                 native_status=each.status,
                 address=each.ip or None,
             )

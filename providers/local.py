@@ -27,7 +27,7 @@ from providers.base import (
     InstanceNotFound,
     LaunchOrder,
     ListedOffer,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -68,11 +68,11 @@ GPUS = {
     "L4-24": GpuModel.L4_24GB,
 }
 STATES = {
-    "booting": MachineState.PROVISIONING,
-    "active": MachineState.RUNNING,
-    "failed": MachineState.FAILED,
-    "terminating": MachineState.ENDING,
-    "terminated": MachineState.GONE,
+    "booting": ListedState.PROVISIONING,
+    "active": ListedState.RUNNING,
+    "failed": ListedState.FAILED,
+    "terminating": ListedState.ENDING,
+    "terminated": ListedState.GONE,
 }
 _LAUNCH_REFUSALS: dict[str, type[Rejected]] = {
     "out_of_stock": NoCapacity,
@@ -227,7 +227,7 @@ def _sighting(machine: Machine, key: LaunchKey) -> Sighting:
     return Sighting(
         ProviderRef(machine.id),
         key,
-        STATES.get(machine.status, MachineState.UNKNOWN),
+        STATES.get(machine.status, ListedState.UNKNOWN),
         native_status=machine.status,
         address=machine.ip or None,
     )

@@ -7,7 +7,7 @@ at a time: of two lists under way, the older could drop the newer's machine.
 from datetime import timedelta
 
 from control_plane.db import mesh
-from control_plane.domain.ids import InstanceId, OrganizationId
+from control_plane.domain.ids import MachineId, OrganizationId
 from data_plane.access.port import MeshLink, Unreachable
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, link
 from reconciler.loop import World
@@ -21,7 +21,7 @@ class NetworkBusy(Unreachable):
 
 
 async def join(
-    world: World, organization_id: OrganizationId, instance_id: InstanceId, public_key: str
+    world: World, organization_id: OrganizationId, machine_id: MachineId, public_key: str
 ) -> MeshLink:
     """Give a machine its address, make the hub know it, and answer what the machine needs to join.
 
@@ -29,9 +29,9 @@ async def join(
     """
     async with world.db.transaction() as connection:
         network = Network(await mesh.network_number(connection, organization_id))
-        slot = await mesh.slot_for(connection, organization_id, instance_id)
+        slot = await mesh.slot_for(connection, organization_id, machine_id)
         address = network.address_of(slot)
-        await mesh.put_peer(connection, organization_id, mesh.PeerRow(instance_id, slot, address, public_key))
+        await mesh.put_peer(connection, organization_id, mesh.PeerRow(machine_id, slot, address, public_key))
     return link(network, await sync(world, organization_id, network), address)
 
 

@@ -5,7 +5,7 @@ Nothing here reaches out; a reading is marked `emulated` and proves nothing, and
 
 from uuid import NAMESPACE_OID, uuid5
 
-from control_plane.db import instances
+from control_plane.db import machines
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.sku import Shape
@@ -24,7 +24,7 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
     async def look_up(target: Target, _step: str) -> None:
         if target.host_key not in shapes:
             async with db.reading() as connection:
-                model, count = await instances.sold_as(connection, host_key=target.host_key)
+                model, count = await machines.sold_as(connection, host_key=target.host_key)
             shapes[target.host_key] = Shape(GpuModel(model), count, vcpus=0, memory_gib=0, disk_gib=0)
 
     def look(target: Target) -> GpuReport:

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from control_plane.db.proofs import Stored
 from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel
-from control_plane.domain.instance import Instance
+from control_plane.domain.machine import Machine
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, Result, settled
 from control_plane.services.challenges import Challenged
@@ -84,7 +84,7 @@ def unanswered(occasion: port.Occasion, code: OwnCode, why: str, seconds: float)
 
 
 def challenged(
-    instance: Instance, token: UUID, report: ProofReport, *, proof_id: UUID, now: datetime
+    machine: Machine, token: UUID, report: ProofReport, *, proof_id: UUID, now: datetime
 ) -> Challenged:
     """A report as it is judged and stored."""
     outcome = settled(ProofOutcome(report.outcome.value), report.source)
@@ -115,7 +115,7 @@ def challenged(
         evidence=_evidence(report.evidence),
     )
     result = Result(outcome, now, code, why, hinted=bool(report.hints), attested=report.attested)
-    return Challenged(instance, token, proof, result)
+    return Challenged(machine, token, proof, result)
 
 
 def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from control_plane.api import schemas
 from control_plane.domain.admission import Price
 from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.instance import Instance
+from control_plane.domain.machine import Machine
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.placement import Offer, Ranking, RejectCode
 from control_plane.domain.refusal import Refused
@@ -35,7 +35,7 @@ def _money_or_none(amount: int | None) -> schemas.Money | None:
 
 
 def _instance_id(instance_id: UUID | None) -> str | None:
-    return None if instance_id is None else on_wire(Prefix.INSTANCE, instance_id)
+    return None if instance_id is None else on_wire(Prefix.MACHINE, instance_id)
 
 
 def organization(found: Organization) -> schemas.OrganizationView:
@@ -170,7 +170,7 @@ def lease(shown: Shown) -> schemas.LeaseView:
     machine = None
     if evidence is not None:
         machine = schemas.MachineView(
-            instance_id=on_wire(Prefix.INSTANCE, evidence.instance_id),
+            instance_id=on_wire(Prefix.MACHINE, evidence.machine_id),
             provider=evidence.provider,
             region=evidence.region,
             state=evidence.state.value,
@@ -181,7 +181,7 @@ def lease(shown: Shown) -> schemas.LeaseView:
             mesh_address=evidence.mesh_address,
             sighted_at=evidence.sighted_at,
         )
-    wish = found.wish
+    wish = found.request
     return schemas.LeaseView(
         id=on_wire(Prefix.LEASE, found.id),
         name=found.name,
@@ -230,7 +230,7 @@ def journal_line(row: Any) -> schemas.JournalLine:
         at=row.at,
         actor=row.actor,
         event=row.event,
-        instance_id=_instance_id(row.instance_id),
+        instance_id=_instance_id(row.machine_id),
         state_before=row.state_before,
         state_after=row.state_after,
         why=row.why,
@@ -281,9 +281,9 @@ def _placement(row: dict[str, Any], *, operator: bool) -> schemas.PlacementView:
     )
 
 
-def _attempt(found: Instance) -> schemas.AttemptView:
+def _attempt(found: Machine) -> schemas.AttemptView:
     return schemas.AttemptView(
-        instance_id=on_wire(Prefix.INSTANCE, found.id),
+        instance_id=on_wire(Prefix.MACHINE, found.id),
         provider=found.provider,
         region=found.region,
         native_type=found.native_type,
@@ -299,7 +299,7 @@ def _attempt(found: Instance) -> schemas.AttemptView:
 def _report(row: Any) -> schemas.ReportView:
     return schemas.ReportView(
         id=row.id.hex,
-        instance_id=on_wire(Prefix.INSTANCE, row.instance_id),
+        instance_id=on_wire(Prefix.MACHINE, row.machine_id),
         at=row.at,
         verdict=row.verdict,
         why=row.why,
@@ -338,7 +338,7 @@ def _proof(row: Any, evidence: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": on_wire(Prefix.PROOF, row.id),
         "lease_id": on_wire(Prefix.LEASE, row.lease_id),
-        "instance_id": on_wire(Prefix.INSTANCE, row.instance_id),
+        "instance_id": on_wire(Prefix.MACHINE, row.machine_id),
         "at": row.at,
         "occasion": row.occasion,
         "outcome": row.outcome,
@@ -370,7 +370,7 @@ def _rate(one: dict[str, Any], bounds: dict[str, Any]) -> schemas.RateView:
 def proof_record(row: Any) -> schemas.ProofRecordView:
     return schemas.ProofRecordView(
         id=on_wire(Prefix.PROOF, row.proof_id),
-        instance_id=on_wire(Prefix.INSTANCE, row.instance_id),
+        instance_id=on_wire(Prefix.MACHINE, row.machine_id),
         account=row.account,
         offer=row.offer_key,
         gpu_model=row.gpu_model,

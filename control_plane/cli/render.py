@@ -28,7 +28,7 @@ from control_plane.cli.wire import (
     SshKey,
     Status,
     UsageRow,
-    Wish,
+    CapacityRequest,
 )
 from control_plane.cli.words import (
     ago,
@@ -291,7 +291,7 @@ def _handle(one: Lease) -> str:
     return one["name"] if plain else one["id"]
 
 
-def _wish(wish: Wish) -> str | None:
+def _wish(wish: CapacityRequest) -> str | None:
     words = [*wish["regions"], *wish["providers"]]
     if wish["price_per_hour_max"]:
         words.append(f"at most {price(wish['price_per_hour_max'])} USD per hour")

@@ -92,7 +92,7 @@ class Quote(TypedDict):
     rejected: list[Rejected]
 
 
-class Wish(TypedDict):
+class CapacityRequest(TypedDict):
     sku: str
     regions: list[str]
     providers: list[str]
@@ -131,7 +131,7 @@ class LeaseProof(TypedDict):
 class Lease(TypedDict):
     id: str
     name: str
-    wish: Wish
+    wish: CapacityRequest
     gpu_model: str
     gpu_count: int
     price_per_gpu_hour: Money

@@ -8,22 +8,22 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
+from control_plane.domain.ids import MachineId, LeaseId, OrganizationId
 
 _PAGE = text("""
-SELECT number, instance_id, at, actor, event, state_before, state_after, why FROM journal
+SELECT number, machine_id, at, actor, event, state_before, state_after, why FROM journal
 WHERE lease_id = :lease_id AND number > :after ORDER BY number LIMIT :limit
 """)
 _NOTE = text("""
-INSERT INTO journal (organization_id, lease_id, instance_id, at, actor, event, why)
-VALUES (:organization_id, :lease_id, :instance_id, :now, :actor, :event, :why)
+INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, why)
+VALUES (:organization_id, :lease_id, :machine_id, :now, :actor, :event, :why)
 """)
 _REPORT = text("""
-INSERT INTO reports (id, organization_id, lease_id, instance_id, at, verdict, why, source, reading)
-VALUES (:id, :organization_id, :lease_id, :instance_id, :now, :verdict, :why, :source, CAST(:reading AS jsonb))
+INSERT INTO reports (id, organization_id, lease_id, machine_id, at, verdict, why, source, reading)
+VALUES (:id, :organization_id, :lease_id, :machine_id, :now, :verdict, :why, :source, CAST(:reading AS jsonb))
 """)
 _REPORTS = text("""
-SELECT id, instance_id, at, verdict, why, source, reading FROM reports WHERE lease_id = :lease_id ORDER BY at, id
+SELECT id, machine_id, at, verdict, why, source, reading FROM reports WHERE lease_id = :lease_id ORDER BY at, id
 """)
 
 
@@ -35,7 +35,7 @@ async def note(
     connection: AsyncConnection,
     organization_id: OrganizationId,
     lease_id: LeaseId,
-    instance_id: InstanceId | None,
+    machine_id: MachineId | None,
     *,
     event: str,
     why: str,
@@ -45,7 +45,7 @@ async def note(
     values = {
         "organization_id": organization_id,
         "lease_id": lease_id,
-        "instance_id": instance_id,
+        "machine_id": machine_id,
         "now": now,
         "actor": actor,
         "event": event,
@@ -59,7 +59,7 @@ async def insert_report(
     report_id: UUID,
     organization_id: OrganizationId,
     lease_id: LeaseId,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     *,
     verdict: str,
     why: str | None,
@@ -72,7 +72,7 @@ async def insert_report(
         "id": report_id,
         "organization_id": organization_id,
         "lease_id": lease_id,
-        "instance_id": instance_id,
+        "machine_id": machine_id,
         "verdict": verdict,
         "why": why,
         "source": source,

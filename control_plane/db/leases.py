@@ -11,14 +11,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.db.proofs import record_of, record_of_instance
-from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
-from control_plane.domain.instance import InstanceState, Step
+from control_plane.db.proofs import record_of, record_of_machine
+from control_plane.domain.ids import MachineId, LeaseId, OrganizationId
+from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.lease import BILLED, END_REASONS, LIVE, EndReason, Lease, LeaseMove, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 
 _COLUMNS = """id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, proof, regions, providers,
  price_nano_per_hour_max, authorized_keys, state, generation, attempts, end_reason, end_why, created_at, ready_at,
@@ -31,7 +31,7 @@ def _lease(row: Any) -> Lease:
         id=LeaseId(row.id),
         organization_id=OrganizationId(row.organization_id),
         name=row.name,
-        wish=Wish(
+        request=CapacityRequest(
             sku=row.sku,
             regions=tuple(row.regions),
             providers=tuple(row.providers),
@@ -84,14 +84,14 @@ async def insert(
             "id": lease.id,
             "organization_id": lease.organization_id,
             "name": lease.name,
-            "sku": lease.wish.sku,
+            "sku": lease.request.sku,
             "gpu_model": lease.gpu_model,
             "gpu_count": lease.gpu_count,
             "nano_per_gpu_hour": lease.nano_per_gpu_hour,
             "proof": lease.proof.value,
-            "regions": list(lease.wish.regions),
-            "providers": list(lease.wish.providers),
-            "price_nano_per_hour_max": lease.wish.price_nano_per_hour_max,
+            "regions": list(lease.request.regions),
+            "providers": list(lease.request.providers),
+            "price_nano_per_hour_max": lease.request.price_nano_per_hour_max,
             "authorized_keys": list(lease.authorized_keys),
             "hold_nano": hold_nano,
             "actor": actor,
@@ -197,7 +197,7 @@ async def read(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dic
 
 
 async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
-    """Lock leases before their instances are touched, in id order: lease, then instance, then standing."""
+    """Lock leases before their machines are touched, in id order: lease, then machine, then standing."""
     found = await rows(connection, _LOCK, ids=sorted(set(lease_ids)))
     return {lease.id: lease for lease in map(_lease, found)}
 
@@ -205,19 +205,19 @@ async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dic
 # A lease as a customer reads it: with its latest attempt, in one round trip.
 _OVERVIEW = f"""
 SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
-  i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port, i.host_key,
+  i.id AS machine_id, i.provider, i.region, i.state AS machine_state, i.step, i.address, i.ssh_port, i.host_key,
   CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
   p.address AS mesh_address,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at,
   r.passes, r.first_passed_at, r.last_passed_at, r.attested, r.failed, r.unanswered, r.last_at
 FROM leases l
-LEFT JOIN LATERAL (SELECT * FROM instances WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
+LEFT JOIN LATERAL (SELECT * FROM machines WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
 LEFT JOIN provider_accounts a ON a.name = i.account
-LEFT JOIN peers p ON p.instance_id = i.id
-LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE l.proof <> 'listed' AND instance_id = i.id
+LEFT JOIN peers p ON p.machine_id = i.id
+LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE l.proof <> 'listed' AND machine_id = i.id
   ORDER BY at DESC, id DESC LIMIT 1) v ON true
-LEFT JOIN LATERAL ({record_of_instance("i.id AND l.proof <> 'listed'")}) r ON true
+LEFT JOIN LATERAL ({record_of_machine("i.id AND l.proof <> 'listed'")}) r ON true
 """
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(
@@ -250,13 +250,13 @@ class Overview:
 
 
 def _overview(row: Any) -> Overview:
-    if row.instance_id is None:
+    if row.machine_id is None:
         return Overview(_lease(row), None)
     evidence = Evidence(
-        instance_id=InstanceId(row.instance_id),
+        machine_id=MachineId(row.machine_id),
         provider=row.provider,
         region=row.region,
-        state=InstanceState(row.instance_state),
+        state=MachineState(row.machine_state),
         step=None if row.step is None else Step(row.step),
         sighted_at=row.sighted_at,
         address=row.address,
@@ -320,7 +320,7 @@ async def postpone(connection: AsyncConnection, lease_ids: Sequence[LeaseId], *,
 
 _FINISHED = text(f"""
 SELECT {_COLUMNS} FROM leases l WHERE state = 'ending'
-  AND NOT EXISTS (SELECT FROM instances i WHERE i.lease_id = l.id AND i.state <> 'gone')
+  AND NOT EXISTS (SELECT FROM machines i WHERE i.lease_id = l.id AND i.state <> 'gone')
 ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 

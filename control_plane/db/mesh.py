@@ -8,12 +8,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.domain.ids import InstanceId, OrganizationId
+from control_plane.domain.ids import MachineId, OrganizationId
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    instance_id: InstanceId
+    machine_id: MachineId
     slot: int
     address: str
     public_key: str
@@ -30,26 +30,26 @@ _UNSYNCED = text("""
 SELECT organization_id, number FROM networks WHERE synced_at IS NULL OR synced_at < :before ORDER BY number LIMIT :limit
 """)
 _PEERS = text("""
-SELECT p.instance_id, p.slot, p.address, p.public_key FROM peers p JOIN instances i ON i.id = p.instance_id
+SELECT p.machine_id, p.slot, p.address, p.public_key FROM peers p JOIN machines i ON i.id = p.machine_id
 WHERE p.organization_id = :organization_id AND i.state IN ('bootstrapping', 'verified') ORDER BY p.slot
 """)
 _SLOT = text("""
 SELECT coalesce(
-  (SELECT slot FROM peers WHERE instance_id = :instance_id),
+  (SELECT slot FROM peers WHERE machine_id = :machine_id),
   (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE organization_id = :organization_id))
      AS free
    WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.slot = free))
 ) AS slot
 """)
 _PUT_PEER = text("""
-INSERT INTO peers (instance_id, organization_id, slot, address, public_key)
-VALUES (:instance_id, :organization_id, :slot, :address, :public_key)
-ON CONFLICT (instance_id) DO UPDATE SET public_key = excluded.public_key RETURNING address
+INSERT INTO peers (machine_id, organization_id, slot, address, public_key)
+VALUES (:machine_id, :organization_id, :slot, :address, :public_key)
+ON CONFLICT (machine_id) DO UPDATE SET public_key = excluded.public_key RETURNING address
 """)
 _DROP = text("""
 WITH dropped AS (
-  DELETE FROM peers USING instances i
-  WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+  DELETE FROM peers USING machines i
+  WHERE i.id = peers.machine_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
 )
 UPDATE networks SET synced_at = NULL WHERE organization_id IN (SELECT organization_id FROM dropped)
 """)
@@ -83,16 +83,16 @@ async def unsynced(
 
 
 async def slot_for(
-    connection: AsyncConnection, organization_id: OrganizationId, instance_id: InstanceId
+    connection: AsyncConnection, organization_id: OrganizationId, machine_id: MachineId
 ) -> int:
     """The machine's slot in its network, or the lowest free one. The caller holds the network's lock."""
-    found = await rows(connection, _SLOT, organization_id=organization_id, instance_id=instance_id)
+    found = await rows(connection, _SLOT, organization_id=organization_id, machine_id=machine_id)
     return int(found[0].slot)
 
 
 async def put_peer(connection: AsyncConnection, organization_id: OrganizationId, peer: PeerRow) -> None:
     values = {
-        "instance_id": peer.instance_id,
+        "machine_id": peer.machine_id,
         "organization_id": organization_id,
         "slot": peer.slot,
         "address": peer.address,
@@ -104,7 +104,7 @@ async def put_peer(connection: AsyncConnection, organization_id: OrganizationId,
 async def peers(connection: AsyncConnection, organization_id: OrganizationId) -> list[PeerRow]:
     """Who belongs on the hub now: machines being set up or verified."""
     return [
-        PeerRow(InstanceId(row.instance_id), row.slot, row.address, row.public_key)
+        PeerRow(MachineId(row.machine_id), row.slot, row.address, row.public_key)
         for row in await rows(connection, _PEERS, organization_id=organization_id)
     ]
 

@@ -15,9 +15,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.db.instances import SELECT, instance_of
-from control_plane.domain.ids import AccountName, InstanceId, LeaseId, OrganizationId
-from control_plane.domain.instance import Instance
+from control_plane.db.machines import SELECT, machine_of
+from control_plane.domain.ids import AccountName, MachineId, LeaseId, OrganizationId
+from control_plane.domain.machine import Machine
 from control_plane.domain.placement import Disproven
 from control_plane.domain.proof import VOID, Occasion, ProofOutcome, Record
 
@@ -34,20 +34,20 @@ FROM (
     SELECT p.at, p.outcome, p.attested, p.outcome = 'passed' AS passed,
            coalesce(p.code IN ({void}), false) AS void,
            max(p.at) FILTER (WHERE p.outcome = 'passed') OVER () AS last_passed_at
-    FROM proofs p WHERE p.instance_id = {instance} AND p.occasion <> 'end'
-      AND p.at > (SELECT max(at) - interval '15 days' FROM proofs WHERE instance_id = {instance})
+    FROM proofs p WHERE p.machine_id = {machine} AND p.occasion <> 'end'
+      AND p.at > (SELECT max(at) - interval '15 days' FROM proofs WHERE machine_id = {machine})
   ) each_proof
 ) judged GROUP BY last_passed_at
 """
 
 
-def record_of_instance(instance: str) -> str:
-    """SQL of what the challenges of one machine add up to; `instance` is an SQL expression."""
+def record_of_machine(machine: str) -> str:
+    """SQL of what the challenges of one machine add up to; `machine` is an SQL expression."""
     void = ", ".join(f"'{code}'" for code in sorted(VOID))
-    return _RECORD_OF_INSTANCE.format(instance=instance, void=void)
+    return _RECORD_OF_INSTANCE.format(machine=machine, void=void)
 
 
-_RECORD = text(record_of_instance(":instance_id"))
+_RECORD = text(record_of_machine(":machine_id"))
 
 
 def record_of(row: Any) -> Record:
@@ -62,9 +62,9 @@ def record_of(row: Any) -> Record:
     )
 
 
-async def record(connection: AsyncConnection, instance_id: InstanceId) -> Record:
+async def record(connection: AsyncConnection, machine_id: MachineId) -> Record:
     """What the challenges of a machine add up to."""
-    found = await rows(connection, _RECORD, instance_id=instance_id)
+    found = await rows(connection, _RECORD, machine_id=machine_id)
     return record_of(found[0]) if found else Record()
 
 
@@ -94,28 +94,28 @@ class Stored:
 
 _INSERT = text("""
 WITH proof AS (
-  INSERT INTO proofs (id, organization_id, lease_id, instance_id, account, offer_key, gpu_model, occasion, outcome,
+  INSERT INTO proofs (id, organization_id, lease_id, machine_id, account, offer_key, gpu_model, occasion, outcome,
                       source, driver, reference, attested, code, why, findings, hints, rates, gpu_uuids, devices,
                       proven_bytes, seconds, evidence, at)
   SELECT :id, i.organization_id, i.lease_id, i.id, i.account, i.offer_key, l.gpu_model, :occasion, :outcome,
          :source, :driver, :reference, :attested, :code, :why, CAST(:findings AS jsonb), CAST(:hints AS jsonb),
          CAST(:rates AS jsonb), :gpu_uuids, :devices, :proven_bytes, :seconds, CAST(:evidence AS jsonb), :now
-  FROM instances i JOIN leases l ON l.id = i.lease_id WHERE i.id = :instance_id
-  RETURNING id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, at
+  FROM machines i JOIN leases l ON l.id = i.lease_id WHERE i.id = :machine_id
+  RETURNING id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, at
 )
-INSERT INTO proof_records (proof_id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended,
+INSERT INTO proof_records (proof_id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended,
                            at)
-SELECT id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, :ended, at FROM proof
+SELECT id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, :ended, at FROM proof
 """)
 
 
 async def insert(
-    connection: AsyncConnection, instance_id: InstanceId, proof: Stored, *, ended: bool, now: datetime
+    connection: AsyncConnection, machine_id: MachineId, proof: Stored, *, ended: bool, now: datetime
 ) -> None:
     """Store a proof and its line in the provider's record. `ended`: its machine is ended because of it."""
     values = {
         "id": proof.id,
-        "instance_id": instance_id,
+        "machine_id": machine_id,
         "occasion": proof.occasion.value,
         "outcome": proof.outcome.value,
         "source": proof.source,
@@ -141,9 +141,9 @@ async def insert(
 # Whose turn it is
 
 _CLAIM_DUE = text("""
-UPDATE instances SET claim_token = :token, claimed_until = :until
+UPDATE machines SET claim_token = :token, claimed_until = :until
 WHERE id IN (
-  SELECT id FROM instances
+  SELECT id FROM machines
   WHERE account = :account AND state = 'verified' AND proof_due_at <= :now
     AND (claimed_until IS NULL OR claimed_until <= :now)
   ORDER BY proof_due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
@@ -151,9 +151,9 @@ RETURNING id
 """)
 # Claimed no longer than the wait lasts: whoever does the work, the end is asked for in time.
 _CLAIM_ERASING = text("""
-UPDATE instances SET claim_token = :token, claimed_until = erasing_until
+UPDATE machines SET claim_token = :token, claimed_until = erasing_until
 WHERE id IN (
-  SELECT id FROM instances
+  SELECT id FROM machines
   WHERE account = :account AND state = 'ending' AND erasing_until > :now AND due_at <= :now
     AND (claimed_until IS NULL OR claimed_until <= :now)
   ORDER BY erasing_until, id LIMIT :limit FOR UPDATE SKIP LOCKED)
@@ -170,7 +170,7 @@ async def claim_due(
     until: datetime,
     now: datetime,
     limit: int,
-) -> list[Instance]:
+) -> list[Machine]:
     """Hold machines in use whose next challenge is due, until `until` or until they move."""
     values = {"account": account, "token": token, "until": until, "now": now, "limit": limit}
     return await _claimed(connection, token, await rows(connection, _CLAIM_DUE, **values))
@@ -178,42 +178,42 @@ async def claim_due(
 
 async def claim_erasing(
     connection: AsyncConnection, account: AccountName, *, token: UUID, now: datetime, limit: int
-) -> list[Instance]:
+) -> list[Machine]:
     """Hold machines whose end waits for the proof that their memory is overwritten, until the wait is over."""
     values = {"account": account, "token": token, "now": now, "limit": limit}
     return await _claimed(connection, token, await rows(connection, _CLAIM_ERASING, **values))
 
 
-async def _claimed(connection: AsyncConnection, token: UUID, taken: Sequence[Any]) -> list[Instance]:
-    return [instance_of(row) for row in await rows(connection, _CLAIMED, token=token)] if taken else []
+async def _claimed(connection: AsyncConnection, token: UUID, taken: Sequence[Any]) -> list[Machine]:
+    return [machine_of(row) for row in await rows(connection, _CLAIMED, token=token)] if taken else []
 
 
-_STILL_CLAIMED = text("SELECT id FROM instances WHERE id = :id AND claim_token = :token FOR UPDATE")
+_STILL_CLAIMED = text("SELECT id FROM machines WHERE id = :id AND claim_token = :token FOR UPDATE")
 _AGAIN = text("""
-UPDATE instances SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at),
+UPDATE machines SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at),
   claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token
 """)
 _NEXT = text("""
-UPDATE instances SET proof_due_at = :due_at, claim_token = NULL, claimed_until = NULL,
+UPDATE machines SET proof_due_at = :due_at, claim_token = NULL, claimed_until = NULL,
   suspect_since = CASE WHEN NOT CAST(:judged AS boolean) THEN suspect_since
                        WHEN CAST(:suspect AS boolean) THEN coalesce(suspect_since, :now) END
 WHERE id = :id AND claim_token = :token
 """)
 _ERASED = text("""
-UPDATE instances SET erasing_until = NULL, tries = 0, due_at = :now, claim_token = NULL, claimed_until = NULL
+UPDATE machines SET erasing_until = NULL, tries = 0, due_at = :now, claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token
 """)
 
 
-async def still_claimed(connection: AsyncConnection, instance_id: InstanceId, *, token: UUID) -> bool:
+async def still_claimed(connection: AsyncConnection, machine_id: MachineId, *, token: UUID) -> bool:
     """Lock a machine if it is still in our hands. Whoever lost it drops what it found."""
-    return bool(await rows(connection, _STILL_CLAIMED, id=instance_id, token=token))
+    return bool(await rows(connection, _STILL_CLAIMED, id=machine_id, token=token))
 
 
 async def again(
     connection: AsyncConnection,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     *,
     token: UUID,
     due_at: datetime,
@@ -223,13 +223,13 @@ async def again(
 
     `deadline_at` puts the end of its patience off; it never comes nearer.
     """
-    values = {"id": instance_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
+    values = {"id": machine_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
     await connection.execute(_AGAIN, values)
 
 
 async def next_challenge(
     connection: AsyncConnection,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     *,
     token: UUID,
     due_at: datetime,
@@ -241,7 +241,7 @@ async def next_challenge(
     `suspect` says whether something is held against it from now on, or still; None leaves that as it is.
     """
     values = {
-        "id": instance_id,
+        "id": machine_id,
         "token": token,
         "due_at": due_at,
         "judged": suspect is not None,
@@ -251,9 +251,9 @@ async def next_challenge(
     await connection.execute(_NEXT, values)
 
 
-async def erased(connection: AsyncConnection, instance_id: InstanceId, *, token: UUID, now: datetime) -> None:
+async def erased(connection: AsyncConnection, machine_id: MachineId, *, token: UUID, now: datetime) -> None:
     """A machine's end waits no longer."""
-    await connection.execute(_ERASED, {"id": instance_id, "token": token, "now": now})
+    await connection.execute(_ERASED, {"id": machine_id, "token": token, "now": now})
 
 
 # GPUs that two machines show
@@ -265,14 +265,14 @@ SELECT pg_advisory_xact_lock(hashtextextended(gpu, 4711)) FROM (SELECT gpu FROM 
 """)
 _SHOWN_BY_OTHERS = text("""
 SELECT DISTINCT i.id, i.organization_id, i.lease_id, i.account
-FROM instances i JOIN proofs p ON p.instance_id = i.id
-WHERE i.state IN ('bootstrapping', 'verified') AND i.id <> :instance_id
+FROM machines i JOIN proofs p ON p.machine_id = i.id
+WHERE i.state IN ('bootstrapping', 'verified') AND i.id <> :machine_id
   AND p.outcome = 'passed'
   AND (p.gpu_uuids && CAST(:uuids AS text[]) OR p.devices && CAST(:devices AS text[]))
 ORDER BY i.id
 """)
 _CHALLENGE_NOW = text("""
-UPDATE instances SET proof_due_at = :now WHERE id = :id AND state = 'verified' AND proof_due_at > :now
+UPDATE machines SET proof_due_at = :now WHERE id = :id AND state = 'verified' AND proof_due_at > :now
 """)
 
 
@@ -280,7 +280,7 @@ UPDATE instances SET proof_due_at = :now WHERE id = :id AND state = 'verified' A
 class Holder:
     """A machine that has shown a GPU."""
 
-    instance_id: InstanceId
+    machine_id: MachineId
     organization_id: OrganizationId
     lease_id: LeaseId
     account: AccountName
@@ -293,13 +293,13 @@ async def lock_gpus(connection: AsyncConnection, proof: Stored) -> None:
         await rows(connection, _LOCK_GPUS, gpus=gpus)
 
 
-async def holders(connection: AsyncConnection, instance_id: InstanceId, proof: Stored) -> list[Holder]:
+async def holders(connection: AsyncConnection, machine_id: MachineId, proof: Stored) -> list[Holder]:
     """Other live machines that passed with one of its GPUs, by UUID or by what it attested. They are locked."""
     values = {"uuids": list(proof.gpu_uuids), "devices": list(proof.devices)}
-    found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, **values)
+    found = await rows(connection, _SHOWN_BY_OTHERS, machine_id=machine_id, **values)
     return [
         Holder(
-            InstanceId(row.id),
+            MachineId(row.id),
             OrganizationId(row.organization_id),
             LeaseId(row.lease_id),
             AccountName(row.account),
@@ -308,8 +308,8 @@ async def holders(connection: AsyncConnection, instance_id: InstanceId, proof: S
     ]
 
 
-async def challenge_now(connection: AsyncConnection, instance_id: InstanceId, *, now: datetime) -> None:
-    await connection.execute(_CHALLENGE_NOW, {"id": instance_id, "now": now})
+async def challenge_now(connection: AsyncConnection, machine_id: MachineId, *, now: datetime) -> None:
+    await connection.execute(_CHALLENGE_NOW, {"id": machine_id, "now": now})
 
 
 # The record of a provider
@@ -319,12 +319,12 @@ _LOCK_ACCOUNT = text("SELECT pg_advisory_xact_lock(hashtextextended(:account, 47
 # A machine that is only silent fails too, once it was silent often enough: a fault of ours mostly looks like that.
 _FAILING = text("""
 SELECT count(*) AS machines FROM (
-  SELECT instance_id FROM proof_records
+  SELECT machine_id FROM proof_records
   WHERE account = :account AND (ended OR outcome IN ('failed', 'emulated')) AND occasion <> 'end' AND at > :since
     AND code IS DISTINCT FROM 'gpu_shown_elsewhere'
   UNION
-  SELECT id FROM instances WHERE account = :account AND state = 'verified' AND suspect_since IS NOT NULL
-) failing WHERE instance_id <> :but
+  SELECT id FROM machines WHERE account = :account AND state = 'verified' AND suspect_since IS NOT NULL
+) failing WHERE machine_id <> :but
 """)
 # One that passed and was ended made only a lesser tier than was sold, which no offer had promised.
 _DISPROVEN = text("""
@@ -335,7 +335,7 @@ GROUP BY offer_key
 
 
 async def failing_machines(
-    connection: AsyncConnection, account: AccountName, *, since: datetime, but: InstanceId
+    connection: AsyncConnection, account: AccountName, *, since: datetime, but: MachineId
 ) -> int:
     """How many machines of an account, `but` one, failed or were ended since then, or stand failed now.
 
@@ -354,7 +354,7 @@ async def disproven(connection: AsyncConnection, *, since: datetime) -> dict[str
 
 # Reading
 
-_SUMMARY = """id, lease_id, instance_id, account, gpu_model, occasion, outcome, source, driver, reference, attested,
+_SUMMARY = """id, lease_id, machine_id, account, gpu_model, occasion, outcome, source, driver, reference, attested,
  code, why, findings, hints, rates, gpu_uuids, proven_bytes, seconds, at"""
 _PAGE = text(f"""
 SELECT {_SUMMARY} FROM proofs WHERE organization_id = :organization_id AND lease_id = :lease_id
@@ -363,7 +363,7 @@ ORDER BY at DESC, id DESC LIMIT :limit
 """)
 _SHOW = text(f"SELECT {_SUMMARY}, evidence FROM proofs WHERE organization_id = :organization_id AND id = :id")
 _RECORD_PAGE = text("""
-SELECT proof_id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended, at FROM proof_records
+SELECT proof_id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended, at FROM proof_records
 WHERE (CAST(:account AS text) IS NULL OR account = :account) AND (CAST(:outcome AS text) IS NULL OR outcome = :outcome)
   AND (CAST(:before_at AS timestamptz) IS NULL OR (at, proof_id) < (:before_at, CAST(:before_id AS uuid)))
 ORDER BY at DESC, proof_id DESC LIMIT :limit

@@ -48,7 +48,7 @@ SELECT provider, device_uuid, gpu_model, driver, phase, rate FROM (
       SELECT a.provider, p.gpu_uuids[r.gpu + 1] AS device_uuid, p.gpu_model, p.driver, r.phase,
              max(r.work / r.seconds) AS rate
       FROM proofs p JOIN provider_accounts a ON a.name = p.account
-      JOIN LATERAL (SELECT f.gpu_uuids FROM proofs f WHERE f.instance_id = p.instance_id AND f.outcome = 'passed'
+      JOIN LATERAL (SELECT f.gpu_uuids FROM proofs f WHERE f.machine_id = p.machine_id AND f.outcome = 'passed'
                     ORDER BY f.at, f.id LIMIT 1) first ON first.gpu_uuids = p.gpu_uuids,
            jsonb_to_recordset(p.rates) AS r(gpu int, phase text, seconds double precision, work double precision)
       WHERE p.outcome = 'passed' AND p.at > :since AND r.seconds > 0

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from control_plane.domain.instance import MAY_HAVE_MACHINE, InstanceState, Step
+from control_plane.domain.machine import MAY_HAVE_MACHINE, MachineState, Step
 from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
@@ -278,8 +278,8 @@ placements = Table(
     PrimaryKeyConstraint("lease_id", "number"),
 )
 
-instances = Table(
-    "instances",
+machines = Table(
+    "machines",
     metadata,
     Column("id", Uuid, primary_key=True),
     _tenant(),
@@ -323,35 +323,35 @@ instances = Table(
     Column("missed_lists", Integer, nullable=False, server_default=text("0")),
     Column("step", Text),
     _at("step_at"),
-    _one_of("state", InstanceState),
+    _one_of("state", MachineState),
     _one_of("step", Step),
     CheckConstraint(
         "state <> 'gone' OR asked_at IS NULL OR gone_evidence IS NOT NULL", name="gone_needs_evidence"
     ),
     CheckConstraint("state IN ('intended', 'gone') OR asked_at IS NOT NULL", name="asked_before_effect"),
-    Index("ix_instances_lease_id", "lease_id"),
-    Index("ix_instances_open", "account", "state", "due_at", postgresql_where=text("state <> 'gone'")),
+    Index("ix_machines_lease_id", "lease_id"),
+    Index("ix_machines_open", "account", "state", "due_at", postgresql_where=text("state <> 'gone'")),
     Index(
-        "uq_instances_provider_ref",
+        "uq_machines_provider_ref",
         "account",
         "provider_ref",
         unique=True,
         postgresql_where=text(f"provider_ref IS NOT NULL AND {_among('state', MAY_HAVE_MACHINE)}"),
     ),
     Index(
-        "ix_instances_proof_due",
+        "ix_machines_proof_due",
         "account",
         "proof_due_at",
         postgresql_where=text("state = 'verified' AND proof_due_at IS NOT NULL"),
     ),
     Index(
-        "ix_instances_suspect",
+        "ix_machines_suspect",
         "account",
         postgresql_where=text("state = 'verified' AND suspect_since IS NOT NULL"),
     ),
     # One wanted machine per lease: a second one would be paid for and never used.
     Index(
-        "uq_instances_wanted",
+        "uq_machines_wanted",
         "lease_id",
         unique=True,
         postgresql_where=text("state IN ('intended', 'launching', 'booting', 'bootstrapping', 'verified')"),
@@ -364,7 +364,7 @@ journal = Table(
     Column("number", BigInteger, Identity(always=True), primary_key=True),
     _tenant(),
     Column("lease_id", Uuid, nullable=False),
-    Column("instance_id", Uuid),
+    Column("machine_id", Uuid),
     _at("at", nullable=False),
     Column("actor", Text, nullable=False),
     Column("event", Text, nullable=False),
@@ -380,13 +380,13 @@ reports = Table(
     Column("id", Uuid, primary_key=True),
     _tenant(),
     Column("lease_id", Uuid, nullable=False),
-    Column("instance_id", Uuid, nullable=False),
+    Column("machine_id", Uuid, nullable=False),
     _at("at", nullable=False),
     Column("verdict", Text, nullable=False),
     Column("why", Text),
     Column("source", Text, nullable=False),
     Column("reading", JSONB, nullable=False),
-    Index("ix_reports_instance_id", "instance_id"),
+    Index("ix_reports_machine_id", "machine_id"),
 )
 
 proofs = Table(
@@ -395,7 +395,7 @@ proofs = Table(
     Column("id", Uuid, primary_key=True),
     _tenant(),
     Column("lease_id", Uuid, nullable=False),
-    Column("instance_id", Uuid, nullable=False),
+    Column("machine_id", Uuid, nullable=False),
     Column("account", Text, nullable=False),
     Column("offer_key", Text, nullable=False),
     Column("gpu_model", Text, nullable=False),
@@ -421,7 +421,7 @@ proofs = Table(
     _one_of("occasion", Occasion),
     _one_of("outcome", ProofOutcome),
     Index("ix_proofs_lease_id_at", "lease_id", text("at DESC"), text("id DESC")),
-    Index("ix_proofs_instance_id_at", "instance_id", text("at DESC")),
+    Index("ix_proofs_machine_id_at", "machine_id", text("at DESC")),
     Index("ix_proofs_gpu_uuids", "gpu_uuids", postgresql_using="gin"),
     Index("ix_proofs_devices", "devices", postgresql_using="gin"),
     Index("ix_proofs_passed", "at", postgresql_where=text("outcome = 'passed'")),
@@ -432,7 +432,7 @@ proof_records = Table(
     "proof_records",
     metadata,
     Column("proof_id", Uuid, primary_key=True),
-    Column("instance_id", Uuid, nullable=False),
+    Column("machine_id", Uuid, nullable=False),
     Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
     Column("offer_key", Text, nullable=False),
     Column("gpu_model", Text, nullable=False),
@@ -512,7 +512,7 @@ networks = Table(
 peers = Table(
     "peers",
     metadata,
-    Column("instance_id", Uuid, ForeignKey("instances.id"), primary_key=True),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), primary_key=True),
     _tenant(),
     Column("slot", Integer, nullable=False),
     Column("address", Text, nullable=False),

@@ -34,9 +34,9 @@ SELECT l.id, l.organization_id, l.ready_at, l.gpu_count, l.metered_until, l.inte
        l.billed_until,
        (SELECT max(CASE WHEN i.missed_since IS NOT NULL THEN i.sighted_at
                         ELSE greatest(i.sighted_at, a.listing_asked_at) END)
-        FROM instances i JOIN provider_accounts a ON a.name = i.account
+        FROM machines i JOIN provider_accounts a ON a.name = i.account
         WHERE i.lease_id = l.id AND i.state = 'verified') AS evidence_at,
-       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since
+       (SELECT min(i.suspect_since) FROM machines i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since
 FROM leases l
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
   AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
@@ -189,7 +189,7 @@ FROM charges WHERE organization_id = :organization_id AND started_at >= :since A
 """)
 _BY_LEASE = text("""
 SELECT l.id, l.name, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.state, l.ready_at, l.billed_until, l.metered_until,
-       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since,
+       (SELECT min(i.suspect_since) FROM machines i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since,
        coalesce(c.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(c.amount_nano, 0)::bigint AS amount_nano
 FROM leases l
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges

@@ -13,11 +13,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.machine import Ignored, Moved
-from control_plane.domain.machine import step as step_table
+from control_plane.domain.transitions import Ignored, Moved
+from control_plane.domain.transitions import step as step_table
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 
 
 class LeaseState(StrEnum):
@@ -104,7 +104,7 @@ class Lease:
     id: LeaseId
     organization_id: OrganizationId
     name: str
-    wish: Wish
+    request: CapacityRequest
     gpu_model: str
     gpu_count: int
     nano_per_gpu_hour: Nano

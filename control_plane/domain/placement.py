@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from control_plane.domain.instance import FailReason
+from control_plane.domain.machine import FailReason
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.sku import Shape
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 
 OFFER_STALE_AFTER = timedelta(minutes=15)
 """A price older than this is not sold: dstack's hourly and SkyPilot's 7-hour catalogues sell ghosts."""
@@ -110,7 +110,7 @@ _CONFIDENCE_ORDER = {"live": 0, "advisory": 1, "static": 2}
 
 
 def rank(
-    wish: Wish,
+    request: CapacityRequest,
     shape: Shape,
     price_nano_per_hour: Nano,
     offers: Iterable[Offer],
@@ -120,7 +120,7 @@ def rank(
     disproven: Mapping[str, Disproven],
     now: datetime,
 ) -> Ranking:
-    """Order the offers that can serve `wish`; say of every other one why not.
+    """Order the offers that can serve `request`; say of every other one why not.
 
     `failures` maps offer keys to this lease's latest failure there, `disproven` to everybody's failed
     GPU proofs; `unhealthy_accounts` maps account names to the sentence that says why nothing is bought
@@ -130,7 +130,7 @@ def rank(
     rejected: list[Rejection] = []
     for offer in offers:
         refusal = (
-            _does_not_fit(wish, shape, price_nano_per_hour, offer)
+            _does_not_fit(request, shape, price_nano_per_hour, offer)
             or _cannot_be_bought(offer, unhealthy_accounts, now)
             or _failed_here(offer, failures.get(offer.key), now)
             or _disproven(offer, disproven.get(offer.key))
@@ -152,15 +152,15 @@ def _rejection_order(rejection: Rejection) -> tuple[str, str]:
     return (rejection.code, rejection.offer.key)
 
 
-def _does_not_fit(wish: Wish, shape: Shape, price_nano_per_hour: Nano, offer: Offer) -> Rejection | None:
+def _does_not_fit(request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer) -> Rejection | None:
     if not offer.shape.holds(shape):
         why = f"{offer.native_type} is {_spoken(offer.shape)}; the SKU promises {_spoken(shape)}."
         return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
-    if not wish.allows_region(offer.region):
-        why = f"The wish is for {' or '.join(wish.regions)}."
+    if not request.allows_region(offer.region):
+        why = f"The request is for {' or '.join(request.regions)}."
         return Rejection(offer, RejectCode.REGION_EXCLUDED, why)
-    if not wish.allows_provider(offer.provider):
-        why = f"The wish is for {' or '.join(wish.providers)}."
+    if not request.allows_provider(offer.provider):
+        why = f"The request is for {' or '.join(request.providers)}."
         return Rejection(offer, RejectCode.PROVIDER_EXCLUDED, why)
     if offer.cost_nano_per_hour > price_nano_per_hour:
         why = f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."

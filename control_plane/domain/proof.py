@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.machine import FailReason, MachineState
 
 STRIKES_MAX = 2
 """Failures in a row that end a machine."""
@@ -366,11 +366,11 @@ def held_back(*, failing: int, ended: int, dry_run: bool, permitted: bool) -> He
     return None
 
 
-def erased_until(before: InstanceState, demanded: Tier, now: datetime) -> datetime | None:
+def erased_until(before: MachineState, demanded: Tier, now: datetime) -> datetime | None:
     """Until when a machine that its lease lets go is kept for the proof that its memory is overwritten.
 
     None when nobody worked on it, or when it was never proven that we could.
     """
-    if before is not InstanceState.VERIFIED or not challenged(demanded):
+    if before is not MachineState.VERIFIED or not challenged(demanded):
         return None
     return now + ERASED_WITHIN

@@ -1,4 +1,4 @@
-"""What a customer reads: computed from lease, instance and evidence, never stored.
+"""What a customer reads: computed from lease, machine and evidence, never stored.
 
 The only place where the two machines meet. Every arm says why it reads as it does.
 """
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.ids import InstanceId
-from control_plane.domain.instance import InstanceState, Step
+from control_plane.domain.ids import MachineId
+from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.proof import Tier, challenged
 
@@ -29,12 +29,12 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of the lease's latest instance."""
+    """What is known of the lease's latest machine."""
 
-    instance_id: InstanceId
+    machine_id: MachineId
     provider: str
     region: str
-    state: InstanceState
+    state: MachineState
     step: Step | None
     sighted_at: datetime | None
     """When the provider last listed it."""
@@ -91,7 +91,7 @@ def project(
             )
             return status(Phase.PENDING, waiting, done=0, at=None)
         case LeaseState.STARTING:
-            if evidence is not None and evidence.state is InstanceState.LAUNCHING and step is Step.PLACED:
+            if evidence is not None and evidence.state is MachineState.LAUNCHING and step is Step.PLACED:
                 return status(Phase.STARTING, "Asking the provider for the machine.")
             if step is Step.GPUS_VERIFIED and challenged(demanded):
                 return status(Phase.STARTING, "The GPUs read as sold; proving them.")

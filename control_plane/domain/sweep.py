@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.domain.ids import InstanceId, installation_of
-from control_plane.domain.instance import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, InstanceState
+from control_plane.domain.ids import MachineId, installation_of
+from control_plane.domain.machine import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, MachineState
 
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
@@ -28,12 +28,12 @@ LOOK_EXTRA = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a sweep needs of an instance row."""
+    """What a sweep needs of an machine row."""
 
-    id: InstanceId
+    id: MachineId
     launch_key: str
     provider_ref: str | None
-    state: InstanceState
+    state: MachineState
     asked_at: datetime | None
     """When the launch was asked for; a list asked for earlier cannot show it."""
     sighted_at: datetime | None

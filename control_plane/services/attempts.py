@@ -1,4 +1,4 @@
-"""How an attempt ends well or badly, for instance and lease together. Used by the loops.
+"""How an attempt ends well or badly, for machine and lease together. Used by the loops.
 
 Every function locks the lease first, then its attempts: the order all transactions keep.
 """
@@ -10,20 +10,20 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import instances, journal, leases, proofs
-from control_plane.domain.ids import InstanceId, LeaseId
-from control_plane.domain.instance import WANTED, FailReason, Instance, InstanceEvent, InstanceMove, Step
-from control_plane.domain.instance import step as instance_step
+from control_plane.db import machines, journal, leases, proofs
+from control_plane.domain.ids import MachineId, LeaseId
+from control_plane.domain.machine import WANTED, FailReason, Machine, MachineEvent, MachineMove, Step
+from control_plane.domain.machine import step as machine_step
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState
 from control_plane.domain.lease import step as lease_step
-from control_plane.domain.machine import Moved
+from control_plane.domain.transitions import Moved
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     """Why an attempt is over."""
 
-    event: InstanceEvent
+    event: MachineEvent
     reason: FailReason
     why: str
     gone_evidence: str | None = None
@@ -35,7 +35,7 @@ class Failed:
 async def fail(
     connection: AsyncConnection,
     lease_id: LeaseId,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     failed: Failed,
     *,
     actor: str,
@@ -48,19 +48,19 @@ async def fail(
     that generation. False when it does not apply any more.
     """
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    attempt = _find(await instances.lock_open(connection, [lease_id]), instance_id)
+    attempt = _find(await machines.lock_open(connection, [lease_id]), machine_id)
     if lease is None or attempt is None:
         return False
     if seen is not None and attempt.generation != seen:
         return False
-    if failed.event is InstanceEvent.REJECTED and attempt.provider_ref is not None:
+    if failed.event is MachineEvent.REJECTED and attempt.provider_ref is not None:
         return (
             False  # The provider said no, and its inventory shows the machine: only that can prove its end.
         )
-    moved = instance_step(attempt.state, failed.event)
+    moved = machine_step(attempt.state, failed.event)
     if not isinstance(moved, Moved):
         return False
-    move = InstanceMove(
+    move = MachineMove(
         attempt.id,
         attempt.generation,
         moved,
@@ -68,22 +68,22 @@ async def fail(
         fail_reason=failed.reason,
         gone_evidence=failed.gone_evidence,
     )
-    await instances.move(connection, [move], actor=actor, now=now)
+    await machines.move(connection, [move], actor=actor, now=now)
     if attempt.state in WANTED:
         await _without_machine(connection, lease, attempt, failed, actor=actor, now=now)
     return True
 
 
-def _find(attempts: list[Instance], instance_id: InstanceId) -> Instance | None:
-    return next((attempt for attempt in attempts if attempt.id == instance_id), None)
+def _find(attempts: list[Machine], machine_id: MachineId) -> Machine | None:
+    return next((attempt for attempt in attempts if attempt.id == machine_id), None)
 
 
 async def _without_machine(
-    connection: AsyncConnection, lease: Lease, attempt: Instance, failed: Failed, *, actor: str, now: datetime
+    connection: AsyncConnection, lease: Lease, attempt: Machine, failed: Failed, *, actor: str, now: datetime
 ) -> None:
     event = LeaseEvent.ATTEMPT_FAILED
     if lease.state is LeaseState.READY:
-        disproven = failed.event is InstanceEvent.DISPROVEN
+        disproven = failed.event is MachineEvent.DISPROVEN
         event = LeaseEvent.PROOF_FAILED if disproven else LeaseEvent.MACHINE_LOST
     moved = lease_step(lease.state, event)
     if not isinstance(moved, Moved):
@@ -99,7 +99,7 @@ async def _without_machine(
     await leases.move(connection, [move], actor=actor, now=now)
 
 
-async def failed_since(connection: AsyncConnection, attempts: Iterable[Instance]) -> datetime | None:
+async def failed_since(connection: AsyncConnection, attempts: Iterable[Machine]) -> datetime | None:
     """Since when a machine stands failed that failed again: nobody pays for what comes after. None when none does.
 
     It is running on because law 5 holds its ending. One failure alone takes nothing off a bill.
@@ -122,7 +122,7 @@ class Verification:
 
 async def verified(
     connection: AsyncConnection,
-    instance: Instance,
+    machine: Machine,
     verification: Verification,
     *,
     actor: str,
@@ -133,26 +133,26 @@ async def verified(
 
     `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof.
     """
-    lease = (await leases.lock(connection, [instance.lease_id])).get(instance.lease_id)
+    lease = (await leases.lock(connection, [machine.lease_id])).get(machine.lease_id)
     if lease is None:
         return False
     ready = lease_step(lease.state, LeaseEvent.VERIFIED)
-    done = instance_step(instance.state, InstanceEvent.VERIFIED)
+    done = machine_step(machine.state, MachineEvent.VERIFIED)
     if not isinstance(ready, Moved) or not isinstance(done, Moved):
         return False
-    move = InstanceMove(
-        instance.id, instance.generation, done, step=Step.KEYS_INSTALLED, proof_due_at=proof_due_at
+    move = MachineMove(
+        machine.id, machine.generation, done, step=Step.KEYS_INSTALLED, proof_due_at=proof_due_at
     )
-    if not await instances.move(connection, [move], actor=actor, now=now):
+    if not await machines.move(connection, [move], actor=actor, now=now):
         return False
     await leases.move(connection, [LeaseMove(lease.id, lease.generation, ready)], actor=actor, now=now)
-    await store(connection, instance, verification, verdict="verified", why=None, now=now)
+    await store(connection, machine, verification, verdict="verified", why=None, now=now)
     return True
 
 
 async def mismatched(
     connection: AsyncConnection,
-    instance: Instance,
+    machine: Machine,
     verification: Verification,
     *,
     why: str,
@@ -160,16 +160,16 @@ async def mismatched(
     now: datetime,
 ) -> bool:
     """The machine is not what was sold: keep the evidence, end it, try elsewhere."""
-    failed = Failed(InstanceEvent.FAILED, FailReason.GPU_MISMATCH, why)
-    if not await fail(connection, instance.lease_id, instance.id, failed, actor=actor, now=now):
+    failed = Failed(MachineEvent.FAILED, FailReason.GPU_MISMATCH, why)
+    if not await fail(connection, machine.lease_id, machine.id, failed, actor=actor, now=now):
         return False
-    await store(connection, instance, verification, verdict="mismatch", why=why, now=now)
+    await store(connection, machine, verification, verdict="mismatch", why=why, now=now)
     return True
 
 
 async def store(
     connection: AsyncConnection,
-    instance: Instance,
+    machine: Machine,
     verification: Verification,
     *,
     verdict: str,
@@ -180,9 +180,9 @@ async def store(
     await journal.insert_report(
         connection,
         verification.report_id,
-        instance.organization_id,
-        instance.lease_id,
-        instance.id,
+        machine.organization_id,
+        machine.lease_id,
+        machine.id,
         verdict=verdict,
         why=why,
         source=verification.source,

@@ -18,11 +18,11 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import instances, journal, leases, proofs
+from control_plane.db import machines, journal, leases, proofs
 from control_plane.db.permits import standing
 from control_plane.db.proofs import Stored
-from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId, Prefix, on_wire
-from control_plane.domain.instance import FailReason, Instance, InstanceEvent
+from control_plane.domain.ids import MachineId, LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.machine import FailReason, Machine, MachineEvent
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import (
     DOUBT_LASTS,
@@ -51,7 +51,7 @@ SECOND_LOOK = timedelta(minutes=3)
 class Challenged:
     """A machine after its challenge, in the hands of the worker with this token."""
 
-    instance: Instance
+    machine: Machine
     token: UUID
     proof: Stored
     result: Result
@@ -79,22 +79,22 @@ async def while_being_set_up(
     match decided:
         case Keep(again=again):
             await attempts.verified(
-                connection, one.instance, verification, actor=actor, now=now, proof_due_at=now + again
+                connection, one.machine, verification, actor=actor, now=now, proof_due_at=now + again
             )
             return decided
         case Again(after=after):
             failed = one.result.outcome is ProofOutcome.FAILED
             await proofs.again(
                 connection,
-                one.instance.id,
+                one.machine.id,
                 token=one.token,
                 due_at=now + after,
                 deadline_at=now + SECOND_LOOK if failed else None,
             )
         case Drop(reason=reason, why=why):
-            failure = Failed(InstanceEvent.FAILED, reason, why)
-            await attempts.fail(connection, lease.id, one.instance.id, failure, actor=actor, now=now)
-    await attempts.store(connection, one.instance, verification, verdict="verified", why=None, now=now)
+            failure = Failed(MachineEvent.FAILED, reason, why)
+            await attempts.fail(connection, lease.id, one.machine.id, failure, actor=actor, now=now)
+    await attempts.store(connection, one.machine, verification, verdict="verified", why=None, now=now)
     return decided
 
 
@@ -121,9 +121,9 @@ async def while_in_use(
     decided: Keep | Again | Drop | Held = while_running(record, one.result, lease.proof, chance=chance)
     if isinstance(decided, Drop):
         others = await proofs.failing_machines(
-            connection, one.instance.account, since=now - FAILING_WINDOW, but=one.instance.id
+            connection, one.machine.account, since=now - FAILING_WINDOW, but=one.machine.id
         )
-        permits = await standing(connection, now=now, account=one.instance.account)
+        permits = await standing(connection, now=now, account=one.machine.account)
         held = held_back(failing=others + 1, ended=ended, dry_run=dry_run, permitted=bool(permits))
         decided = held or decided
     await _store(connection, one, ended=isinstance(decided, Drop), actor=actor, now=now)
@@ -131,25 +131,25 @@ async def while_in_use(
         case Keep(again=again):
             await _next(connection, one, again, suspect=False, now=now)
         case Again(after=after, suspect=None):
-            await put_off(connection, one.instance, one.token, record, after, actor=actor, now=now)
+            await put_off(connection, one.machine, one.token, record, after, actor=actor, now=now)
         case Again(after=after, suspect=suspect):
             await _next(connection, one, after, suspect=bool(suspect), now=now)
         case Held(again=again):
             # What holds it is the inside of our accounts: operators read that in `challenge_machines`' report.
             minutes = int(again.total_seconds() // 60)
             why = f"it failed again and is not ended yet; the next challenge is in {minutes} min"
-            await _note(connection, one.instance, "proof_ending_held", why, actor=actor, now=now)
+            await _note(connection, one.machine, "proof_ending_held", why, actor=actor, now=now)
             await _next(connection, one, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):
-            since = await _suspect_since(connection, lease.id, one.instance.id)
-            failure = Failed(InstanceEvent.DISPROVEN, reason, why, billed_until=since or now)
-            await attempts.fail(connection, lease.id, one.instance.id, failure, actor=actor, now=now)
+            since = await _suspect_since(connection, lease.id, one.machine.id)
+            failure = Failed(MachineEvent.DISPROVEN, reason, why, billed_until=since or now)
+            await attempts.fail(connection, lease.id, one.machine.id, failure, actor=actor, now=now)
     return decided
 
 
 async def put_off(
     connection: AsyncConnection,
-    instance: Instance,
+    machine: Machine,
     token: UUID,
     record: Record,
     after: timedelta,
@@ -158,14 +158,14 @@ async def put_off(
     now: datetime,
 ) -> None:
     """No challenge could be made: give the machine back until later. `record` is what is known of it."""
-    lapses = doubt_lapses(record, instance.suspect_since, now)
+    lapses = doubt_lapses(record, machine.suspect_since, now)
     if lapses:
         minutes = int(DOUBT_LASTS.total_seconds() // 60)
         why = f"it failed, and could not be challenged again for {minutes} min; the bill goes on"
-        await _note(connection, instance, "proof_doubt_lapsed", why, actor=actor, now=now)
+        await _note(connection, machine, "proof_doubt_lapsed", why, actor=actor, now=now)
     suspect = False if lapses else None
     await proofs.next_challenge(
-        connection, instance.id, token=token, due_at=now + after, suspect=suspect, now=now
+        connection, machine.id, token=token, due_at=now + after, suspect=suspect, now=now
     )
 
 
@@ -177,24 +177,24 @@ async def after_its_lease(connection: AsyncConnection, one: Challenged, *, actor
     passed = one.result.outcome is ProofOutcome.PASSED
     event = "memory_overwritten" if passed else "memory_not_shown_overwritten"
     said = on_wire(Prefix.PROOF, one.proof.id)
-    await _note(connection, one.instance, event, f"see {said}", actor=actor, now=now)
-    await proofs.erased(connection, one.instance.id, token=one.token, now=now)
+    await _note(connection, one.machine, event, f"see {said}", actor=actor, now=now)
+    await proofs.erased(connection, one.machine.id, token=one.token, now=now)
     return True
 
 
 async def _known(connection: AsyncConnection, one: Challenged) -> tuple[Lease, Record] | None:
-    lease = (await leases.lock(connection, [one.instance.lease_id])).get(one.instance.lease_id)
-    if lease is None or not await proofs.still_claimed(connection, one.instance.id, token=one.token):
+    lease = (await leases.lock(connection, [one.machine.lease_id])).get(one.machine.lease_id)
+    if lease is None or not await proofs.still_claimed(connection, one.machine.id, token=one.token):
         return None
-    return lease, await proofs.record(connection, one.instance.id)
+    return lease, await proofs.record(connection, one.machine.id)
 
 
 async def _suspect_since(
-    connection: AsyncConnection, lease_id: LeaseId, instance_id: InstanceId
+    connection: AsyncConnection, lease_id: LeaseId, machine_id: MachineId
 ) -> datetime | None:
-    """As it is written down now: the caller's instance is from before its claim."""
-    of_lease = await instances.lock_open(connection, [lease_id])
-    return next((each.suspect_since for each in of_lease if each.id == instance_id), None)
+    """As it is written down now: the caller's machine is from before its claim."""
+    of_lease = await machines.lock_open(connection, [lease_id])
+    return next((each.suspect_since for each in of_lease if each.id == machine_id), None)
 
 
 async def _sold_once(
@@ -208,10 +208,10 @@ async def _sold_once(
     """
     if one.result.outcome is not ProofOutcome.PASSED:
         return one
-    others = await proofs.holders(connection, one.instance.id, one.proof)
+    others = await proofs.holders(connection, one.machine.id, one.proof)
     if not others:
         return one
-    ours = any(other.account == one.instance.account for other in others)
+    ours = any(other.account == one.machine.account for other in others)
     code = OwnCode.SOLD_TWICE if ours else OwnCode.SHOWN_ELSEWHERE
     why = "another machine that is leased now has shown the same GPU"
     for other in others:
@@ -219,13 +219,13 @@ async def _sold_once(
             connection,
             other.organization_id,
             other.lease_id,
-            other.instance_id,
+            other.machine_id,
             event=code,
             why="another machine shows a GPU of this one; it is refused, and this one is challenged",
             actor=actor,
             now=now,
         )
-        await proofs.challenge_now(connection, other.instance_id, now=now)
+        await proofs.challenge_now(connection, other.machine_id, now=now)
     finding = {"code": code, "gpu": None, "why": why}
     proof = replace(
         one.proof,
@@ -245,18 +245,18 @@ async def _store(
     connection: AsyncConnection, one: Challenged, *, ended: bool, actor: str, now: datetime
 ) -> None:
     """The proof, and a line in the journal that names it."""
-    await proofs.insert(connection, one.instance.id, one.proof, ended=ended, now=now)
+    await proofs.insert(connection, one.machine.id, one.proof, ended=ended, now=now)
     said = f" {one.proof.code}: {one.proof.why}" if one.proof.code else ""
     why = f"{on_wire(Prefix.PROOF, one.proof.id)} ({one.proof.occasion}){said}"
-    await _note(connection, one.instance, f"proof_{one.proof.outcome}", why, actor=actor, now=now)
+    await _note(connection, one.machine, f"proof_{one.proof.outcome}", why, actor=actor, now=now)
 
 
 async def _note(
-    connection: AsyncConnection, instance: Instance, event: str, why: str, *, actor: str, now: datetime
+    connection: AsyncConnection, machine: Machine, event: str, why: str, *, actor: str, now: datetime
 ) -> None:
-    tenant = OrganizationId(instance.organization_id)
+    tenant = OrganizationId(machine.organization_id)
     await journal.note(
-        connection, tenant, instance.lease_id, instance.id, event=event, why=why, actor=actor, now=now
+        connection, tenant, machine.lease_id, machine.id, event=event, why=why, actor=actor, now=now
     )
 
 
@@ -264,5 +264,5 @@ async def _next(
     connection: AsyncConnection, one: Challenged, after: timedelta, *, suspect: bool, now: datetime
 ) -> None:
     await proofs.next_challenge(
-        connection, one.instance.id, token=one.token, due_at=now + after, suspect=suspect, now=now
+        connection, one.machine.id, token=one.token, due_at=now + after, suspect=suspect, now=now
     )

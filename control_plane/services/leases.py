@@ -8,20 +8,20 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import accounts, catalogue, instances, journal, leases, organizations, proofs
+from control_plane.db import accounts, catalogue, machines, journal, leases, organizations, proofs
 from control_plane.domain.admission import Admitted, Price, admit
 from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.instance import Instance, InstanceEvent, InstanceMove
-from control_plane.domain.instance import step as instance_step
+from control_plane.domain.machine import Machine, MachineEvent, MachineMove
+from control_plane.domain.machine import step as machine_step
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState
 from control_plane.domain.lease import step as lease_step
-from control_plane.domain.machine import Moved
+from control_plane.domain.transitions import Moved
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
 from control_plane.domain.proof import Tier, erased_until, tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import region_within
 from control_plane.domain.status import Status, project
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services.attempts import failed_since
 from control_plane.world import World
 
@@ -48,17 +48,17 @@ class Shown:
     """What its machine is, by its GPU proofs."""
 
 
-async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Quote:
+async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        price, known = await _facts(connection, wish, now, with_offers=True)
+        price, known = await _facts(connection, request, now, with_offers=True)
         if isinstance(known, Refused):
             return Quote(known, price, Ranking((), ()))
         standing = await organizations.standing(connection, organization_id, lock=False)
         ranking = Ranking((), ())
         if price is not None:
             ranking = rank(
-                wish,
+                request,
                 price.sku.shape,
                 price.nano_per_hour,
                 known,
@@ -69,20 +69,20 @@ async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Qu
             )
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    return Quote(admit(wish, price, standing), price, ranking)
+    return Quote(admit(request, price, standing), price, ranking)
 
 
 async def create(
     connection: AsyncConnection,
     world: World,
     organization_id: OrganizationId,
-    wish: Wish,
+    request: CapacityRequest,
     *,
     name: str,
     ssh_key_ids: Sequence[UUID],
     actor: str,
 ) -> Lease | Refused:
-    """Admit a wish as a lease, with a hold for its first hour, in the caller's transaction."""
+    """Admit a request as a lease, with a hold for its first hour, in the caller's transaction."""
     now = world.now()
     keys = await organizations.ssh_keys(connection, organization_id, ids=ssh_key_ids) if ssh_key_ids else []
     missing = set(ssh_key_ids) - {key.id for key in keys}
@@ -90,14 +90,14 @@ async def create(
         return Refused(
             RefusalCode.SSH_KEY_UNKNOWN, "An SSH key of this request does not exist; GET /v1/ssh-keys."
         )
-    price, known = await _facts(connection, wish, now, with_offers=False)
+    price, known = await _facts(connection, request, now, with_offers=False)
     if isinstance(known, Refused):
         return known
 
     standing = await organizations.standing(connection, organization_id, lock=True)
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    verdict = admit(wish, price, standing)
+    verdict = admit(request, price, standing)
     if isinstance(verdict, Refused):
         return verdict
 
@@ -106,7 +106,7 @@ async def create(
         id=LeaseId(world.new_id()),
         organization_id=organization_id,
         name=name,
-        wish=wish,
+        request=request,
         gpu_model=shape.gpu_model.value,
         gpu_count=shape.gpu_count,
         nano_per_gpu_hour=verdict.price.nano_per_gpu_hour,
@@ -122,45 +122,45 @@ async def create(
         billed_until=None,
         ended_at=None,
     )
-    why = f"{wish.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
+    why = f"{request.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
     await leases.insert(connection, lease, hold_nano=verdict.hold_nano, actor=actor, why=why, now=now)
     return lease
 
 
 async def _facts(
-    connection: AsyncConnection, wish: Wish, now: datetime, *, with_offers: bool
+    connection: AsyncConnection, request: CapacityRequest, now: datetime, *, with_offers: bool
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a wish and the offers of its GPUs; a constraint nothing can ever meet is refused.
+    """The price of a request and the offers of its GPUs; a constraint nothing can ever meet is refused.
 
-    Offers are read where they are shown or where the wish narrows them down: a create that takes any
+    Offers are read where they are shown or where the request narrows them down: a create that takes any
     place needs none of them.
     """
-    prices = await catalogue.prices(connection, now=now, sku=wish.sku)
+    prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
         return None, []
-    if not (with_offers or wish.providers or wish.regions):
+    if not (with_offers or request.providers or request.regions):
         return prices[0], []
     shape = prices[0].sku.shape
     offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
-    if wish.providers or wish.regions:
+    if request.providers or request.regions:
         known = await accounts.every(connection)
         refused = _impossible(
-            wish, {account.provider for account in known}, {offer.region for offer in offers}
+            request, {account.provider for account in known}, {offer.region for offer in offers}
         )
         if refused is not None:
             return prices[0], refused
     return prices[0], offers
 
 
-def _impossible(wish: Wish, providers: set[str], regions: set[str]) -> Refused | None:
-    unknown = sorted(set(wish.providers) - providers)
+def _impossible(request: CapacityRequest, providers: set[str], regions: set[str]) -> Refused | None:
+    unknown = sorted(set(request.providers) - providers)
     if unknown:
         return Refused(
             RefusalCode.PROVIDER_UNKNOWN,
             f"No provider is called {unknown[0]!r}; there is {', '.join(sorted(providers)) or 'none'}.",
         )
     unserved = [
-        wanted for wanted in wish.regions if not any(region_within(region, wanted) for region in regions)
+        wanted for wanted in request.regions if not any(region_within(region, wanted) for region in regions)
     ]
     if unserved:
         return Refused(
@@ -219,31 +219,31 @@ async def end_lease(
     moved = lease_step(lease.state, event)
     if not isinstance(moved, Moved):
         return False
-    attempts = await instances.lock_open(connection, [lease.id])
+    attempts = await machines.lock_open(connection, [lease.id])
     since = await failed_since(connection, attempts)
     billed_until = None if since is None or lease.ready_at is None else max(lease.ready_at, since)
-    await instances.move(connection, end_moves(lease, attempts, why=why, now=now), actor=actor, now=now)
-    # Last, because it takes the organization's standing: lease, instances, standing is the order everywhere.
+    await machines.move(connection, end_moves(lease, attempts, why=why, now=now), actor=actor, now=now)
+    # Last, because it takes the organization's standing: lease, machines, standing is the order everywhere.
     move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=billed_until)
     return bool(await leases.move(connection, [move], actor=actor, now=now))
 
 
-def end_moves(lease: Lease, attempts: Sequence[Instance], *, why: str, now: datetime) -> list[InstanceMove]:
+def end_moves(lease: Lease, attempts: Sequence[Machine], *, why: str, now: datetime) -> list[MachineMove]:
     """How the attempts of a lease end when it no longer wants them.
 
     A proven machine that a customer worked on waits a moment, for the proof that its memory is overwritten.
     """
     moves = []
     for attempt in attempts:
-        never = instance_step(attempt.state, InstanceEvent.NEVER_ASKED)
+        never = machine_step(attempt.state, MachineEvent.NEVER_ASKED)
         if isinstance(never, Moved):
             evidence = "nothing was asked of the provider"
-            moves.append(InstanceMove(attempt.id, attempt.generation, never, why=why, gone_evidence=evidence))
+            moves.append(MachineMove(attempt.id, attempt.generation, never, why=why, gone_evidence=evidence))
             continue
-        unwanted = instance_step(attempt.state, InstanceEvent.END_WANTED)
+        unwanted = machine_step(attempt.state, MachineEvent.END_WANTED)
         if isinstance(unwanted, Moved):
             until = erased_until(attempt.state, lease.proof, now)
-            moves.append(InstanceMove(attempt.id, attempt.generation, unwanted, why=why, erasing_until=until))
+            moves.append(MachineMove(attempt.id, attempt.generation, unwanted, why=why, erasing_until=until))
     return moves
 
 
@@ -312,7 +312,7 @@ class Explanation:
 
     shown: Shown
     placements: list[dict[str, Any]]
-    attempts: list[Instance]
+    attempts: list[Machine]
     journal: list[Any]
     reports: list[Any]
     proofs: list[Any]
@@ -326,7 +326,7 @@ async def explain(world: World, organization_id: OrganizationId, lease_id: Lease
         return Explanation(
             shown=shown(overview, world.now()),
             placements=await leases.placements(connection, lease_id),
-            attempts=await instances.of_leases(connection, [lease_id]),
+            attempts=await machines.of_leases(connection, [lease_id]),
             journal=await journal.page(connection, lease_id, after=0, limit=1_000),
             reports=await journal.verification_reports(connection, lease_id),
             proofs=await proofs.page(

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from control_plane.domain import instance, lease
-from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState
+from control_plane.domain import machine, lease
+from control_plane.domain.machine import FailReason, MachineEvent, MachineState
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
@@ -93,10 +93,10 @@ def test_the_machine_of_a_lease_is_drawn_as_it_is() -> None:
     golden.check(GENERATED / "lease.md", text)
 
 
-def test_the_machine_of_an_instance_is_drawn_as_it_is() -> None:
-    path = "control_plane/domain/instance.py"
-    text = _machine("Instance", instance, path, InstanceState.INTENDED, InstanceState, InstanceEvent)
-    golden.check(GENERATED / "instance.md", text)
+def test_the_machine_of_an_machine_is_drawn_as_it_is() -> None:
+    path = "control_plane/domain/machine.py"
+    text = _machine("Machine", machine, path, MachineState.INTENDED, MachineState, MachineEvent)
+    golden.check(GENERATED / "machine.md", text)
 
 
 def _first_sentence(module: ModuleType) -> str:
@@ -156,7 +156,7 @@ def test_the_page_of_codes_names_every_reason() -> None:
         "",
         *_words("A request is refused", f"{domain}/refusal.py", RefusalCode),
         *_words("An offer is rejected", f"{domain}/placement.py", RejectCode),
-        *_words("An attempt failed", f"{domain}/instance.py", FailReason),
+        *_words("An attempt failed", f"{domain}/machine.py", FailReason),
         *_words("A machine is not what was sold", f"{domain}/verification.py", MismatchCode),
         *_words("A lease ended", f"{domain}/lease.py", EndReason),
     ]
@@ -166,7 +166,7 @@ def test_the_page_of_codes_names_every_reason() -> None:
 def test_every_generated_page_is_still_drawn() -> None:
     drawn = {
         "lease.md",
-        "instance.md",
+        "machine.md",
         "loops.md",
         "providers.md",
         "codes.md",

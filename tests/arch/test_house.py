@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from control_plane.domain.instance import InstanceState
+from control_plane.domain.machine import MachineState
 from control_plane.domain.lease import LeaseState
 from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
 
@@ -17,7 +17,7 @@ STRAIGHT_TABLES = {
     "control_plane/api/schemas.py": "one page: everything on the wire",
 }
 """Long because they are lists, and worse when split. A file with branches does not belong here."""
-DOORS = {"leases": "control_plane/db/leases.py", "instances": "control_plane/db/instances.py"}
+DOORS = {"leases": "control_plane/db/leases.py", "machines": "control_plane/db/machines.py"}
 OUTERMOST_FRAMES = {
     "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
 }
@@ -50,14 +50,14 @@ def test_a_state_is_assigned_in_one_place() -> None:
     assert sorted(where) == sorted(DOORS.items())
 
 
-def test_an_update_of_a_lease_or_an_instance_is_written_in_the_database_layer() -> None:
+def test_an_update_of_a_lease_or_an_machine_is_written_in_the_database_layer() -> None:
     for source in sources(*PRODUCT):
         if not source.path.startswith("control_plane/db/"):
             assert not {table for table, _ in _updates(source)} & DOORS.keys(), source.path
 
 
 def test_a_row_is_born_in_its_first_state() -> None:
-    first = {"leases": LeaseState.PLACING, "instances": InstanceState.INTENDED}
+    first = {"leases": LeaseState.PLACING, "machines": MachineState.INTENDED}
     for table, path in DOORS.items():
         inserts = re.findall(r"INSERT INTO (.*?)RETURNING", Path(path).read_text(), re.DOTALL)
         of_table = [text for text in inserts if text.startswith(f"{table} ")]

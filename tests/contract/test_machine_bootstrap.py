@@ -335,19 +335,19 @@ async def test_a_full_network_fits(fleet: Fleet) -> None:
 async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_repeated(fleet: Fleet) -> None:
     machine = fleet["alice2"]
     identity = await _enrol(fleet, ALICE, ["alice1", "alice2"])
-    wish = link(ALICE, identity, ALICE.address_of(2))
+    request = link(ALICE, identity, ALICE.address_of(2))
     await machine.sh("sudo rm /etc/wireguard/splitplane.conf")  # So that there is something to do.
 
     async def cut() -> None:
         async with fleet.access.connect(machine.target) as session:
-            step = asyncio.create_task(session.join_mesh(wish))
+            step = asyncio.create_task(session.join_mesh(request))
             await _kill_logins(machine)
             await step
 
     with pytest.raises(Unreachable):
         await cut()
     async with fleet.access.connect(machine.target) as session:
-        await session.join_mesh(wish)
+        await session.join_mesh(request)
     assert await fleet["alice1"].reaches(ALICE.address_of(2))
 
 

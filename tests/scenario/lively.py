@@ -9,7 +9,7 @@ from control_plane.db import idempotency
 from control_plane.db.engine import Database, rows
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.lease import Lease
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from providers.fake import Event
 from providers.fake import Settings as FakeSettings
 from tests.support.challenger import FAILED
@@ -43,7 +43,7 @@ LATE = frozenset(
         "close_leases",
         "collect_orphans",
         "erase_machines",
-        "expire_stuck",
+        "expire_machines",
         "fund_leases",
         "rate_usage",
         "refresh_offers",
@@ -54,9 +54,9 @@ LATE = frozenset(
 TWO_MACHINES_MAX = timedelta(seconds=260)
 """How long a lease may pay for two: a lost answer is looked for, or a claim of a dead worker runs out."""
 
-PROVEN = Wish("h100x1-proven")
-_CHALLENGE_AT = text("UPDATE instances SET proof_due_at = :due_at WHERE lease_id = ANY(:ids)")
-_OWNERS = text("SELECT i.launch_key, l.name FROM instances i JOIN leases l ON l.id = i.lease_id")
+PROVEN = CapacityRequest("h100x1-proven")
+_CHALLENGE_AT = text("UPDATE machines SET proof_due_at = :due_at WHERE lease_id = ANY(:ids)")
+_OWNERS = text("SELECT i.launch_key, l.name FROM machines i JOIN leases l ON l.id = i.lease_id")
 
 
 async def build(db: Database, clock: Clock) -> Stage:
@@ -96,7 +96,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     for name in ("answer lost with effect", "answer lost without effect"):
         await stage.lease(rich, name=name)
         await stage.run("place_leases")
-        await stage.run("launch_instances")
+        await stage.run("launch_machines")
     await stage.lease(rich, name="intended")
     await stage.run("place_leases")
     await stage.lease(rich, name="placing")
@@ -141,9 +141,9 @@ class Patience:
 _ROWS = {
     "leases": """SELECT name, state, generation, attempts, due_at, claimed_until, metered_until, intervals, meter_closed,
                  funding_warned_at FROM leases ORDER BY name""",
-    "instances": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step,
+    "machines": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step,
                            i.proof_due_at, i.suspect_since, i.erasing_until
-                    FROM instances i JOIN leases l ON l.id = i.lease_id ORDER BY l.name, i.created_at""",
+                    FROM machines i JOIN leases l ON l.id = i.lease_id ORDER BY l.name, i.created_at""",
     "proofs": """SELECT l.name, p.occasion, p.outcome, p.at FROM proofs p JOIN leases l ON l.id = p.lease_id
                  ORDER BY l.name, p.at""",
     "holds": "SELECT l.name, h.amount_nano FROM holds h JOIN leases l ON l.id = h.lease_id ORDER BY l.name",

@@ -9,11 +9,11 @@ from sqlalchemy import text
 
 from control_plane.db import accounts
 from control_plane.db.engine import rows
-from control_plane.domain.ids import InstanceId, OrganizationId, ProviderRef
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
+from control_plane.domain.machine import FailReason, MachineState
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.metering import gpu_seconds_total
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import Event, FakeMachine
 from reconciler import network
@@ -66,7 +66,7 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
     assert await _states(stage, leases) == ["ready", "ready"]
     assert [one[0].missed_lists for one in [await stage.attempts(lease) for lease in leases]] == [0, 0]
     assert orphan.ended_at is None
-    reports = await stage.run("observe_instances")
+    reports = await stage.run("observe_machines")
     assert reports[0].errors or reports[0].looked_at == 0
     stage.cloud.weather.clear()
     await stage.play(200, step=10)
@@ -80,7 +80,7 @@ async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go
     stage.cloud.weather.always("inventory", Event.CUT_LIST)
     await stage.release(lease)
     await stage.play(900, step=30)
-    assert (await stage.attempts(lease))[0].state is InstanceState.ENDING
+    assert (await stage.attempts(lease))[0].state is MachineState.ENDING
     assert await stage.state(lease) == "ending"
     await stage.check()
     stage.cloud.weather.clear()
@@ -227,7 +227,7 @@ async def test_the_meter_of_a_machine_found_ended_does_not_run_on_the_list_that_
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("control_plane.services.attempts.fail", dies)
         with pytest.raises(ConnectionError):
-            await stage.run("observe_instances")
+            await stage.run("observe_machines")
     await stage.run("meter_usage")
     until = await _metered_until(stage, gone)
     assert until is None or until <= last_seen
@@ -343,7 +343,7 @@ async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothin
     orphans = [stage.plant() for _ in range(2)]
     await stage.play(110, step=10)
     stage.clock.advance(20)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     stage.cloud.disappear(orphans[0].provider_ref)
     (report,) = await stage.run("collect_orphans")
     assert report.errors == []
@@ -393,15 +393,15 @@ async def test_a_machine_that_ended_while_the_hub_was_told_of_it_leaves_the_hub_
     await stage.finish()
 
 
-async def _on_hub(stage: Stage, number: int) -> set[InstanceId]:
+async def _on_hub(stage: Stage, number: int) -> set[MachineId]:
     async with stage.db.reading() as connection:
         known = await rows(
             connection,
-            text("SELECT i.id, p.address FROM instances i JOIN peers p ON p.instance_id = i.id"),
+            text("SELECT i.id, p.address FROM machines i JOIN peers p ON p.machine_id = i.id"),
         )
-    by_address = {row.address: InstanceId(row.id) for row in known}
+    by_address = {row.address: MachineId(row.id) for row in known}
     return {
-        by_address.get(peer.address, InstanceId(stage.world.new_id())) for peer in stage.hub.networks[number]
+        by_address.get(peer.address, MachineId(stage.world.new_id())) for peer in stage.hub.networks[number]
     }
 
 
@@ -409,9 +409,9 @@ async def test_a_region_wish_waits_out_a_frozen_account_and_is_served_after_it(s
     leases = await _ready(stage, 2)
     stage.cloud.weather.script("inventory", *[Event.EMPTY_LIST] * 10)
     await stage.play(6)
-    lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", regions=("eu",)))
     await stage.play_until(lease, "ready", seconds_max=120)
-    assert (await stage.attempts(lease))[0].state is InstanceState.VERIFIED
+    assert (await stage.attempts(lease))[0].state is MachineState.VERIFIED
     assert (stage.clock.now() - lease.created_at) < timedelta(minutes=2)
     assert await _states(stage, leases) == ["ready"] * 2
     await stage.finish()

@@ -45,7 +45,7 @@ async def showing(
             first + number,
             account=account,
             gpu_model=model,
-            instance_id=machine or uuid7(),
+            machine_id=machine or uuid7(),
             driver="570.124.06",
             outcome=outcome,
             at=stage.clock.now(),

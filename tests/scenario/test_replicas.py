@@ -28,7 +28,7 @@ pytestmark = pytest.mark.database
 LOOPS = sorted(registry.discovered())
 _PEERS = text("""
 SELECT n.number, p.address, p.public_key FROM peers p JOIN networks n USING (organization_id)
-JOIN instances i ON i.id = p.instance_id WHERE i.state = 'verified'
+JOIN machines i ON i.id = p.machine_id WHERE i.state = 'verified'
 """)
 
 
@@ -93,10 +93,10 @@ async def test_all_loops_of_three_replicas_at_once_bring_everything_to_its_end(l
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("place_leases", "SELECT count(*) FROM instances"),
-        ("launch_instances", "SELECT count(*) FROM instances WHERE state = 'booting'"),
-        ("bootstrap_machines", "SELECT count(*) FROM instances WHERE state = 'verified'"),
-        ("end_instances", "SELECT count(*) FROM instances WHERE terminate_asked_at IS NOT NULL"),
+        ("place_leases", "SELECT count(*) FROM machines"),
+        ("launch_machines", "SELECT count(*) FROM machines WHERE state = 'booting'"),
+        ("bootstrap_machines", "SELECT count(*) FROM machines WHERE state = 'verified'"),
+        ("terminate_machines", "SELECT count(*) FROM machines WHERE terminate_asked_at IS NOT NULL"),
         ("close_leases", "SELECT count(*) FROM leases WHERE state = 'ended'"),
         ("rate_usage", "SELECT count(*) FROM charges"),
     ],
@@ -104,8 +104,8 @@ async def test_all_loops_of_three_replicas_at_once_bring_everything_to_its_end(l
 async def test_many_replicas_on_the_same_rows_do_each_once(
     stage: Stage, database_url: str, name: str, expected: str
 ) -> None:
-    order = ["place_leases", "launch_instances", "observe_instances", "bootstrap_machines"]
-    order += ["end_instances", "observe_instances again", "close_leases", "meter_usage", "rate_usage"]
+    order = ["place_leases", "launch_machines", "observe_machines", "bootstrap_machines"]
+    order += ["terminate_machines", "observe_machines again", "close_leases", "meter_usage", "rate_usage"]
     leases = [
         await stage.lease(organization_id)
         for organization_id in [await stage.organization(), await stage.organization()]
@@ -114,7 +114,7 @@ async def test_many_replicas_on_the_same_rows_do_each_once(
     await stage.run("refresh_offers")
     async with _replicas(stage, database_url, 5) as replicas:
         for loop in order:
-            if loop == "end_instances":
+            if loop == "terminate_machines":
                 for lease in leases:
                     stage.clock.advance(1)
                     await stage.release(lease)
@@ -127,7 +127,7 @@ async def test_many_replicas_on_the_same_rows_do_each_once(
             await stage.run(loop.split()[0])
     async with stage.db.reading() as connection:
         assert (await rows(connection, text(expected)))[0][0] == len(leases)
-    calls = {"launch_instances": "launch", "end_instances": "terminate"}
+    calls = {"launch_machines": "launch", "terminate_machines": "terminate"}
     if name in calls:
         assert stage.cloud.calls_of(calls[name]) == len(leases), "asked once for each"
     await stage.check()
@@ -140,7 +140,7 @@ async def test_an_older_list_for_the_hub_never_overtakes_a_newer_one(stage: Stag
     organization_id = await stage.organization()
     leases = [await stage.lease(organization_id) for _ in range(2)]
     await stage.run("refresh_offers")
-    for loop in ("place_leases", "launch_instances", "observe_instances"):
+    for loop in ("place_leases", "launch_machines", "observe_machines"):
         stage.clock.advance(3)
         await stage.run(loop)
     under_way, arrives = asyncio.Event(), asyncio.Event()
@@ -173,7 +173,7 @@ async def test_machines_of_one_network_joining_at_many_replicas_are_all_on_the_h
     organization_id = await stage.organization()
     leases = [await stage.lease(organization_id) for _ in range(12)]
     await stage.run("refresh_offers")
-    for loop in ("place_leases", "launch_instances", "observe_instances"):
+    for loop in ("place_leases", "launch_machines", "observe_machines"):
         stage.clock.advance(3)
         await stage.run(loop)
     with pytest.MonkeyPatch.context() as patch:
@@ -192,7 +192,7 @@ async def test_a_release_beside_every_loop_ends_what_it_releases(lively: Moment)
         async with lively.again() as stage:
             await asyncio.gather(stage.run(name), stage.release_all())
             await stage.check()
-            if name in ("bootstrap_machines", "launch_instances", "observe_instances"):
+            if name in ("bootstrap_machines", "launch_machines", "observe_machines"):
                 for seconds in (5, 61, 61, 122, 244, 244, 61, 61):
                     await stage.round()
                     stage.clock.advance(seconds)

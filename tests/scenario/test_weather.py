@@ -12,16 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ProviderRef
-from control_plane.domain.instance import FailReason, Instance, InstanceState
+from control_plane.domain.machine import FailReason, Machine, MachineState
 from control_plane.domain.lease import EndReason, Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from data_plane.access.port import GpuReport
 from providers.base import LaunchOrder, Provider
 from providers.fake import Event, an_offer
 from reconciler import paper
-from reconciler.loops import launch_instances, observe_instances
+from reconciler.loops import launch_machines, observe_machines
 from tests.support.stage import FAKE, H100, Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -34,7 +34,7 @@ async def _failed(stage: Stage, lease: Lease) -> list[FailReason | None]:
     return [attempt.fail_reason for attempt in await stage.attempts(lease)]
 
 
-async def _only(stage: Stage, lease: Lease) -> Instance:
+async def _only(stage: Stage, lease: Lease) -> Machine:
     (attempt,) = await stage.attempts(lease)
     return attempt
 
@@ -49,7 +49,7 @@ async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_fo
     attempt = await _only(stage, lease)
     assert stage.cloud.ever(attempt.launch_key) == 1
     assert stage.cloud.calls_of("launch") == 1
-    assert "instance found" in await stage.story(lease)
+    assert "machine found" in await stage.story(lease)
     await stage.finish()
 
 
@@ -64,10 +64,10 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
     lost, found = await stage.attempts(lease)
     assert [lost.fail_reason, found.fail_reason] == [FailReason.LAUNCH_ANSWER_LOST, None]
     assert lost.region != found.region
-    assert lost.state is InstanceState.ENDING, "nothing has proved yet that no machine is there"
+    assert lost.state is MachineState.ENDING, "nothing has proved yet that no machine is there"
     assert [stage.cloud.ever(one.launch_key) for one in (lost, found)] == [0, 1]
     await stage.play(600, step=20)
-    assert (await stage.attempts(lease))[0].state is InstanceState.GONE
+    assert (await stage.attempts(lease))[0].state is MachineState.GONE
     await stage.finish()
 
 
@@ -97,7 +97,7 @@ async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_or
     (hidden,) = stage.cloud.alive()
     stage.cloud.hide(hidden.provider_ref)
     await stage.play(900, step=20)
-    assert (await stage.attempts(lease))[0].state is InstanceState.GONE
+    assert (await stage.attempts(lease))[0].state is MachineState.GONE
     stage.cloud.show(hidden.provider_ref)
     await stage.play(200, step=10)
     assert hidden.ended_at is not None
@@ -130,8 +130,8 @@ async def test_a_throttled_launch_is_put_back_and_asked_again_under_the_same_key
     await stage.play_until(lease, "ready", seconds_max=60)
     assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
     story = await stage.story(lease)
-    assert story.count("instance put_back") == 1
-    assert story.count("instance asked") == 2
+    assert story.count("machine put_back") == 1
+    assert story.count("machine asked") == 2
     await stage.finish()
 
 
@@ -142,7 +142,7 @@ async def test_an_account_that_takes_no_orders_gives_its_intents_up_so_that_the_
     lease = await stage.lease(await stage.organization())
     await stage.play(400, step=10)
     first, *others = await stage.attempts(lease)
-    assert first.state is InstanceState.GONE
+    assert first.state is MachineState.GONE
     assert first.fail_reason is FailReason.NOT_TAKEN
     assert others[0].region != first.region
     assert stage.cloud.ever_by_key() == {}
@@ -206,7 +206,7 @@ async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_i
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     refused, kept = await stage.attempts(lease)
-    assert (refused.state, refused.fail_reason) == (InstanceState.GONE, reason)
+    assert (refused.state, refused.fail_reason) == (MachineState.GONE, reason)
     assert refused.region != kept.region
     await stage.finish()
 
@@ -219,17 +219,17 @@ async def test_an_adapters_bug_in_a_launch_is_a_lost_answer(stage: Stage) -> Non
     await stage.finish()
 
 
-# The constraints of a wish.
+# The constraints of a request.
 
 
 async def test_a_price_ceiling_below_the_price_is_refused_and_one_at_the_price_is_kept(stage: Stage) -> None:
     organization_id = await stage.organization()
-    below = Wish("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour - 1))
+    below = CapacityRequest("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour - 1))
     refused = await stage.try_lease(organization_id, below)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.PRICE_ABOVE_CEILING
     lease = await stage.lease(
-        organization_id, Wish("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour))
+        organization_id, CapacityRequest("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour))
     )
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
@@ -265,10 +265,10 @@ async def test_a_region_of_the_wish_is_kept_even_when_it_fails_and_another_would
     organization_id = await stage.organization()
     await stage.round()
     stage.cloud.weather.script("launch", Event.NO_CAPACITY)
-    lease = await stage.lease(organization_id, Wish("h100x1", regions=("us",)))
+    lease = await stage.lease(organization_id, CapacityRequest("h100x1", regions=("us",)))
     await stage.play_until(lease, "ready", seconds_max=300, step=5)
     assert [one.region for one in await stage.attempts(lease)] == ["us-east-1", "us-east-1"]
-    refused = await stage.try_lease(organization_id, Wish("h100x1", regions=("ap-tokyo",)))
+    refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", regions=("ap-tokyo",)))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.REGION_NOT_SERVED
     await stage.finish()
@@ -276,10 +276,10 @@ async def test_a_region_of_the_wish_is_kept_even_when_it_fails_and_another_would
 
 async def test_a_provider_of_the_wish_is_kept_and_an_unknown_one_refused(stage: Stage) -> None:
     organization_id = await stage.organization()
-    refused = await stage.try_lease(organization_id, Wish("h100x1", providers=("nimbus",)))
+    refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", providers=("nimbus",)))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.PROVIDER_UNKNOWN
-    lease = await stage.lease(organization_id, Wish("h100x1", providers=("fake",)))
+    lease = await stage.lease(organization_id, CapacityRequest("h100x1", providers=("fake",)))
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
 
@@ -430,10 +430,10 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
 ) -> None:
     stage.access.script(FIRST, report=reading())
     await stage.round()
-    lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", regions=("eu",)))
     await stage.play(900, step=30)
     wrong = await _only(stage, lease)
-    assert (wrong.state, wrong.fail_reason) == (InstanceState.GONE, FailReason.GPU_MISMATCH)
+    assert (wrong.state, wrong.fail_reason) == (MachineState.GONE, FailReason.GPU_MISMATCH)
     assert (wrong.fail_why or "").startswith(code)
     explained = await stage.why(lease)
     assert [(one.verdict, len(one.reading["gpus"])) for one in explained.reports] == [
@@ -477,24 +477,24 @@ async def _placed(stage: Stage) -> None:
 async def _unknown(stage: Stage) -> None:
     stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _unknown_and_nothing(stage: Stage) -> None:
     stage.cloud.weather.script("launch", Event.LOST_WITHOUT_EFFECT)
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _booting(stage: Stage) -> None:
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _bootstrapping(stage: Stage) -> None:
     await _booting(stage)
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
 
 
 async def _ready(stage: Stage) -> None:
@@ -508,28 +508,28 @@ async def _between_attempts(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reach", "lease_state", "instance_states"),
+    ("reach", "lease_state", "machine_states"),
     [
         (_nothing, LeaseState.PLACING, []),
-        (_placed, LeaseState.STARTING, [InstanceState.INTENDED]),
-        (_unknown, LeaseState.STARTING, [InstanceState.LAUNCHING]),
-        (_unknown_and_nothing, LeaseState.STARTING, [InstanceState.LAUNCHING]),
-        (_booting, LeaseState.STARTING, [InstanceState.BOOTING]),
-        (_bootstrapping, LeaseState.STARTING, [InstanceState.BOOTSTRAPPING]),
-        (_ready, LeaseState.READY, [InstanceState.VERIFIED]),
-        (_between_attempts, LeaseState.PLACING, [InstanceState.ENDING]),
+        (_placed, LeaseState.STARTING, [MachineState.INTENDED]),
+        (_unknown, LeaseState.STARTING, [MachineState.LAUNCHING]),
+        (_unknown_and_nothing, LeaseState.STARTING, [MachineState.LAUNCHING]),
+        (_booting, LeaseState.STARTING, [MachineState.BOOTING]),
+        (_bootstrapping, LeaseState.STARTING, [MachineState.BOOTSTRAPPING]),
+        (_ready, LeaseState.READY, [MachineState.VERIFIED]),
+        (_between_attempts, LeaseState.PLACING, [MachineState.ENDING]),
     ],
 )
 async def test_a_release_in_any_state_ends_everything_and_a_second_one_changes_nothing(
     stage: Stage,
     reach: Callable[[Stage], Awaitable[None]],
     lease_state: LeaseState,
-    instance_states: list[InstanceState],
+    machine_states: list[MachineState],
 ) -> None:
     lease = await stage.lease(await stage.organization())
     await reach(stage)
     assert await stage.state(lease) == lease_state
-    assert [one.state for one in await stage.attempts(lease)] == instance_states
+    assert [one.state for one in await stage.attempts(lease)] == machine_states
     await stage.release(lease)
     await stage.check()
     await stage.release(lease)
@@ -609,18 +609,18 @@ async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
-    launching = asyncio.create_task(stage.run("launch_instances"))
+    launching = asyncio.create_task(stage.run("launch_machines"))
     await late.launched.wait()
     await stage.release(lease)
     if listed_meanwhile:
         stage.clock.advance(3)
-        await stage.run("observe_instances")
+        await stage.run("observe_machines")
     late.arrives.set()
     await launching
     await stage.check()
     attempt = await _only(stage, lease)
     if event is Event.CALM or (listed_meanwhile and stage.cloud.alive()):
-        assert attempt.state is InstanceState.ENDING, "a machine is there: no answer may close its record"
+        assert attempt.state is MachineState.ENDING, "a machine is there: no answer may close its record"
         assert attempt.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()
     assert stage.cloud.calls_of("launch") == 1
@@ -632,10 +632,10 @@ async def test_an_answer_that_comes_after_the_inventory_showed_the_machine_chang
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
-    launching = asyncio.create_task(stage.run("launch_instances"))
+    launching = asyncio.create_task(stage.run("launch_machines"))
     await late.launched.wait()
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     late.arrives.set()
     await launching
     await stage.play_until(lease, "ready", seconds_max=30)
@@ -665,16 +665,16 @@ async def test_a_machine_found_while_its_attempt_expires_is_kept(stage: Stage) -
     stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
     stage.clock.advance(300)
 
     async def observe() -> None:
-        await stage.run("observe_instances")
+        await stage.run("observe_machines")
 
     between = _Between(stage.db, observe)
-    await stage.run("expire_stuck", world=dataclasses.replace(stage.world, db=cast("Database", between)))
+    await stage.run("expire_machines", world=dataclasses.replace(stage.world, db=cast("Database", between)))
     assert between.transactions == 2
-    assert (await _only(stage, lease)).state is InstanceState.BOOTING
+    assert (await _only(stage, lease)).state is MachineState.BOOTING
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
 
@@ -711,10 +711,10 @@ async def test_a_machine_that_the_provider_denies_to_know_is_open_until_the_list
     ref = (await _only(stage, lease)).provider_ref or ProviderRef("")
     await stage.release(lease)
     stage.cloud.disappear(ref)
-    await stage.run("end_instances")
-    assert (await _only(stage, lease)).state is InstanceState.ENDING, "a 404 is no proof"
+    await stage.run("terminate_machines")
+    assert (await _only(stage, lease)).state is MachineState.ENDING, "a 404 is no proof"
     await stage.play(40)
-    assert (await _only(stage, lease)).state is InstanceState.ENDING, "one list is no proof either"
+    assert (await _only(stage, lease)).state is MachineState.ENDING, "one list is no proof either"
     await stage.play_until(lease, "ended", seconds_max=60)
     assert await stage.state(keeps) == "ready"
     await stage.finish()
@@ -740,7 +740,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
     for verb in ("offers", "launch", "inventory"):
         stage.cloud.weather.always(verb, Event.UNAVAILABLE)
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).account == SECOND
@@ -770,7 +770,7 @@ async def test_an_account_whose_calls_hang_delays_no_lease_of_another(two_accoun
     stage.clock.advance(3)
     tasks = [
         asyncio.create_task(loop.LOOP.activate(stage.world, FAKE))
-        for loop in (launch_instances, observe_instances)
+        for loop in (launch_machines, observe_machines)
     ]
     second = dataclasses.replace(stage.world, accounts={SECOND: stage.world.accounts[SECOND]})
     stage.clouds[SECOND].stock = dict.fromkeys(stage.clouds[SECOND].stock, 1)

@@ -13,12 +13,12 @@ from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.money import accrued
 from providers.fake import FakeProvider
 
-_KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM instances")
+_KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM machines")
 _LEASES = text("""
 SELECT l.*, (SELECT coalesce(sum(gpu_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
        (SELECT coalesce(sum(gpu_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
-       (SELECT count(*) FROM instances i WHERE i.lease_id = l.id AND i.state <> 'gone') AS open,
+       (SELECT count(*) FROM machines i WHERE i.lease_id = l.id AND i.state <> 'gone') AS open,
        (SELECT amount_nano FROM holds h WHERE h.lease_id = l.id) AS held
 FROM leases l
 """)
@@ -43,12 +43,12 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
     `planted` are launch keys of machines that a test put into a cloud by itself.
     """
     async with db.reading() as connection:
-        instances = await rows(connection, _KEYS)
+        machines = await rows(connection, _KEYS)
         leases = await rows(connection, _LEASES)
         standings = await rows(connection, _STANDINGS)
         overlaps = (await rows(connection, _OVERLAPS))[0].n
         totals = await ledger.totals(connection)
-    _machines(instances, clouds, planted)
+    _machines(machines, clouds, planted)
     for lease in leases:
         _lease(lease)
     assert overlaps == 0, "an hour is metered twice"
@@ -60,8 +60,8 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         assert standing.held_nano == standing.held, "the cached holds are not the holds'"
 
 
-def _machines(instances: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
-    known = {row.launch_key: row for row in instances}
+def _machines(machines: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
+    known = {row.launch_key: row for row in machines}
     for cloud in clouds:
         for key, machines in cloud.ever_by_key().items():
             assert machines <= 1, f"{key} bought {machines} machines (law 2)"
@@ -71,9 +71,9 @@ def _machines(instances: Sequence[Any], clouds: Sequence[FakeProvider], planted:
             assert row is None or row.asked_at is not None, (
                 f"{machine.launch_key} lives and was never asked for"
             )
-    launched = Counter(row.provider_ref for row in instances if row.provider_ref and row.state != "gone")
+    launched = Counter(row.provider_ref for row in machines if row.provider_ref and row.state != "gone")
     assert all(times == 1 for times in launched.values()), f"a machine is claimed twice: {launched}"
-    for row in instances:
+    for row in machines:
         if row.state == "gone" and row.asked_at is not None:
             assert row.gone_evidence, f"{row.launch_key} is closed without evidence (law 3)"
 

@@ -11,19 +11,19 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from control_plane.db import accounts, instances
+from control_plane.db import accounts, machines
 from control_plane.db.engine import Database, rows
 from control_plane.db.leases import Overview
 from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, OrganizationId, launch_key
-from control_plane.domain.instance import Instance
+from control_plane.domain.machine import Machine
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
@@ -98,10 +98,10 @@ class Stage:
         async with self.db.reading() as connection:
             return {row.name: row.state for row in await rows(connection, _STATES)}
 
-    async def attempts(self, lease: Lease) -> list[Instance]:
+    async def attempts(self, lease: Lease) -> list[Machine]:
         """The lease's attempts, oldest first."""
         async with self.db.reading() as connection:
-            return await instances.of_leases(connection, [lease.id])
+            return await machines.of_leases(connection, [lease.id])
 
     async def lease_row(self, lease: Lease) -> Lease:
         """The lease as it is written down now."""
@@ -175,23 +175,23 @@ class Stage:
         return organization_id
 
     async def try_lease(
-        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+        self, organization_id: OrganizationId, request: CapacityRequest | None = None, *, name: str = "training"
     ) -> Lease | Refused:
         async with self.db.transaction(organization_id) as connection:
             return await leases.create(
                 connection,
                 self.api,
                 organization_id,
-                wish or Wish("h100x1"),
+                request or CapacityRequest("h100x1"),
                 name=name,
                 ssh_key_ids=[],
                 actor="test",
             )
 
     async def lease(
-        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+        self, organization_id: OrganizationId, request: CapacityRequest | None = None, *, name: str = "training"
     ) -> Lease:
-        lease = await self.try_lease(organization_id, wish, name=name)
+        lease = await self.try_lease(organization_id, request, name=name)
         assert isinstance(lease, Lease), lease
         return lease
 
@@ -248,7 +248,7 @@ class Stage:
         """The lease's journal in short, for assertions and for messages."""
         explained = await leases.explain(self.api, lease.organization_id, lease.id)
         assert isinstance(explained, leases.Explanation)
-        return [f"{'instance' if line.instance_id else 'lease'} {line.event}" for line in explained.journal]
+        return [f"{'machine' if line.machine_id else 'lease'} {line.event}" for line in explained.journal]
 
 
 @dataclasses.dataclass

@@ -49,7 +49,7 @@ async def test_the_public_process_writes_nothing_about_providers_machines_or_pri
         assert rights[table] == {"SELECT"}, table
     for table in ("intervals", "charges", "unrated", "placements", "reports", "peers", "networks"):
         assert rights[table] == {"SELECT"}, table
-    assert rights["instances"] == {"SELECT", "UPDATE"}
+    assert rights["machines"] == {"SELECT", "UPDATE"}
 
 
 @pytest.mark.parametrize("role", list(Role))

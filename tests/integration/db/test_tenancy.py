@@ -19,7 +19,7 @@ from tests.support.clock import START
 
 pytestmark = pytest.mark.database
 every_tenant_table = pytest.mark.parametrize("table", TENANT_TABLES)
-WRITABLE = ["api_keys", "holds", "instances", "leases", "standings"]
+WRITABLE = ["api_keys", "holds", "machines", "leases", "standings"]
 """Tables of tenants that the API's role may update."""
 
 

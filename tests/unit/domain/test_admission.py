@@ -1,4 +1,4 @@
-"""Whether a wish may become a lease: every refusal at its boundary, and their order."""
+"""Whether a request may become a lease: every refusal at its boundary, and their order."""
 
 from dataclasses import replace
 
@@ -11,14 +11,14 @@ from control_plane.domain.money import Nano, accrued
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 
 PRICE = Price(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM, Tier.LISTED),
     Nano(2_490_000_000),
 )
 HOUR = 8 * 2_490_000_000
-WISH = Wish("h100x8")
+WISH = CapacityRequest("h100x8")
 FINE = Standing(suspended=False, gpu_quota=8, gpus_held=0, available_nano=Nano(HOUR))
 
 
@@ -77,12 +77,12 @@ def test_a_balance_below_zero_is_too_low() -> None:
 
 
 def test_refusals_come_in_the_order_in_which_a_customer_can_mend_them() -> None:
-    wish = replace(WISH, price_nano_per_hour_max=Nano(0))
+    request = replace(WISH, price_nano_per_hour_max=Nano(0))
     hopeless = Standing(suspended=True, gpu_quota=0, gpus_held=8, available_nano=Nano(-1))
-    expect_refusal(admit(wish, None, hopeless), RefusalCode.ORGANIZATION_SUSPENDED)
+    expect_refusal(admit(request, None, hopeless), RefusalCode.ORGANIZATION_SUSPENDED)
     welcome = replace(hopeless, suspended=False)
-    expect_refusal(admit(wish, None, welcome), RefusalCode.SKU_UNKNOWN)
-    expect_refusal(admit(wish, PRICE, welcome), RefusalCode.PRICE_ABOVE_CEILING)
+    expect_refusal(admit(request, None, welcome), RefusalCode.SKU_UNKNOWN)
+    expect_refusal(admit(request, PRICE, welcome), RefusalCode.PRICE_ABOVE_CEILING)
     expect_refusal(admit(WISH, PRICE, welcome), RefusalCode.QUOTA_EXCEEDED)
     expect_refusal(admit(WISH, PRICE, replace(welcome, gpu_quota=16)), RefusalCode.BALANCE_TOO_LOW)
 
@@ -98,14 +98,14 @@ def test_who_is_admitted_stays_within_quota_balance_and_ceiling(
     suspended: bool, quota: int, held: int, available: int, ceiling: int | None
 ) -> None:
     standing = Standing(suspended, quota, held, Nano(available))
-    wish = replace(WISH, price_nano_per_hour_max=None if ceiling is None else Nano(ceiling))
+    request = replace(WISH, price_nano_per_hour_max=None if ceiling is None else Nano(ceiling))
     within = (
         not suspended
         and held + 8 <= quota
         and available >= HOUR
         and (ceiling is None or ceiling >= PRICE.nano_per_hour)
     )
-    assert isinstance(admit(wish, PRICE, standing), Admitted) == within
+    assert isinstance(admit(request, PRICE, standing), Admitted) == within
 
 
 @given(st.integers(0, 10**12), st.integers(1, 16), st.integers(0, 86_400))

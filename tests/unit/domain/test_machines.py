@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from control_plane.domain import instance, lease
-from control_plane.domain.instance import InstanceEvent, InstanceState
+from control_plane.domain import machine, lease
+from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.lease import END_REASONS, EndReason, LeaseEvent, LeaseState
-from control_plane.domain.machine import Ignored, Moved
-from control_plane.domain.machine_state import MachineState, concluded
+from control_plane.domain.transitions import Ignored, Moved
+from control_plane.domain.sighting import ListedState, concluded
 
 L, LE = LeaseState, LeaseEvent
-N, NE = InstanceState, InstanceEvent
+N, NE = MachineState, MachineEvent
 
 LEASE_PAIRS = list(itertools.product(LeaseState, LeaseEvent))
-INSTANCE_PAIRS = list(itertools.product(InstanceState, InstanceEvent))
+INSTANCE_PAIRS = list(itertools.product(MachineState, MachineEvent))
 
 CUSTOMER_SAYS = frozenset({LE.RELEASED})
 """Events that no loop can bring about."""
 MACHINES: list[tuple[Mapping[Any, Any], type[StrEnum], type[StrEnum], StrEnum, frozenset[Any]]] = [
     (lease.NEXT, LeaseState, LeaseEvent, L.PLACING, lease.TERMINAL),
-    (instance.NEXT, InstanceState, InstanceEvent, N.INTENDED, instance.TERMINAL),
+    (machine.NEXT, MachineState, MachineEvent, N.INTENDED, machine.TERMINAL),
 ]
 both = pytest.mark.parametrize(
-    ("table", "states", "events", "first", "terminal"), MACHINES, ids=["lease", "instance"]
+    ("table", "states", "events", "first", "terminal"), MACHINES, ids=["lease", "machine"]
 )
 
 
@@ -85,11 +85,11 @@ def test_stepping_answers_the_table_or_ignores_for_every_pair_of_the_lease() -> 
         assert lease.step(state, event) == wanted
 
 
-def test_stepping_answers_the_table_or_ignores_for_every_pair_of_the_instance() -> None:
+def test_stepping_answers_the_table_or_ignores_for_every_pair_of_the_machine() -> None:
     for state, event in INSTANCE_PAIRS:
-        after = instance.NEXT.get((state, event))
+        after = machine.NEXT.get((state, event))
         wanted = Ignored(state, event) if after is None else Moved(state, event, after)
-        assert instance.step(state, event) == wanted
+        assert machine.step(state, event) == wanted
 
 
 # Machines: law 3.
@@ -101,35 +101,35 @@ def test_a_lease_that_may_hold_a_machine_only_ends_through_the_providers_word() 
             assert event is LE.MACHINES_GONE, (state, event)
 
 
-def test_an_instance_that_may_have_a_machine_only_ends_through_the_providers_word() -> None:
-    for (state, event), after in instance.NEXT.items():
-        if state in instance.MAY_HAVE_MACHINE and after not in instance.MAY_HAVE_MACHINE:
-            assert after is N.INTENDED or event in instance.PROVIDER_CONFIRMS, (state, event)
+def test_an_machine_that_may_have_a_machine_only_ends_through_the_providers_word() -> None:
+    for (state, event), after in machine.NEXT.items():
+        if state in machine.MAY_HAVE_MACHINE and after not in machine.MAY_HAVE_MACHINE:
+            assert after is N.INTENDED or event in machine.PROVIDER_CONFIRMS, (state, event)
 
 
 def test_only_an_intent_that_was_never_asked_for_closes_without_the_provider() -> None:
-    closes = {(state, event) for (state, event), after in instance.NEXT.items() if after is N.GONE}
-    assert {pair for pair in closes if pair[1] not in instance.PROVIDER_CONFIRMS} == {
+    closes = {(state, event) for (state, event), after in machine.NEXT.items() if after is N.GONE}
+    assert {pair for pair in closes if pair[1] not in machine.PROVIDER_CONFIRMS} == {
         (N.INTENDED, NE.NEVER_ASKED)
     }
 
 
 def test_only_the_ports_word_that_nothing_was_bought_takes_a_launch_back() -> None:
-    back = {(state, event) for (state, event), after in instance.NEXT.items() if after is N.INTENDED}
+    back = {(state, event) for (state, event), after in machine.NEXT.items() if after is N.INTENDED}
     assert back == {(N.LAUNCHING, NE.PUT_BACK)}
 
 
 def test_nothing_may_have_a_machine_before_it_was_asked_for() -> None:
     entered = {
         (state, event)
-        for (state, event), after in instance.NEXT.items()
-        if state not in instance.MAY_HAVE_MACHINE and after in instance.MAY_HAVE_MACHINE
+        for (state, event), after in machine.NEXT.items()
+        if state not in machine.MAY_HAVE_MACHINE and after in machine.MAY_HAVE_MACHINE
     }
     assert entered == {(N.INTENDED, NE.ASKED)}
 
 
 def test_what_is_ending_never_comes_back() -> None:
-    for (state, _), after in instance.NEXT.items():
+    for (state, _), after in machine.NEXT.items():
         if state is N.ENDING:
             assert after is N.GONE
     for (state_of_lease, _), ended in lease.NEXT.items():
@@ -138,17 +138,17 @@ def test_what_is_ending_never_comes_back() -> None:
 
 
 def test_every_attempt_that_may_have_a_machine_can_be_let_go_by_its_lease() -> None:
-    for state in instance.MAY_HAVE_MACHINE - {N.ENDING}:
-        assert instance.NEXT[state, NE.END_WANTED] is N.ENDING
+    for state in machine.MAY_HAVE_MACHINE - {N.ENDING}:
+        assert machine.NEXT[state, NE.END_WANTED] is N.ENDING
 
 
 def test_every_wanted_attempt_but_a_verified_one_can_fail() -> None:
-    for state in instance.WANTED - {N.INTENDED, N.VERIFIED}:
-        assert instance.NEXT[state, NE.FAILED] is N.ENDING
+    for state in machine.WANTED - {N.INTENDED, N.VERIFIED}:
+        assert machine.NEXT[state, NE.FAILED] is N.ENDING
     # Losing health is not ending (law 5): only a provider that no longer has it, or its own failed proof,
     # takes it from the customer.
-    assert (N.VERIFIED, NE.FAILED) not in instance.NEXT
-    assert {state for state, event in instance.NEXT if event is NE.DISPROVEN} == {N.VERIFIED}
+    assert (N.VERIFIED, NE.FAILED) not in machine.NEXT
+    assert {state for state, event in machine.NEXT if event is NE.DISPROVEN} == {N.VERIFIED}
 
 
 # Bills: law 6.
@@ -188,12 +188,12 @@ def test_the_sets_of_a_lease_cover_its_states_and_agree() -> None:
     assert set(LeaseState) == lease.LIVE | {L.ENDING, L.ENDED}
 
 
-def test_the_sets_of_an_instance_cover_its_states_and_agree() -> None:
-    assert set(InstanceState) == instance.MAY_HAVE_MACHINE | {N.INTENDED} | instance.TERMINAL
-    assert not instance.MAY_HAVE_MACHINE & instance.TERMINAL
-    assert set(InstanceState) == instance.WANTED | {N.ENDING} | instance.TERMINAL
-    assert instance.SHOULD_BE_SIGHTED < instance.MAY_HAVE_MACHINE & instance.WANTED
-    assert {N.GONE} == instance.TERMINAL
+def test_the_sets_of_an_machine_cover_its_states_and_agree() -> None:
+    assert set(MachineState) == machine.MAY_HAVE_MACHINE | {N.INTENDED} | machine.TERMINAL
+    assert not machine.MAY_HAVE_MACHINE & machine.TERMINAL
+    assert set(MachineState) == machine.WANTED | {N.ENDING} | machine.TERMINAL
+    assert machine.SHOULD_BE_SIGHTED < machine.MAY_HAVE_MACHINE & machine.WANTED
+    assert {N.GONE} == machine.TERMINAL
 
 
 def test_every_way_into_ending_has_its_reason_and_every_reason_its_way() -> None:
@@ -207,25 +207,25 @@ def test_every_way_into_ending_has_its_reason_and_every_reason_its_way() -> None
 
 @pytest.mark.parametrize("has_address", [True, False])
 def test_no_sighting_concludes_what_the_machine_cannot_do(has_address: bool) -> None:
-    for state, listed in itertools.product(instance.MAY_HAVE_MACHINE, MachineState):
+    for state, listed in itertools.product(machine.MAY_HAVE_MACHINE, ListedState):
         event = concluded(state, listed, has_address=has_address)
-        assert event is None or isinstance(instance.step(state, event), Moved), (state, listed)
+        assert event is None or isinstance(machine.step(state, event), Moved), (state, listed)
 
 
 def test_only_an_explicit_word_says_that_a_machine_is_gone() -> None:
-    for state, listed in itertools.product(instance.MAY_HAVE_MACHINE, MachineState):
+    for state, listed in itertools.product(machine.MAY_HAVE_MACHINE, ListedState):
         event = concluded(state, listed, has_address=True)
         if event in (NE.CONFIRMED_GONE, NE.VANISHED):
-            assert listed is MachineState.GONE, (state, listed)
+            assert listed is ListedState.GONE, (state, listed)
 
 
 def test_a_verified_machine_is_left_alone_whatever_its_health() -> None:
-    for listed in set(MachineState) - {MachineState.GONE}:
+    for listed in set(ListedState) - {ListedState.GONE}:
         assert concluded(N.VERIFIED, listed, has_address=True) is None
 
 
 def test_a_lost_answer_is_found_whatever_became_of_the_machine() -> None:
-    for listed in MachineState:
+    for listed in ListedState:
         assert concluded(N.LAUNCHING, listed, has_address=False) is NE.FOUND
 
 
@@ -233,18 +233,18 @@ def test_a_machine_is_reachable_only_when_it_runs_and_has_an_address() -> None:
     reachable = {
         (state, listed, has_address)
         for state, listed, has_address in itertools.product(
-            instance.MAY_HAVE_MACHINE, MachineState, [True, False]
+            machine.MAY_HAVE_MACHINE, ListedState, [True, False]
         )
         if concluded(state, listed, has_address=has_address) is NE.REACHABLE
     }
-    assert reachable == {(N.BOOTING, MachineState.RUNNING, True)}
+    assert reachable == {(N.BOOTING, ListedState.RUNNING, True)}
 
 
-@pytest.mark.parametrize("listed", [MachineState.FAILED, MachineState.STOPPED])
-def test_a_machine_that_fails_while_it_is_set_up_is_given_up(listed: MachineState) -> None:
+@pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])
+def test_a_machine_that_fails_while_it_is_set_up_is_given_up(listed: ListedState) -> None:
     failing = {
         state
-        for state in instance.MAY_HAVE_MACHINE
+        for state in machine.MAY_HAVE_MACHINE
         if concluded(state, listed, has_address=True) is NE.FAILED
     }
     assert failing == {N.BOOTING, N.BOOTSTRAPPING}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.instance import FailReason
+from control_plane.domain.machine import FailReason
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
     OFFER_STALE_AFTER,
@@ -24,7 +24,7 @@ from control_plane.domain.placement import (
     rank,
 )
 from control_plane.domain.sku import Shape
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from tests.support.clock import START
 
 SOLD = Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100)
@@ -59,13 +59,13 @@ RULED_OUT = {
 
 def ranked(
     *offers: Offer,
-    wish: Wish | None = None,
+    request: CapacityRequest | None = None,
     failures: dict[str, Failure] | None = None,
     unhealthy: dict[str, str] | None = None,
     disproven: dict[str, Disproven] | None = None,
 ) -> Ranking:
     return rank(
-        wish or Wish("h100x8"),
+        request or CapacityRequest("h100x8"),
         SOLD,
         PRICE,
         offers,
@@ -107,9 +107,9 @@ def test_more_around_the_same_gpus_fits() -> None:
 
 
 def test_a_region_or_provider_that_was_not_wished_for_is_excluded() -> None:
-    expect_rejected(ranked(OFFER, wish=Wish("h100x8", regions=("us",))), RejectCode.REGION_EXCLUDED)
-    expect_rejected(ranked(OFFER, wish=Wish("h100x8", providers=("b",))), RejectCode.PROVIDER_EXCLUDED)
-    assert ranked(OFFER, wish=Wish("h100x8", regions=("us", "eu"), providers=("b", "a"))).candidates
+    expect_rejected(ranked(OFFER, request=CapacityRequest("h100x8", regions=("us",))), RejectCode.REGION_EXCLUDED)
+    expect_rejected(ranked(OFFER, request=CapacityRequest("h100x8", providers=("b",))), RejectCode.PROVIDER_EXCLUDED)
+    assert ranked(OFFER, request=CapacityRequest("h100x8", regions=("us", "eu"), providers=("b", "a"))).candidates
 
 
 def test_what_costs_a_nano_more_than_it_is_sold_for_is_not_bought() -> None:
@@ -196,7 +196,7 @@ FAILURES = st.dictionaries(
 )
 UNHEALTHY = st.sampled_from([{}, {"a": "It does not answer."}])
 WISHES = st.builds(
-    Wish,
+    CapacityRequest,
     st.just("h100x8"),
     regions=st.sampled_from([(), ("eu",)]),
     providers=st.sampled_from([(), ("a",)]),
@@ -208,20 +208,20 @@ def test_the_order_does_not_depend_on_how_the_offers_came(
     offers: list[Offer],
     failures: dict[str, Failure],
     unhealthy: dict[str, str],
-    wish: Wish,
+    request: CapacityRequest,
     random: Random,
 ) -> None:
     shuffled = list(offers)
     random.shuffle(shuffled)
-    straight = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
-    assert straight == ranked(*shuffled, wish=wish, failures=failures, unhealthy=unhealthy)
+    straight = ranked(*offers, request=request, failures=failures, unhealthy=unhealthy)
+    assert straight == ranked(*shuffled, request=request, failures=failures, unhealthy=unhealthy)
 
 
 @given(OFFERS, FAILURES, UNHEALTHY, WISHES)
 def test_every_offer_is_a_candidate_or_rejected_with_a_sentence(
-    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
 ) -> None:
-    ranking = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
+    ranking = ranked(*offers, request=request, failures=failures, unhealthy=unhealthy)
     placed = [*ranking.candidates, *(rejection.offer for rejection in ranking.rejected)]
     assert sorted(offer.key for offer in placed) == sorted(offer.key for offer in offers)
     for rejection in ranking.rejected:
@@ -230,13 +230,13 @@ def test_every_offer_is_a_candidate_or_rejected_with_a_sentence(
 
 @given(OFFERS, FAILURES, UNHEALTHY, WISHES)
 def test_no_candidate_breaks_a_promise(
-    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
 ) -> None:
-    for offer in ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy).candidates:
+    for offer in ranked(*offers, request=request, failures=failures, unhealthy=unhealthy).candidates:
         assert offer.shape.holds(SOLD)
         assert offer.cost_nano_per_hour <= PRICE
-        assert wish.allows_region(offer.region)
-        assert wish.allows_provider(offer.provider)
+        assert request.allows_region(offer.region)
+        assert request.allows_provider(offer.provider)
         assert offer.account not in unhealthy
         assert offer.available
         failure = failures.get(offer.key)
@@ -255,7 +255,7 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="failed"),
         replace(OFFER, key="resting"),
         replace(OFFER, key="disproven"),
-        wish=Wish("h100x8", regions=("eu",), providers=("a",)),
+        request=CapacityRequest("h100x8", regions=("eu",), providers=("a",)),
         unhealthy={"sick": "It does not answer."},
         failures={
             "failed": Failure(FailReason.GPU_MISMATCH, START),

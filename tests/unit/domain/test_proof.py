@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain import proof
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.machine import FailReason, MachineState
 from control_plane.domain.proof import (
     AGAIN_WHILE_RUNNING,
     BUSY_POSTPONED,
@@ -293,12 +293,12 @@ def test_one_run_ends_few_machines_and_a_dry_run_none_whoever_permits_it(permitt
 
 
 @pytest.mark.parametrize("demanded", Tier)
-@pytest.mark.parametrize("before", InstanceState)
+@pytest.mark.parametrize("before", MachineState)
 def test_only_a_machine_that_was_proven_waits_to_be_overwritten(
-    before: InstanceState, demanded: Tier
+    before: MachineState, demanded: Tier
 ) -> None:
     until = proof.erased_until(before, demanded, START)
-    if before is InstanceState.VERIFIED and demanded is not Tier.LISTED:
+    if before is MachineState.VERIFIED and demanded is not Tier.LISTED:
         assert until == START + proof.ERASED_WITHIN
     else:
         assert until is None

@@ -1,4 +1,4 @@
-"""What a customer reads, over every lease state, instance state and step."""
+"""What a customer reads, over every lease state, machine state and step."""
 
 import itertools
 from datetime import timedelta
@@ -6,17 +6,17 @@ from uuid import UUID
 
 import pytest
 
-from control_plane.domain.ids import InstanceId
-from control_plane.domain.instance import InstanceState, Step
+from control_plane.domain.ids import MachineId
+from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.lease import BILLED, LeaseState
 from control_plane.domain.proof import Tier
 from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Phase, Status, project
 from tests.support.clock import START
 
 
-def _evidence(state: InstanceState, step: Step | None, sighted_ago: timedelta | None) -> Evidence:
+def _evidence(state: MachineState, step: Step | None, sighted_ago: timedelta | None) -> Evidence:
     return Evidence(
-        instance_id=InstanceId(UUID(int=1)),
+        machine_id=MachineId(UUID(int=1)),
         provider="fake",
         region="eu-central-1",
         state=state,
@@ -32,7 +32,7 @@ def _evidence(state: InstanceState, step: Step | None, sighted_ago: timedelta | 
 SIGHTED = (None, timedelta(0), CONTACT_LOST_AFTER, CONTACT_LOST_AFTER + timedelta(microseconds=1))
 EVIDENCE: list[Evidence | None] = [
     None,
-    *(_evidence(*facts) for facts in itertools.product(InstanceState, [None, *Step], SIGHTED)),
+    *(_evidence(*facts) for facts in itertools.product(MachineState, [None, *Step], SIGHTED)),
 ]
 
 
@@ -90,7 +90,7 @@ def test_a_lease_that_tries_again_says_how_often_it_tried() -> None:
 
 @pytest.mark.parametrize("number", range(len(Step)))
 def test_progress_counts_the_steps_in_their_order(number: int) -> None:
-    evidence = _evidence(InstanceState.BOOTSTRAPPING, list(Step)[number], timedelta(0))
+    evidence = _evidence(MachineState.BOOTSTRAPPING, list(Step)[number], timedelta(0))
     assert (
         project(LeaseState.STARTING, evidence, demanded=Tier.PROVEN, attempts=1, now=START).steps_done
         == number + 1
@@ -108,7 +108,7 @@ def test_the_end_is_only_called_confirmed_when_the_lease_has_ended() -> None:
 
 
 def test_a_sku_that_demands_no_proof_shows_no_step_for_it() -> None:
-    ready = _evidence(InstanceState.VERIFIED, Step.GPUS_VERIFIED, timedelta(0))
+    ready = _evidence(MachineState.VERIFIED, Step.GPUS_VERIFIED, timedelta(0))
     for demanded, total in ((Tier.LISTED, len(Step) - 1), (Tier.PROVEN, len(Step))):
         status = project(LeaseState.READY, ready, demanded=demanded, attempts=1, now=START)
         assert (status.steps_done, status.steps_total) == (total, total)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.ids import InstanceId, launch_key
-from control_plane.domain.instance import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, InstanceState
+from control_plane.domain.ids import MachineId, launch_key
+from control_plane.domain.machine import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, MachineState
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
     ORPHAN_GRACE,
@@ -45,10 +45,10 @@ def key(number: int, installation: str = OURS) -> str:
 
 def a_record(number: int = 1, **other: Any) -> Record:
     record = Record(
-        id=InstanceId(UUID(int=number)),
+        id=MachineId(UUID(int=number)),
         launch_key=key(number),
         provider_ref=f"ref-{number}",
-        state=InstanceState.VERIFIED,
+        state=MachineState.VERIFIED,
         asked_at=BEFORE,
         sighted_at=BEFORE,
         missed_since=None,
@@ -74,13 +74,13 @@ def test_a_machine_is_found_by_its_reference() -> None:
 
 
 def test_a_lost_answer_is_found_by_its_launch_key() -> None:
-    record = a_record(state=InstanceState.LAUNCHING, provider_ref=None, sighted_at=None)
+    record = a_record(state=MachineState.LAUNCHING, provider_ref=None, sighted_at=None)
     assert found([record], a_listing(1)).found == ((record, a_listing(1)[0]),)
 
 
 def test_a_list_asked_for_before_the_launch_cannot_miss_it() -> None:
     def launched(asked_at: object) -> Record:
-        return a_record(state=InstanceState.LAUNCHING, provider_ref=None, asked_at=asked_at)
+        return a_record(state=MachineState.LAUNCHING, provider_ref=None, asked_at=asked_at)
 
     assert not found([launched(START)], []).missed
     assert not found([launched(START + MOMENT)], []).missed
@@ -96,7 +96,7 @@ def test_a_machine_that_nobody_claims_is_a_stranger_and_that_of_another_installa
 
 
 def test_a_second_machine_of_one_launch_key_is_a_stranger() -> None:
-    record = a_record(state=InstanceState.LAUNCHING, provider_ref=None)
+    record = a_record(state=MachineState.LAUNCHING, provider_ref=None)
     twin = Listed("ref-twin", key(1))
     findings = found([record], [*a_listing(1), twin])
     assert findings.found == ((record, a_listing(1)[0]),)
@@ -104,13 +104,13 @@ def test_a_second_machine_of_one_launch_key_is_a_stranger() -> None:
 
 
 def test_the_machine_of_a_closed_record_is_a_stranger() -> None:
-    assert found([a_record(state=InstanceState.GONE)], a_listing(1)).strangers == tuple(a_listing(1))
+    assert found([a_record(state=MachineState.GONE)], a_listing(1)).strangers == tuple(a_listing(1))
 
 
 def test_a_reference_that_a_provider_gave_twice_is_claimed_once() -> None:
     # A provider that hands out a reference again: the new machine carries the key of a launch that is looked for.
-    old = a_record(1, state=InstanceState.ENDING)
-    new = a_record(2, state=InstanceState.LAUNCHING, provider_ref=None, sighted_at=None)
+    old = a_record(1, state=MachineState.ENDING)
+    new = a_record(2, state=MachineState.LAUNCHING, provider_ref=None, sighted_at=None)
     machine = Listed("ref-1", key(2))
     for records in ([old, new], [new, old]):
         claims = [record.id for record, listed in found(records, [machine]).found if listed == machine]
@@ -126,7 +126,7 @@ RECORDS = st.lists(
     st.builds(
         a_record,
         st.integers(1, 8),
-        state=st.sampled_from(InstanceState),
+        state=st.sampled_from(MachineState),
         asked_at=st.sampled_from([None, BEFORE, START + MOMENT]),
         sighted_at=st.sampled_from([None, BEFORE]),
         provider_ref=st.none() | st.integers(1, 8).map(lambda number: f"ref-{number}"),
@@ -236,7 +236,7 @@ def test_one_machine_missing_beside_strangers_is_an_absence_and_no_oddness() -> 
 
 
 @pytest.mark.parametrize("state", sorted(MAY_HAVE_MACHINE - SHOULD_BE_SIGHTED))
-def test_what_was_asked_to_end_or_may_not_exist_is_not_expected(state: InstanceState) -> None:
+def test_what_was_asked_to_end_or_may_not_exist_is_not_expected(state: MachineState) -> None:
     assert odd(3, 3, state=state) is None
 
 

@@ -2,7 +2,7 @@
 
 The fill of a proof writes 93 % and more of each card with data from a fresh seed, and the walk shows that it
 is there: what the customer left is gone. For that a machine's end waits, two minutes at most. The bound is
-the row's own: `end_instances` terminates the machine when it has passed, whatever this loop, its worker, the
+the row's own: `end_machines` terminates the machine when it has passed, whatever this loop, its worker, the
 machine or our verifier is doing then, and the claim on it ends at that moment too. The bill had stopped when
 the customer let go.
 
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from control_plane.db import leases, proofs
 from control_plane.domain.ids import AccountName
-from control_plane.domain.instance import Instance
+from control_plane.domain.machine import Machine
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import ERASED_WITHIN, Occasion
 from control_plane.services import challenges
@@ -44,28 +44,28 @@ async def activate(world: World, account: AccountName) -> Report:
     return report
 
 
-async def _erase(world: World, instance: Instance, lease: Lease, token: UUID, report: Report) -> None:
-    if instance.address is None or instance.host_key is None or instance.erasing_until is None:
-        raise ValueError(f"{instance.id} was verified without an address or a host key")
-    target = Target(instance.address, instance.ssh_port, instance.host_key)
-    left = (instance.erasing_until - world.now()).total_seconds()
+async def _erase(world: World, machine: Machine, lease: Lease, token: UUID, report: Report) -> None:
+    if machine.address is None or machine.host_key is None or machine.erasing_until is None:
+        raise ValueError(f"{machine.id} was verified without an address or a host key")
+    target = Target(machine.address, machine.ssh_port, machine.host_key)
+    left = (machine.erasing_until - world.now()).total_seconds()
     try:
         async with world.access.connect(target) as session:
             await session.end_customer()
             shown = await proving.challenge(world, session, lease, Occasion.END, seconds=left)
     except (AccessError, VerifierAway) as error:
-        again = min(world.now() + AGAIN, instance.erasing_until)
+        again = min(world.now() + AGAIN, machine.erasing_until)
         async with world.db.statement() as connection:
             # No failed try: those put off the terminating that follows.
-            await proofs.again(connection, instance.id, token=token, due_at=again)
-        report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+            await proofs.again(connection, machine.id, token=token, due_at=again)
+        report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return
-    one = proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
+    one = proving.challenged(machine, token, shown, proof_id=world.new_id(), now=world.now())
     async with world.db.transaction() as connection:
         if await challenges.after_its_lease(connection, one, actor=world.actor(NAME), now=world.now()):
             report.acted_on += 1
 
 
 LOOP = AccountLoop(
-    NAME, timedelta(seconds=1), activate, lasts=ERASED_WITHIN, wakes=("end_instances",), lanes=LANES
+    NAME, timedelta(seconds=1), activate, lasts=ERASED_WITHIN, wakes=("end_machines",), lanes=LANES
 )

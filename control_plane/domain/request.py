@@ -7,7 +7,7 @@ from control_plane.domain.sku import region_within
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CapacityRequest:
     sku: str
     regions: tuple[str, ...] = ()
     """Regions or jurisdictions (`eu`, `us-east-1`); empty means anywhere."""
@@ -25,8 +25,8 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class LeaseOrder:
-    """A wish with what belongs to one lease and not to a quote."""
+    """A request with what belongs to one lease and not to a quote."""
 
-    wish: Wish
+    request: CapacityRequest
     name: str
     authorized_keys: tuple[str, ...]

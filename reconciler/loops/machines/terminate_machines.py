@@ -1,6 +1,6 @@
 """Asks providers to end the machines that have to go, again and again until they are gone.
 
-Asking is not proof: a row closes only when the inventory shows the end (observe_instances). Until
+Asking is not proof: a row closes only when the inventory shows the end (observe_machines). Until
 then it is an open liability, and this loop comes back to it. A 404 is not proof either: a provider
 that is confused about a machine may still bill for it.
 """
@@ -8,14 +8,14 @@ that is confused about a machine may still bill for it.
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import instances
+from control_plane.db import machines
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
-from control_plane.domain.instance import Instance, InstanceState
+from control_plane.domain.machine import Machine, MachineState
 from providers.base import InstanceNotFound, ProviderError
 from reconciler.loop import AccountLoop, Report, World, each
 
-NAME = "end_instances"
+NAME = "end_machines"
 ENDED_PER_ACTIVATION_MAX = 32
 CLAIM = timedelta(seconds=120)
 """Longer than the guard ever waits for a terminate."""
@@ -28,10 +28,10 @@ async def activate(world: World, account: AccountName) -> Report:
     now = world.now()
     token = world.new_id()
     async with world.db.transaction() as connection:
-        ending = await instances.claim(
+        ending = await machines.claim(
             connection,
             account,
-            InstanceState.ENDING,
+            MachineState.ENDING,
             token=token,
             until=now + CLAIM,
             now=now,
@@ -39,16 +39,16 @@ async def activate(world: World, account: AccountName) -> Report:
             with_reference=True,
         )
     report = Report(looked_at=len(ending), more=len(ending) == ENDED_PER_ACTIVATION_MAX)
-    await each(ending, lambda instance: _end(world, account, instance, token, report), report)
+    await each(ending, lambda machine: _end(world, account, machine, token, report), report)
     return report
 
 
-async def _end(world: World, account: AccountName, instance: Instance, token: UUID, report: Report) -> None:
-    if instance.provider_ref is None:
+async def _end(world: World, account: AccountName, machine: Machine, token: UUID, report: Report) -> None:
+    if machine.provider_ref is None:
         raise ValueError("claimed with a reference")
     refused: ProviderError | None = None
     try:
-        await world.accounts[account].terminate(instance.provider_ref)
+        await world.accounts[account].terminate(machine.provider_ref)
     except InstanceNotFound:
         pass  # Gone, or the provider is confused: the inventory decides.
     except ProviderError as error:
@@ -56,15 +56,15 @@ async def _end(world: World, account: AccountName, instance: Instance, token: UU
     now = world.now()
     async with world.db.transaction() as connection:
         if refused is None:
-            wait = delay(instance.tries + 1, first=ASK_AGAIN_FIRST, ceiling=ASK_AGAIN_CEILING)
-            await instances.terminate_asked(connection, instance.id, token=token, now=now, due_at=now + wait)
+            wait = delay(machine.tries + 1, first=ASK_AGAIN_FIRST, ceiling=ASK_AGAIN_CEILING)
+            await machines.terminate_asked(connection, machine.id, token=token, now=now, due_at=now + wait)
             report.acted_on += 1
             return
-        wait = delay(instance.tries + 1, first=REFUSED_FIRST, ceiling=ASK_AGAIN_CEILING)
-        await instances.retry(connection, instance.id, token=token, due_at=now + wait)
+        wait = delay(machine.tries + 1, first=REFUSED_FIRST, ceiling=ASK_AGAIN_CEILING)
+        await machines.retry(connection, machine.id, token=token, due_at=now + wait)
     report.errors.append(
-        f"{instance.launch_key} {instance.provider_ref}: {type(refused).__name__}: {refused}"
+        f"{machine.launch_key} {machine.provider_ref}: {type(refused).__name__}: {refused}"
     )
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_instances",))
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_machines",))

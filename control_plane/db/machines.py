@@ -1,4 +1,4 @@
-"""Queries on instances. A state changes only through `move`."""
+"""Queries on machines. A state changes only through `move`."""
 
 import json
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db.engine import rows
-from control_plane.domain.ids import AccountName, InstanceId, LaunchKey, LeaseId, OrganizationId, ProviderRef
-from control_plane.domain.instance import FailReason, Instance, InstanceMove, InstanceState, Step
+from control_plane.domain.ids import AccountName, MachineId, LaunchKey, LeaseId, OrganizationId, ProviderRef
+from control_plane.domain.machine import FailReason, Machine, MachineMove, MachineState, Step
 from control_plane.domain.placement import Failure, Offer
 
 # `sighted_at` as evidence: while no list misses the machine, the account's last listing shows it.
@@ -22,13 +22,13 @@ SELECT i.id, i.organization_id, i.lease_id, i.account, i.provider, i.region, i.n
        ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
   i.missed_since, i.missed_lists, i.step, i.fail_reason, i.fail_why,
   i.suspect_since, i.erasing_until
-FROM instances i JOIN provider_accounts a ON a.name = i.account
+FROM machines i JOIN provider_accounts a ON a.name = i.account
 """
 
 
-def instance_of(row: Any) -> Instance:
-    return Instance(
-        id=InstanceId(row.id),
+def machine_of(row: Any) -> Machine:
+    return Machine(
+        id=MachineId(row.id),
         organization_id=OrganizationId(row.organization_id),
         lease_id=LeaseId(row.lease_id),
         account=AccountName(row.account),
@@ -37,7 +37,7 @@ def instance_of(row: Any) -> Instance:
         native_region=row.native_region,
         native_type=row.native_type,
         launch_key=LaunchKey(row.launch_key),
-        state=InstanceState(row.state),
+        state=MachineState(row.state),
         generation=row.generation,
         tries=row.tries,
         host_key=row.host_key,
@@ -58,23 +58,23 @@ def instance_of(row: Any) -> Instance:
 
 _INSERT = text("""
 WITH made AS (
-  INSERT INTO instances (id, organization_id, lease_id, account, provider, region, native_region, native_type,
+  INSERT INTO machines (id, organization_id, lease_id, account, provider, region, native_region, native_type,
                          offer_key, cost_nano_per_hour, launch_key, state, due_at, created_at, step, step_at)
   SELECT id, organization_id, lease_id, account, provider, region, native_region, native_type,
          offer_key, cost_nano_per_hour, launch_key, 'intended', :now, :now, 'placed', :now
-  FROM jsonb_to_recordset(CAST(:instances AS jsonb)) AS m(
+  FROM jsonb_to_recordset(CAST(:machines AS jsonb)) AS m(
     id uuid, organization_id uuid, lease_id uuid, account text, provider text, region text, native_region text,
     native_type text, offer_key text, cost_nano_per_hour bigint, launch_key text)
   RETURNING id, organization_id, lease_id, account, native_type, region
 )
-INSERT INTO journal (organization_id, lease_id, instance_id, at, actor, event, state_after, why)
+INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_after, why)
 SELECT organization_id, lease_id, id, :now, :actor, 'intended', 'intended',
        native_type || ' at ' || account || ' in ' || region FROM made
 """)
 
 
 def intended(
-    instance_id: InstanceId,
+    machine_id: MachineId,
     organization_id: OrganizationId,
     lease_id: LeaseId,
     launch_key: LaunchKey,
@@ -82,7 +82,7 @@ def intended(
 ) -> dict[str, Any]:
     """A row for `insert`."""
     return {
-        "id": str(instance_id),
+        "id": str(machine_id),
         "organization_id": str(organization_id),
         "lease_id": str(lease_id),
         "account": offer.account,
@@ -97,11 +97,11 @@ def intended(
 
 
 async def insert(
-    connection: AsyncConnection, instances: Sequence[dict[str, Any]], *, actor: str, now: datetime
+    connection: AsyncConnection, machines: Sequence[dict[str, Any]], *, actor: str, now: datetime
 ) -> None:
     """Write intents. The lease's guarded move to STARTING belongs to the same transaction."""
-    if instances:
-        await connection.execute(_INSERT, {"instances": json.dumps(instances), "actor": actor, "now": now})
+    if machines:
+        await connection.execute(_INSERT, {"machines": json.dumps(machines), "actor": actor, "now": now})
 
 
 _MOVE = text("""
@@ -111,7 +111,7 @@ WITH wanted AS (
     deadline_at timestamptz, provider_ref text, provider_state text, address text, ssh_port int, step text,
     fail_reason text, gone_evidence text, due_at timestamptz, proof_due_at timestamptz, erasing_until timestamptz)
 ), moved AS (
-  UPDATE instances i SET
+  UPDATE machines i SET
     state = w.after, generation = i.generation + 1, tries = 0, claim_token = NULL, claimed_until = NULL,
     host_key = coalesce(w.host_key, i.host_key), asked_at = coalesce(w.asked_at, i.asked_at),
     deadline_at = coalesce(w.deadline_at, i.deadline_at), provider_ref = coalesce(w.provider_ref, i.provider_ref),
@@ -128,7 +128,7 @@ WITH wanted AS (
   WHERE i.id = w.id AND i.state = w.before AND i.generation = w.seen
   RETURNING i.id, i.organization_id, i.lease_id, w.event, w.before, w.after, w.why, w.gone_evidence
 ), noted AS (
-  INSERT INTO journal (organization_id, lease_id, instance_id, at, actor, event, state_before, state_after, why)
+  INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_before, state_after, why)
   SELECT organization_id, lease_id, id, :now, :actor, event, before, after, coalesce(why, gone_evidence) FROM moved
 )
 SELECT id FROM moved
@@ -139,7 +139,7 @@ def _text(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def _move_row(move: InstanceMove) -> dict[str, Any]:
+def _move_row(move: MachineMove) -> dict[str, Any]:
     return {
         "id": str(move.id),
         "seen": move.seen,
@@ -164,32 +164,32 @@ def _move_row(move: InstanceMove) -> dict[str, Any]:
 
 
 async def move(
-    connection: AsyncConnection, moves: Sequence[InstanceMove], *, actor: str, now: datetime
-) -> frozenset[InstanceId]:
-    """Apply the moves of which nobody moved the instance since; answers the instances that did move."""
+    connection: AsyncConnection, moves: Sequence[MachineMove], *, actor: str, now: datetime
+) -> frozenset[MachineId]:
+    """Apply the moves of which nobody moved the machine since; answers the machines that did move."""
     if not moves:
         return frozenset()
     document = json.dumps([_move_row(one) for one in moves])
     moved = await rows(connection, _MOVE, moves=document, actor=actor, now=now)
-    return frozenset(InstanceId(row.id) for row in moved)
+    return frozenset(MachineId(row.id) for row in moved)
 
 
 # Whatever happened to the row meanwhile: a machine that exists is never forgotten. The journal line makes
 # the late answer visible; the state stays what it is, and an ENDING row now knows what to terminate.
 _ADOPT = text("""
 WITH adopted AS (
-  UPDATE instances SET provider_ref = :ref, due_at = :now
+  UPDATE machines SET provider_ref = :ref, due_at = :now
   WHERE id = :id AND provider_ref IS NULL AND state <> 'gone'
   RETURNING id, organization_id, lease_id, state
 )
-INSERT INTO journal (organization_id, lease_id, instance_id, at, actor, event, state_before, state_after, why)
+INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_before, state_after, why)
 SELECT organization_id, lease_id, id, :now, :actor, 'reference_learnt', state, state, :why FROM adopted
 """)
 
 
 async def adopt(
     connection: AsyncConnection,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     ref: ProviderRef,
     *,
     actor: str,
@@ -198,7 +198,7 @@ async def adopt(
 ) -> bool:
     """Record the provider's reference on a row that has none, in any open state."""
     result = await connection.execute(
-        _ADOPT, {"id": instance_id, "ref": ref, "actor": actor, "why": why, "now": now}
+        _ADOPT, {"id": machine_id, "ref": ref, "actor": actor, "why": why, "now": now}
     )
     return bool(result.rowcount)
 
@@ -222,49 +222,49 @@ SELECT DISTINCT ON (i.lease_id) i.* FROM (
 """
     + SELECT
     + """ WHERE i.lease_id = ANY(:lease_ids)) i
-JOIN instances o ON o.id = i.id ORDER BY i.lease_id, o.created_at DESC, i.id DESC
+JOIN machines o ON o.id = i.id ORDER BY i.lease_id, o.created_at DESC, i.id DESC
 """
 )
 
 
-async def get(connection: AsyncConnection, instance_id: InstanceId) -> Instance | None:
-    found = await rows(connection, _GET, id=instance_id)
-    return instance_of(found[0]) if found else None
+async def get(connection: AsyncConnection, machine_id: MachineId) -> Machine | None:
+    found = await rows(connection, _GET, id=machine_id)
+    return machine_of(found[0]) if found else None
 
 
-async def of_leases(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Instance]:
+async def of_leases(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Machine]:
     """Every attempt of these leases, oldest first."""
-    return [instance_of(row) for row in await rows(connection, _OF_LEASES, lease_ids=list(lease_ids))]
+    return [machine_of(row) for row in await rows(connection, _OF_LEASES, lease_ids=list(lease_ids))]
 
 
-async def current(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Instance]:
+async def current(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Machine]:
     """The latest attempt of each lease that has one."""
     found = await rows(connection, _CURRENT, lease_ids=list(lease_ids))
-    return {instance.lease_id: instance for instance in map(instance_of, found)}
+    return {machine.lease_id: machine for machine in map(machine_of, found)}
 
 
-async def lock_open(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Instance]:
+async def lock_open(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Machine]:
     """The attempts of these leases that may have a machine, locked. Lock the leases first."""
-    return [instance_of(row) for row in await rows(connection, _OPEN_OF_LEASES, lease_ids=list(lease_ids))]
+    return [machine_of(row) for row in await rows(connection, _OPEN_OF_LEASES, lease_ids=list(lease_ids))]
 
 
-async def open_of_account(connection: AsyncConnection, account: AccountName) -> list[Instance]:
-    """Every instance that may have a machine at this account."""
-    return [instance_of(row) for row in await rows(connection, _OPEN_OF_ACCOUNT, account=account)]
+async def open_of_account(connection: AsyncConnection, account: AccountName) -> list[Machine]:
+    """Every machine that may have a machine at this account."""
+    return [machine_of(row) for row in await rows(connection, _OPEN_OF_ACCOUNT, account=account)]
 
 
 async def take_intended(
     connection: AsyncConnection, account: AccountName, *, now: datetime, limit: int
-) -> list[Instance]:
+) -> list[Machine]:
     """Intents due at this account, locked for this transaction; those in other hands are skipped."""
     found = await rows(connection, _INTENDED, account=account, now=now, limit=limit)
-    return [instance_of(row) for row in found]
+    return [machine_of(row) for row in found]
 
 
 _CLAIM = text("""
-UPDATE instances SET claim_token = :token, claimed_until = :until
+UPDATE machines SET claim_token = :token, claimed_until = :until
 WHERE id IN (
-  SELECT id FROM instances
+  SELECT id FROM machines
   WHERE account = :account AND state = :state AND due_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
     AND (NOT CAST(:known AS boolean) OR provider_ref IS NOT NULL)
     AND (erasing_until IS NULL OR erasing_until <= :now)
@@ -278,15 +278,15 @@ _CLAIMED = text(SELECT + " WHERE i.claim_token = :token ORDER BY i.due_at, i.id"
 async def claim(
     connection: AsyncConnection,
     account: AccountName,
-    state: InstanceState,
+    state: MachineState,
     *,
     token: UUID,
     until: datetime,
     now: datetime,
     limit: int,
     with_reference: bool = False,
-) -> list[Instance]:
-    """Hold due instances for longer than a transaction: until `until`, or until they move.
+) -> list[Machine]:
+    """Hold due machines for longer than a transaction: until `until`, or until they move.
 
     One that waits for the proof that its memory is overwritten is not due before, and one whose time for being
     set up is over is not any more.
@@ -304,43 +304,43 @@ async def claim(
     )
     if not taken:
         return []
-    return [instance_of(row) for row in await rows(connection, _CLAIMED, token=token)]
+    return [machine_of(row) for row in await rows(connection, _CLAIMED, token=token)]
 
 
 _RETRY = text("""
-UPDATE instances SET tries = tries + 1, due_at = :due_at, claim_token = NULL, claimed_until = NULL
+UPDATE machines SET tries = tries + 1, due_at = :due_at, claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token
 """)
 _TERMINATE_ASKED = text("""
-UPDATE instances SET terminate_asked_at = coalesce(terminate_asked_at, :now), tries = tries + 1, due_at = :due_at,
+UPDATE machines SET terminate_asked_at = coalesce(terminate_asked_at, :now), tries = tries + 1, due_at = :due_at,
   claim_token = NULL, claimed_until = NULL
 WHERE id = :id AND claim_token = :token
 """)
 _STEP = text("""
-UPDATE instances SET step = coalesce(:step, step), claimed_until = :until,
+UPDATE machines SET step = coalesce(:step, step), claimed_until = :until,
   step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
 WHERE id = :id AND claim_token = :token
 """)
 
 
 async def retry(
-    connection: AsyncConnection, instance_id: InstanceId, *, token: UUID, due_at: datetime
+    connection: AsyncConnection, machine_id: MachineId, *, token: UUID, due_at: datetime
 ) -> None:
     """Give the claim back and come again later. Does nothing when the claim was lost."""
-    await connection.execute(_RETRY, {"id": instance_id, "token": token, "due_at": due_at})
+    await connection.execute(_RETRY, {"id": machine_id, "token": token, "due_at": due_at})
 
 
 async def terminate_asked(
-    connection: AsyncConnection, instance_id: InstanceId, *, token: UUID, now: datetime, due_at: datetime
+    connection: AsyncConnection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
 ) -> None:
     await connection.execute(
-        _TERMINATE_ASKED, {"id": instance_id, "token": token, "now": now, "due_at": due_at}
+        _TERMINATE_ASKED, {"id": machine_id, "token": token, "now": now, "due_at": due_at}
     )
 
 
 async def record_step(
     connection: AsyncConnection,
-    instance_id: InstanceId,
+    machine_id: MachineId,
     step: Step | None,
     *,
     token: UUID,
@@ -352,7 +352,7 @@ async def record_step(
     False when the claim was lost: somebody else does the work now.
     """
     values = {
-        "id": instance_id,
+        "id": machine_id,
         "step": None if step is None else step.value,
         "token": token,
         "now": now,
@@ -363,12 +363,12 @@ async def record_step(
 
 
 _SIGHTED = text("""
-UPDATE instances SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
+UPDATE machines SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
 WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
 """)
 # A machine that is missed for the first time was last seen by the listing before.
 _MISSED = text("""
-UPDATE instances i SET
+UPDATE machines i SET
   sighted_at = CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL THEN i.sighted_at
                     ELSE greatest(i.sighted_at, a.listing_asked_at) END,
   missed_since = coalesce(i.missed_since, :asked_at), missed_lists = i.missed_lists + 1
@@ -377,18 +377,18 @@ FROM provider_accounts a WHERE a.name = i.account AND i.id = ANY(:ids)
 
 
 async def record_sighted(
-    connection: AsyncConnection, instance_ids: Sequence[InstanceId], *, asked_at: datetime
+    connection: AsyncConnection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
-    if instance_ids:
-        await connection.execute(_SIGHTED, {"ids": list(instance_ids), "asked_at": asked_at})
+    if machine_ids:
+        await connection.execute(_SIGHTED, {"ids": list(machine_ids), "asked_at": asked_at})
 
 
 async def record_missed(
-    connection: AsyncConnection, instance_ids: Sequence[InstanceId], *, asked_at: datetime
+    connection: AsyncConnection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
     """Count one more complete list without them. Runs before the account's listing time moves on."""
-    if instance_ids:
-        await connection.execute(_MISSED, {"ids": list(instance_ids), "asked_at": asked_at})
+    if machine_ids:
+        await connection.execute(_MISSED, {"ids": list(machine_ids), "asked_at": asked_at})
 
 
 # Who sets a machine up at its deadline finishes; the claim on it ends.
@@ -405,19 +405,19 @@ _STUCK = text(
 _FAILURES = text("""
 SELECT DISTINCT ON (i.lease_id, i.offer_key) i.lease_id, i.offer_key, i.fail_reason, coalesce(
     (SELECT min(j.at) FROM journal j
-     WHERE j.lease_id = i.lease_id AND j.instance_id = i.id AND j.state_after IN ('ending', 'gone')),
+     WHERE j.lease_id = i.lease_id AND j.machine_id = i.id AND j.state_after IN ('ending', 'gone')),
     i.created_at) AS at
-FROM instances i WHERE i.lease_id = ANY(:lease_ids) AND i.fail_reason IS NOT NULL
+FROM machines i WHERE i.lease_id = ANY(:lease_ids) AND i.fail_reason IS NOT NULL
 ORDER BY i.lease_id, i.offer_key, i.created_at DESC, i.id DESC
 """)
 
 
 async def stuck(
     connection: AsyncConnection, *, now: datetime, intended_before: datetime, limit: int
-) -> list[Instance]:
+) -> list[Machine]:
     """Attempts past their deadline, and intents from before `intended_before` that no provider took."""
     found = await rows(connection, _STUCK, now=now, intended_before=intended_before, limit=limit)
-    return [instance_of(row) for row in found]
+    return [machine_of(row) for row in found]
 
 
 async def failures(
@@ -432,7 +432,7 @@ async def failures(
 
 
 _SOLD_AS = text("""
-SELECT l.gpu_model, l.gpu_count FROM instances i JOIN leases l ON l.id = i.lease_id WHERE i.host_key = :host_key
+SELECT l.gpu_model, l.gpu_count FROM machines i JOIN leases l ON l.id = i.lease_id WHERE i.host_key = :host_key
 """)
 
 

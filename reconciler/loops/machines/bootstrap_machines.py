@@ -20,12 +20,12 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import instances, leases, proofs
+from control_plane.db import machines, leases, proofs
 from control_plane.domain import proof
 from control_plane.domain.backoff import delay
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
-from control_plane.domain.instance import FailReason, Instance, InstanceEvent, InstanceState, Step
+from control_plane.domain.machine import FailReason, Machine, MachineEvent, MachineState, Step
 from control_plane.domain.lease import Lease
 from control_plane.domain.sku import Shape
 from control_plane.domain.verification import Mismatch, Reading, Verified, verify
@@ -58,10 +58,10 @@ async def activate(world: World, account: AccountName) -> Report:
     now = world.now()
     token = world.new_id()
     async with world.db.transaction() as connection:
-        reachable = await instances.claim(
+        reachable = await machines.claim(
             connection,
             account,
-            InstanceState.BOOTSTRAPPING,
+            MachineState.BOOTSTRAPPING,
             token=token,
             until=now + CLAIM,
             now=now,
@@ -70,65 +70,65 @@ async def activate(world: World, account: AccountName) -> Report:
         of = await leases.read(connection, [one.lease_id for one in reachable]) if reachable else {}
     report = Report(looked_at=len(reachable), more=len(reachable) == MACHINES_PER_ACTIVATION_MAX)
     await each(
-        reachable, lambda instance: _bootstrap(world, instance, of[instance.lease_id], token, report), report
+        reachable, lambda machine: _bootstrap(world, machine, of[machine.lease_id], token, report), report
     )
     return report
 
 
-async def _bootstrap(world: World, instance: Instance, lease: Lease, token: UUID, report: Report) -> None:
-    if instance.address is None or instance.host_key is None:
-        raise ValueError(f"{instance.id} is reachable without an address or a host key")
-    target = Target(instance.address, instance.ssh_port, instance.host_key)
+async def _bootstrap(world: World, machine: Machine, lease: Lease, token: UUID, report: Report) -> None:
+    if machine.address is None or machine.host_key is None:
+        raise ValueError(f"{machine.id} is reachable without an address or a host key")
+    target = Target(machine.address, machine.ssh_port, machine.host_key)
     try:
         async with world.access.connect(target) as session:
-            gpus = await _set_up(world, instance, session, token)
+            gpus = await _set_up(world, machine, session, token)
             if gpus is None:
                 return
             verdict = _judged(world, lease, gpus)
             as_sold, shown = isinstance(verdict, Verified), None
             if as_sold and proof.challenged(lease.proof):
-                shown = await _challenge(world, instance, lease, session, token)
+                shown = await _challenge(world, machine, lease, session, token)
                 if shown is None:
                     return
                 as_sold = proof.makes(shown.result, lease.proof)
-            if as_sold and not await _admit(world, instance, lease, session, token):
+            if as_sold and not await _admit(world, machine, lease, session, token):
                 return
     except AccessError as error:
-        await _try_again_or_fail(world, instance, error, token)
-        report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+        await _try_again_or_fail(world, machine, error, token)
+        report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return
     except VerifierAway as error:
-        await _wait_for_our_verifier(world, instance, token)
-        report.errors.append(f"{instance.launch_key}: our verifier is away: {error}")
+        await _wait_for_our_verifier(world, machine, token)
+        report.errors.append(f"{machine.launch_key}: our verifier is away: {error}")
         return
-    await _record(world, instance, gpus, verdict, shown)
+    await _record(world, machine, gpus, verdict, shown)
     report.acted_on += 1
 
 
-async def _set_up(world: World, instance: Instance, session: Session, token: UUID) -> GpuReport | None:
-    """The steps in their order; None when another worker took the instance over meanwhile."""
-    if not await _step(world, instance, Step.CONNECTED, token):
+async def _set_up(world: World, machine: Machine, session: Session, token: UUID) -> GpuReport | None:
+    """The steps in their order; None when another worker took the machine over meanwhile."""
+    if not await _step(world, machine, Step.CONNECTED, token):
         return None
     public_key = await session.mesh_public_key()
-    if not await _step(world, instance, None, token):
+    if not await _step(world, machine, None, token):
         return None
-    mesh_link = await network.join(world, instance.organization_id, instance.id, public_key)
-    if not await _step(world, instance, None, token):
+    mesh_link = await network.join(world, machine.organization_id, machine.id, public_key)
+    if not await _step(world, machine, None, token):
         return None
     await session.join_mesh(mesh_link)
-    if not await _step(world, instance, Step.MESH_JOINED, token):
+    if not await _step(world, machine, Step.MESH_JOINED, token):
         return None
     return await session.read_gpus(world.agent)
 
 
 async def _step(
-    world: World, instance: Instance, step: Step | None, token: UUID, *, claim: timedelta = CLAIM
+    world: World, machine: Machine, step: Step | None, token: UUID, *, claim: timedelta = CLAIM
 ) -> bool:
     """Note a step and hold the claim on; False when another worker has it."""
     async with world.db.statement() as connection:
         now = world.now()
-        return await instances.record_step(
-            connection, instance.id, step, token=token, now=now, until=now + claim
+        return await machines.record_step(
+            connection, machine.id, step, token=token, now=now, until=now + claim
         )
 
 
@@ -144,79 +144,79 @@ def _judged(world: World, lease: Lease, gpus: GpuReport) -> Verified | Mismatch:
 
 
 async def _challenge(
-    world: World, instance: Instance, lease: Lease, session: Session, token: UUID
+    world: World, machine: Machine, lease: Lease, session: Session, token: UUID
 ) -> Challenged | None:
-    """The GPUs' proof; None when another worker took the instance over meanwhile."""
-    if not await _step(world, instance, Step.GPUS_VERIFIED, token, claim=proving.CLAIM):
+    """The GPUs' proof; None when another worker took the machine over meanwhile."""
+    if not await _step(world, machine, Step.GPUS_VERIFIED, token, claim=proving.CLAIM):
         return None
     shown = await proving.challenge(world, session, lease, proof.Occasion.START)
-    return proving.challenged(instance, token, shown, proof_id=world.new_id(), now=world.now())
+    return proving.challenged(machine, token, shown, proof_id=world.new_id(), now=world.now())
 
 
-async def _admit(world: World, instance: Instance, lease: Lease, session: Session, token: UUID) -> bool:
-    """Let the customer in; False when another worker took the instance over meanwhile."""
+async def _admit(world: World, machine: Machine, lease: Lease, session: Session, token: UUID) -> bool:
+    """Let the customer in; False when another worker took the machine over meanwhile."""
     step = Step.GPUS_PROVEN if proof.challenged(lease.proof) else Step.GPUS_VERIFIED
-    if not await _step(world, instance, step, token):
+    if not await _step(world, machine, step, token):
         return False
     await session.install_keys(lease.authorized_keys)
     return True
 
 
 async def _record(
-    world: World, instance: Instance, gpus: GpuReport, verdict: Verified | Mismatch, shown: Challenged | None
+    world: World, machine: Machine, gpus: GpuReport, verdict: Verified | Mismatch, shown: Challenged | None
 ) -> None:
     reading = Verification(world.new_id(), gpus.source, json.dumps(asdict(gpus), sort_keys=True))
     actor, now = world.actor(NAME), world.now()
     async with world.db.transaction() as connection:
         if isinstance(verdict, Mismatch):
             why = f"{verdict.code}: {verdict.why}"
-            await attempts.mismatched(connection, instance, reading, why=why, actor=actor, now=now)
+            await attempts.mismatched(connection, machine, reading, why=why, actor=actor, now=now)
         elif shown is None:
-            await attempts.verified(connection, instance, reading, actor=actor, now=now)
+            await attempts.verified(connection, machine, reading, actor=actor, now=now)
         else:
             await challenges.while_being_set_up(
                 connection, shown, reading, chance=world.chance(), actor=actor, now=now
             )
 
 
-async def _wait_for_our_verifier(world: World, instance: Instance, token: UUID) -> None:
+async def _wait_for_our_verifier(world: World, machine: Machine, token: UUID) -> None:
     """No strike and no failed try; the time we cost the machine is given back, up to a bound."""
     now = world.now()
-    patient = instance.asked_at is not None and now - instance.asked_at < VERIFIER_PATIENCE
+    patient = machine.asked_at is not None and now - machine.asked_at < VERIFIER_PATIENCE
     async with world.db.statement() as connection:
         await proofs.again(
             connection,
-            instance.id,
+            machine.id,
             token=token,
             due_at=now + VERIFIER_AGAIN,
             deadline_at=now + CLAIM if patient else None,
         )
 
 
-async def _try_again_or_fail(world: World, instance: Instance, error: AccessError, token: UUID) -> None:
+async def _try_again_or_fail(world: World, machine: Machine, error: AccessError, token: UUID) -> None:
     now = world.now()
-    final = _final(instance, error)
+    final = _final(machine, error)
     async with world.db.transaction() as connection:
         if final is not None:
             await attempts.fail(
-                connection, instance.lease_id, instance.id, final, actor=world.actor(NAME), now=now
+                connection, machine.lease_id, machine.id, final, actor=world.actor(NAME), now=now
             )
             return
-        await instances.retry(connection, instance.id, token=token, due_at=_next_try(instance, now))
+        await machines.retry(connection, machine.id, token=token, due_at=_next_try(machine, now))
 
 
-def _final(instance: Instance, error: AccessError) -> attempts.Failed | None:
-    """Whether this error ends the attempt. Silence does not: the deadline does (expire_stuck)."""
+def _final(machine: Machine, error: AccessError) -> attempts.Failed | None:
+    """Whether this error ends the attempt. Silence does not: the deadline does (expire_machines)."""
     why = f"{type(error).__name__}: {error}"
-    if isinstance(error, HostKeyChanged) and instance.tries + 1 >= STRANGE_KEY_TRIES_MAX:
-        return attempts.Failed(InstanceEvent.FAILED, FailReason.HOST_KEY_CHANGED, why)
-    if isinstance(error, StepFailed) and instance.tries + 1 >= STEP_TRIES_MAX:
-        return attempts.Failed(InstanceEvent.FAILED, FailReason.SETUP_FAILED, why)
+    if isinstance(error, HostKeyChanged) and machine.tries + 1 >= STRANGE_KEY_TRIES_MAX:
+        return attempts.Failed(MachineEvent.FAILED, FailReason.HOST_KEY_CHANGED, why)
+    if isinstance(error, StepFailed) and machine.tries + 1 >= STEP_TRIES_MAX:
+        return attempts.Failed(MachineEvent.FAILED, FailReason.SETUP_FAILED, why)
     return None
 
 
-def _next_try(instance: Instance, now: datetime) -> datetime:
-    return now + delay(instance.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
+def _next_try(machine: Machine, now: datetime) -> datetime:
+    return now + delay(machine.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
 
 
 LOOP = AccountLoop(
@@ -224,6 +224,6 @@ LOOP = AccountLoop(
     timedelta(seconds=1),
     activate,
     lasts=proving.CLAIM,
-    wakes=("place_leases", "end_instances"),
+    wakes=("place_leases", "terminate_machines"),
     lanes=LANES,
 )

@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import catalogue, instances, leases, proofs
-from control_plane.domain.ids import InstanceId, launch_key
+from control_plane.db import catalogue, machines, leases, proofs
+from control_plane.domain.ids import MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
-from control_plane.domain.machine import Moved
+from control_plane.domain.transitions import Moved
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import ATTEMPTS_MAX, PROOF_RECORD_WINDOW, Offer, Ranking, rank
 from control_plane.services.leases import unhealthy_accounts
@@ -39,15 +39,15 @@ async def activate(world: World) -> Report:
         by_gpus: dict[tuple[str, int], list[Offer]] = {}
         for offer in await catalogue.offers(connection):
             by_gpus.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
-        failures = await instances.failures(connection, [lease.id for lease in waiting if lease.attempts])
+        failures = await machines.failures(connection, [lease.id for lease in waiting if lease.attempts])
         unhealthy = await unhealthy_accounts(connection)
         disproven = await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW)
         decisions = [
             (
                 lease,
                 rank(
-                    lease.wish,
-                    shapes[lease.wish.sku],
+                    lease.request,
+                    shapes[lease.request.sku],
                     Nano(lease.nano_per_gpu_hour * lease.gpu_count),
                     by_gpus.get((lease.gpu_model, lease.gpu_count), ()),
                     failures=failures.get(lease.id, {}),
@@ -76,9 +76,9 @@ async def _record(
             moves += _move(lease, LeaseEvent.GAVE_UP, gave_up)
         elif ranking.candidates:
             chosen = ranking.candidates[0]
-            instance_id = InstanceId(world.new_id())
-            key = launch_key(world.installation, instance_id)
-            intents.append(instances.intended(instance_id, lease.organization_id, lease.id, key, chosen))
+            machine_id = MachineId(world.new_id())
+            key = launch_key(world.installation, machine_id)
+            intents.append(machines.intended(machine_id, lease.organization_id, lease.id, key, chosen))
             moves += _move(
                 lease, LeaseEvent.PLACED, f"{chosen.native_type} at {chosen.account} in {chosen.region}"
             )
@@ -86,7 +86,7 @@ async def _record(
             postponed.append(lease.id)
 
     await leases.move(connection, moves, actor=world.actor(NAME), now=now)
-    await instances.insert(connection, intents, actor=world.actor(NAME), now=now)
+    await machines.insert(connection, intents, actor=world.actor(NAME), now=now)
     await leases.insert_placements(connection, [_stored(*decision) for decision in decisions], now=now)
     if postponed:
         await leases.postpone(connection, postponed, due_at=now + LOOK_AGAIN_AFTER)
@@ -136,4 +136,4 @@ def _shown(offer: Offer) -> dict[str, Any]:
     }
 
 
-LOOP = Loop(NAME, timedelta(seconds=0.5), activate, wakes=("launch_instances", "close_leases"))
+LOOP = Loop(NAME, timedelta(seconds=0.5), activate, wakes=("launch_machines", "close_leases"))

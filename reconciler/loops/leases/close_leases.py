@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from control_plane.db import leases
 from control_plane.domain.lease import LeaseEvent, LeaseMove, step
-from control_plane.domain.machine import Moved
+from control_plane.domain.transitions import Moved
 from reconciler.loop import Loop, Report, World
 
 NAME = "close_leases"

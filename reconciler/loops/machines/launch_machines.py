@@ -2,7 +2,7 @@
 
 The row is committed as LAUNCHING before the provider is asked. If we die after that line, nobody
 asks again: the answer may have been lost with us, so the inventory is searched for the launch key
-(observe_instances), and after a while the attempt counts as failed (expire_stuck). The same holds
+(observe_machines), and after a while the attempt counts as failed (expire_machines). The same holds
 when the provider's answer is lost. Only a definite "nothing was bought" puts an intent back.
 
 The machine's SSH host key is made here; its public half is committed with the intent, its private
@@ -11,18 +11,18 @@ half exists only in the one request, so a machine that answers with another key 
 
 from datetime import timedelta
 
-from control_plane.db import instances, journal
+from control_plane.db import machines, journal
 from control_plane.domain.ids import AccountName, ProviderRef
-from control_plane.domain.instance import (
+from control_plane.domain.machine import (
     FailReason,
-    Instance,
-    InstanceEvent,
-    InstanceMove,
-    InstanceState,
+    Machine,
+    MachineEvent,
+    MachineMove,
+    MachineState,
     Step,
     step,
 )
-from control_plane.domain.machine import Moved
+from control_plane.domain.transitions import Moved
 from control_plane.domain.rendering import BootOrder, user_data
 from control_plane.domain.sweep import look_for
 from control_plane.services import attempts
@@ -39,7 +39,7 @@ from providers.base import (
 )
 from reconciler.loop import AccountLoop, Report, World, each
 
-NAME = "launch_instances"
+NAME = "launch_machines"
 LAUNCHES_PER_ACTIVATION_MAX = 32
 ASKED_SECONDS_MAX = 120
 """Longer than the guard ever waits for a launch, turn and preparation included."""
@@ -62,89 +62,89 @@ def _at_once(world: World, account: AccountName) -> int:
     return max(1, min([LAUNCHES_PER_ACTIVATION_MAX, *limits]))
 
 
-async def _ask(world: World, account: AccountName, limit: int) -> list[tuple[Instance, HostKey]]:
+async def _ask(world: World, account: AccountName, limit: int) -> list[tuple[Machine, HostKey]]:
     """Commit the intents as asked, with the identity their machines will have."""
     now = world.now()
     lag = world.accounts[account].capabilities.list_lag_seconds
     deadline = now + timedelta(seconds=ASKED_SECONDS_MAX) + look_for(lag)
     async with world.db.transaction() as connection:
-        intended = await instances.take_intended(connection, account, now=now, limit=limit)
+        intended = await machines.take_intended(connection, account, now=now, limit=limit)
         chosen = []
         moves = []
-        for instance in intended:
-            moved = step(instance.state, InstanceEvent.ASKED)
+        for machine in intended:
+            moved = step(machine.state, MachineEvent.ASKED)
             if not isinstance(moved, Moved):
                 continue
             host_key = world.new_host_key()
-            chosen.append((instance, host_key))
+            chosen.append((machine, host_key))
             moves.append(
-                InstanceMove(
-                    instance.id,
-                    instance.generation,
+                MachineMove(
+                    machine.id,
+                    machine.generation,
                     moved,
                     host_key=host_key.public,
                     asked_at=now,
                     deadline_at=deadline,
                 )
             )
-        moved_ids = await instances.move(connection, moves, actor=world.actor(NAME), now=now)
-    return [(instance, host_key) for instance, host_key in chosen if instance.id in moved_ids]
+        moved_ids = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
+    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved_ids]
 
 
 async def _launch(
-    world: World, account: AccountName, instance: Instance, host_key: HostKey, report: Report
+    world: World, account: AccountName, machine: Machine, host_key: HostKey, report: Report
 ) -> None:
     order = LaunchOrder(
-        launch_key=instance.launch_key,
-        native_type=instance.native_type,
-        native_region=instance.native_region,
+        launch_key=machine.launch_key,
+        native_type=machine.native_type,
+        native_region=machine.native_region,
         user_data=user_data(BootOrder(host_key.private_openssh, host_key.public, world.login_key_public)),
         ssh_public_key=world.login_key_public,
     )
     try:
         ref = await world.accounts[account].launch(order)
     except Rejected as error:
-        await _rejected(world, instance, error)
+        await _rejected(world, machine, error)
     except OutcomeUnknown as error:
-        await _unknown(world, instance, error)
-        report.errors.append(f"{instance.launch_key}: the answer was lost: {error}")
+        await _unknown(world, machine, error)
+        report.errors.append(f"{machine.launch_key}: the answer was lost: {error}")
     except ProviderError as error:
         # Throttled or Unavailable: the port's word that nothing was bought.
-        await _put_back(world, instance, error)
-        report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+        await _put_back(world, machine, error)
+        report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
     else:
-        await _accepted(world, account, instance, ref)
+        await _accepted(world, account, machine, ref)
 
 
-async def _accepted(world: World, account: AccountName, instance: Instance, ref: ProviderRef) -> None:
+async def _accepted(world: World, account: AccountName, machine: Machine, ref: ProviderRef) -> None:
     now = world.now()
-    moved = step(InstanceState.LAUNCHING, InstanceEvent.ACCEPTED)
+    moved = step(MachineState.LAUNCHING, MachineEvent.ACCEPTED)
     if not isinstance(moved, Moved):
-        raise TypeError("a launching instance can be accepted")
+        raise TypeError("a launching machine can be accepted")
     boot = timedelta(seconds=world.accounts[account].capabilities.boot_seconds_max)
-    move = InstanceMove(
-        instance.id,
-        instance.generation + 1,
+    move = MachineMove(
+        machine.id,
+        machine.generation + 1,
         moved,
         provider_ref=ref,
         step=Step.LAUNCHED,
         deadline_at=now + boot,
     )
     async with world.db.transaction() as connection:
-        if await instances.move(connection, [move], actor=world.actor(NAME), now=now):
+        if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
         # The lease was released, or the attempt expired, while we asked. The machine exists all the same.
         why = "the launch was accepted after it was no longer wanted"
-        await instances.adopt(connection, instance.id, ref, actor=world.actor(NAME), why=why, now=now)
+        await machines.adopt(connection, machine.id, ref, actor=world.actor(NAME), why=why, now=now)
 
 
-async def _rejected(world: World, instance: Instance, error: Rejected) -> None:
+async def _rejected(world: World, machine: Machine, error: Rejected) -> None:
     failed = attempts.Failed(
-        InstanceEvent.REJECTED, _reason(error), str(error), gone_evidence=f"the provider refused: {error}"
+        MachineEvent.REJECTED, _reason(error), str(error), gone_evidence=f"the provider refused: {error}"
     )
     async with world.db.transaction() as connection:
         await attempts.fail(
-            connection, instance.lease_id, instance.id, failed, actor=world.actor(NAME), now=world.now()
+            connection, machine.lease_id, machine.id, failed, actor=world.actor(NAME), now=world.now()
         )
 
 
@@ -160,42 +160,42 @@ def _reason(error: Rejected) -> FailReason:
             return FailReason.ORDER_REFUSED
 
 
-async def _unknown(world: World, instance: Instance, error: OutcomeUnknown) -> None:
+async def _unknown(world: World, machine: Machine, error: OutcomeUnknown) -> None:
     async with world.db.transaction() as connection:
         await journal.note(
             connection,
-            instance.organization_id,
-            instance.lease_id,
-            instance.id,
+            machine.organization_id,
+            machine.lease_id,
+            machine.id,
             event="launch_answer_lost",
-            why=f"looking for {instance.launch_key} in the inventory: {error}",
+            why=f"looking for {machine.launch_key} in the inventory: {error}",
             actor=world.actor(NAME),
             now=world.now(),
         )
 
 
-async def _put_back(world: World, instance: Instance, error: ProviderError) -> None:
+async def _put_back(world: World, machine: Machine, error: ProviderError) -> None:
     now = world.now()
-    moved = step(InstanceState.LAUNCHING, InstanceEvent.PUT_BACK)
+    moved = step(MachineState.LAUNCHING, MachineEvent.PUT_BACK)
     if not isinstance(moved, Moved):
-        raise TypeError("a launching instance can be put back")
+        raise TypeError("a launching machine can be put back")
     wait = PUT_BACK_FOR
     if isinstance(error, Throttled):
         wait = max(wait, timedelta(seconds=error.retry_after_seconds))
-    move = InstanceMove(instance.id, instance.generation + 1, moved, why=str(error), due_at=now + wait)
+    move = MachineMove(machine.id, machine.generation + 1, moved, why=str(error), due_at=now + wait)
     async with world.db.transaction() as connection:
-        if await instances.move(connection, [move], actor=world.actor(NAME), now=now):
+        if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
         # No longer wanted, and nothing was bought: the row can close.
         failed = attempts.Failed(
-            InstanceEvent.REJECTED,
+            MachineEvent.REJECTED,
             FailReason.LEASE_ENDED,
             str(error),
             gone_evidence=f"the request never took effect: {error}",
         )
         await attempts.fail(
-            connection, instance.lease_id, instance.id, failed, actor=world.actor(NAME), now=now
+            connection, machine.lease_id, machine.id, failed, actor=world.actor(NAME), now=now
         )
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_instances", "place_leases"))
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_machines", "place_leases"))

@@ -19,7 +19,7 @@ from uuid import UUID
 from control_plane.db import leases, proofs
 from control_plane.domain import proof
 from control_plane.domain.ids import AccountName
-from control_plane.domain.instance import Instance
+from control_plane.domain.machine import Machine
 from control_plane.domain.lease import Lease
 from control_plane.domain.proof import Drop, Held, Load, Occasion, OwnCode, Record
 from control_plane.services import challenges
@@ -53,7 +53,7 @@ async def activate(world: World, account: AccountName) -> Report:
         known = {one.id: await proofs.record(connection, one.id) for one in due}
     report = Report(looked_at=len(due), more=len(due) == MACHINES_PER_ACTIVATION_MAX)
     run = _Run(world, token, report)
-    await each(due, lambda instance: run.look(instance, of[instance.lease_id], known[instance.id]), report)
+    await each(due, lambda machine: run.look(machine, of[machine.lease_id], known[machine.id]), report)
     return report
 
 
@@ -68,35 +68,35 @@ class _Run:
     turn: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
     """Machines are judged one after the other, so that each sees how many were ended before it."""
 
-    async def look(self, instance: Instance, lease: Lease, known: Record) -> None:
-        if instance.address is None or instance.host_key is None:
-            raise ValueError(f"{instance.id} is verified without an address or a host key")
-        target = Target(instance.address, instance.ssh_port, instance.host_key)
+    async def look(self, machine: Machine, lease: Lease, known: Record) -> None:
+        if machine.address is None or machine.host_key is None:
+            raise ValueError(f"{machine.id} is verified without an address or a host key")
+        target = Target(machine.address, machine.ssh_port, machine.host_key)
         try:
             async with self.world.access.connect(target) as session:
-                shown = await self._ask(session, instance, lease, proof.next_occasion(known))
+                shown = await self._ask(session, machine, lease, proof.next_occasion(known))
         except AccessError as error:
-            await self._put_off(instance, known, UNREACHABLE_AGAIN)
-            self.report.notes.append(f"{instance.launch_key}: {type(error).__name__}: {error}")
+            await self._put_off(machine, known, UNREACHABLE_AGAIN)
+            self.report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
             return
         except VerifierAway as error:
-            await self._put_off(instance, known, UNREACHABLE_AGAIN)
-            self.report.errors.append(f"{instance.launch_key}: our verifier is away: {error}")
+            await self._put_off(machine, known, UNREACHABLE_AGAIN)
+            self.report.errors.append(f"{machine.launch_key}: our verifier is away: {error}")
             return
         if shown is None:
-            await self._put_off(instance, known, proof.BUSY_POSTPONED)
+            await self._put_off(machine, known, proof.BUSY_POSTPONED)
             return
         await self._record(shown)
 
     async def _ask(
-        self, session: Session, instance: Instance, lease: Lease, occasion: Occasion
+        self, session: Session, machine: Machine, lease: Lease, occasion: Occasion
     ) -> Challenged | None:
         """What the machine shows; None while it is busy."""
         shown = await self._shown(session, lease, occasion)
         if shown is None:
             return None
         return proving.challenged(
-            instance, self.token, shown, proof_id=self.world.new_id(), now=self.world.now()
+            machine, self.token, shown, proof_id=self.world.new_id(), now=self.world.now()
         )
 
     async def _shown(self, session: Session, lease: Lease, occasion: Occasion) -> ProofReport | None:
@@ -118,10 +118,10 @@ class _Run:
             return shown  # A failure that takes the machine's driver or its line with it is one all the same.
         return shown if disturbed is None else _disturbed(shown, disturbed)
 
-    async def _put_off(self, instance: Instance, known: Record, after: timedelta) -> None:
+    async def _put_off(self, machine: Machine, known: Record, after: timedelta) -> None:
         actor, now = self.world.actor(NAME), self.world.now()
         async with self.world.db.transaction() as connection:
-            await challenges.put_off(connection, instance, self.token, known, after, actor=actor, now=now)
+            await challenges.put_off(connection, machine, self.token, known, after, actor=actor, now=now)
 
     async def _record(self, shown: Challenged) -> None:
         async with self.turn, self.world.db.transaction() as connection:
@@ -137,7 +137,7 @@ class _Run:
             self.ended += isinstance(decided, Drop)
         if decided is not None:
             self.report.acted_on += 1
-        key = shown.instance.launch_key
+        key = shown.machine.launch_key
         match decided:
             case Drop(why=why):
                 self.report.notes.append(f"{key}: ended, {why}")
@@ -163,5 +163,5 @@ def _disturbed(shown: ProofReport, why: str) -> ProofReport:
 
 
 LOOP = AccountLoop(
-    NAME, timedelta(seconds=30), activate, lasts=proving.CLAIM, wakes=("end_instances", "meter_usage")
+    NAME, timedelta(seconds=30), activate, lasts=proving.CLAIM, wakes=("end_machines", "meter_usage")
 )

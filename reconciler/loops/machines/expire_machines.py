@@ -10,58 +10,58 @@ again and again. It is given up too, or the lease would wait for one account whi
 
 from datetime import timedelta
 
-from control_plane.db import instances
-from control_plane.domain.instance import FailReason, Instance, InstanceEvent, InstanceState
+from control_plane.db import machines
+from control_plane.domain.machine import FailReason, Machine, MachineEvent, MachineState
 from control_plane.services import attempts
 from reconciler.loop import Loop, Report, World
 
-NAME = "expire_stuck"
+NAME = "expire_machines"
 EXPIRED_PER_ACTIVATION_MAX = 100
 NOT_TAKEN_AFTER = timedelta(minutes=5)
 
 _STUCK = {
-    InstanceState.LAUNCHING: (
+    MachineState.LAUNCHING: (
         FailReason.LAUNCH_ANSWER_LOST,
         "no complete list showed its launch key in time",
     ),
-    InstanceState.BOOTING: (FailReason.NEVER_BOOTED, "it did not run and show an address in time"),
-    InstanceState.BOOTSTRAPPING: (FailReason.UNREACHABLE, "it could not be reached and set up in time"),
+    MachineState.BOOTING: (FailReason.NEVER_BOOTED, "it did not run and show an address in time"),
+    MachineState.BOOTSTRAPPING: (FailReason.UNREACHABLE, "it could not be reached and set up in time"),
 }
 
 
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        stuck = await instances.stuck(
+        stuck = await machines.stuck(
             connection, now=now, intended_before=now - NOT_TAKEN_AFTER, limit=EXPIRED_PER_ACTIVATION_MAX
         )
     report = Report(looked_at=len(stuck), more=len(stuck) == EXPIRED_PER_ACTIVATION_MAX)
-    for instance in stuck:
+    for machine in stuck:
         async with world.db.transaction() as connection:
             if await attempts.fail(
                 connection,
-                instance.lease_id,
-                instance.id,
-                _failed(instance),
+                machine.lease_id,
+                machine.id,
+                _failed(machine),
                 actor=world.actor(NAME),
                 now=now,
-                seen=instance.generation,
+                seen=machine.generation,
             ):
                 report.acted_on += 1
     return report
 
 
-def _failed(instance: Instance) -> attempts.Failed:
-    if instance.state is InstanceState.INTENDED:
+def _failed(machine: Machine) -> attempts.Failed:
+    if machine.state is MachineState.INTENDED:
         minutes = int(NOT_TAKEN_AFTER.total_seconds() // 60)
         return attempts.Failed(
-            InstanceEvent.NEVER_ASKED,
+            MachineEvent.NEVER_ASKED,
             FailReason.NOT_TAKEN,
-            f"{instance.account} did not take the order for {minutes} minutes",
+            f"{machine.account} did not take the order for {minutes} minutes",
             gone_evidence="nothing was bought: every request was put back",
         )
-    reason, why = _STUCK[instance.state]
-    return attempts.Failed(InstanceEvent.FAILED, reason, why)
+    reason, why = _STUCK[machine.state]
+    return attempts.Failed(MachineEvent.FAILED, reason, why)
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("place_leases", "end_instances"))
+LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("place_leases", "terminate_machines"))

@@ -1,6 +1,6 @@
 """Holds our records against one complete inventory listing per provider account.
 
-One listing serves every instance that waits for something: a lost launch answer finds its machine by
+One listing serves every machine that waits for something: a lost launch answer finds its machine by
 launch key, a booting machine shows its address, an ending one its end, a running one that it still
 lives. A listing that fails says nothing; one that misses too much of what should be there freezes
 the account (domain/sweep.py), and then no absence is believed.
@@ -14,19 +14,19 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db import accounts, instances
-from control_plane.domain.ids import AccountName, InstanceId, ProviderRef
-from control_plane.domain.instance import (
+from control_plane.db import accounts, machines
+from control_plane.domain.ids import AccountName, MachineId, ProviderRef
+from control_plane.domain.machine import (
     FailReason,
-    Instance,
-    InstanceEvent,
-    InstanceMove,
-    InstanceState,
+    Machine,
+    MachineEvent,
+    MachineMove,
+    MachineState,
     Step,
     step,
 )
-from control_plane.domain.machine import Moved
-from control_plane.domain.machine_state import MachineState, concluded
+from control_plane.domain.transitions import Moved
+from control_plane.domain.sighting import ListedState, concluded
 from control_plane.domain.sweep import (
     Findings,
     Freeze,
@@ -41,7 +41,7 @@ from control_plane.services import attempts
 from providers.base import Capabilities, ProviderError, Sighting
 from reconciler.loop import AccountLoop, Report, World
 
-NAME = "observe_instances"
+NAME = "observe_machines"
 EVERY = timedelta(seconds=2)
 SETUP_MAX = timedelta(minutes=10)
 """From a machine's first address to a verified machine; then the attempt has failed."""
@@ -51,13 +51,13 @@ SETUP_MAX = timedelta(minutes=10)
 class Conclusions:
     """What one listing means for the records, sorted by how it is written down."""
 
-    moves: list[InstanceMove] = field(default_factory=list[InstanceMove])
-    adopted: list[tuple[Instance, ProviderRef]] = field(default_factory=list[tuple[Instance, ProviderRef]])
-    failed: list[tuple[Instance, attempts.Failed]] = field(
-        default_factory=list[tuple[Instance, attempts.Failed]]
+    moves: list[MachineMove] = field(default_factory=list[MachineMove])
+    adopted: list[tuple[Machine, ProviderRef]] = field(default_factory=list[tuple[Machine, ProviderRef]])
+    failed: list[tuple[Machine, attempts.Failed]] = field(
+        default_factory=list[tuple[Machine, attempts.Failed]]
     )
-    sighted: list[InstanceId] = field(default_factory=list[InstanceId])
-    missed: list[InstanceId] = field(default_factory=list[InstanceId])
+    sighted: list[MachineId] = field(default_factory=list[MachineId])
+    missed: list[MachineId] = field(default_factory=list[MachineId])
 
 
 async def activate(world: World, account: AccountName) -> Report:
@@ -75,7 +75,7 @@ async def activate(world: World, account: AccountName) -> Report:
 
     async with world.db.transaction() as connection:
         before = await accounts.get(connection, account)
-        records = {one.id: one for one in await instances.open_of_account(connection, account)}
+        records = {one.id: one for one in await machines.open_of_account(connection, account)}
     findings = match(
         map(_record, records.values()),
         [Listed(one.provider_ref, one.launch_key) for one in sightings],
@@ -100,31 +100,31 @@ async def activate(world: World, account: AccountName) -> Report:
     async with world.db.transaction() as connection:
         await _write(connection, world, account, conclusions, asked_at)
         await _write_listing(connection, account, findings, sightings, freeze, asked_at=asked_at)
-    for instance, failed in conclusions.failed:
+    for machine, failed in conclusions.failed:
         async with world.db.transaction() as connection:
             await attempts.fail(
-                connection, instance.lease_id, instance.id, failed, actor=world.actor(NAME), now=asked_at
+                connection, machine.lease_id, machine.id, failed, actor=world.actor(NAME), now=asked_at
             )
     acted = len(conclusions.moves) + len(conclusions.adopted) + len(conclusions.failed)
     notes = [f"frozen: {freeze.why}"] if freeze else []
     return Report(looked_at=len(records), acted_on=acted, notes=notes)
 
 
-def _record(instance: Instance) -> Record:
+def _record(machine: Machine) -> Record:
     return Record(
-        id=instance.id,
-        launch_key=instance.launch_key,
-        provider_ref=instance.provider_ref,
-        state=instance.state,
-        asked_at=instance.asked_at,
-        sighted_at=instance.sighted_at,
-        missed_since=instance.missed_since,
-        missed_lists=instance.missed_lists,
+        id=machine.id,
+        launch_key=machine.launch_key,
+        provider_ref=machine.provider_ref,
+        state=machine.state,
+        asked_at=machine.asked_at,
+        sighted_at=machine.sighted_at,
+        missed_since=machine.missed_since,
+        missed_lists=machine.missed_lists,
     )
 
 
 def _conclude(
-    records: dict[InstanceId, Instance],
+    records: dict[MachineId, Machine],
     findings: Findings,
     sightings: dict[ProviderRef, Sighting],
     capabilities: Capabilities,
@@ -134,14 +134,14 @@ def _conclude(
 ) -> Conclusions:
     conclusions = Conclusions()
     for record, listed in findings.found:
-        instance = records[record.id]
+        machine = records[record.id]
         sighting = sightings[ProviderRef(listed.provider_ref)]
-        if sighting.state is MachineState.GONE:
+        if sighting.state is ListedState.GONE:
             # Listed as ended is not listed as living: this list is no evidence that it ran until now.
             conclusions.missed.append(record.id)
         elif record.sighted_at is None or record.missed_since is not None:
             conclusions.sighted.append(record.id)
-        _found(conclusions, instance, sighting, capabilities, asked_at)
+        _found(conclusions, machine, sighting, capabilities, asked_at)
     for record in findings.missed if believed else ():
         conclusions.missed.append(record.id)
         if absence_proves_gone(
@@ -156,26 +156,26 @@ def _conclude(
 
 def _found(
     conclusions: Conclusions,
-    instance: Instance,
+    machine: Machine,
     sighting: Sighting,
     capabilities: Capabilities,
     asked_at: datetime,
 ) -> None:
-    event = concluded(instance.state, sighting.state, has_address=sighting.address is not None)
-    if instance.provider_ref is None and instance.state is InstanceState.ENDING:
-        conclusions.adopted.append((instance, sighting.provider_ref))
+    event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
+    if machine.provider_ref is None and machine.state is MachineState.ENDING:
+        conclusions.adopted.append((machine, sighting.provider_ref))
     if event is None:
         return
-    moved = step(instance.state, event)
+    moved = step(machine.state, event)
     if not isinstance(moved, Moved):
         return
     says = f"the provider lists it as {sighting.native_status!r}"
     match event:
-        case InstanceEvent.FOUND:
+        case MachineEvent.FOUND:
             deadline = asked_at + timedelta(seconds=capabilities.boot_seconds_max)
-            move = InstanceMove(
-                instance.id,
-                instance.generation,
+            move = MachineMove(
+                machine.id,
+                machine.generation,
                 moved,
                 why="found in the inventory by its launch key",
                 provider_ref=sighting.provider_ref,
@@ -183,10 +183,10 @@ def _found(
                 deadline_at=deadline,
             )
             conclusions.moves.append(move)
-        case InstanceEvent.REACHABLE:
-            move = InstanceMove(
-                instance.id,
-                instance.generation,
+        case MachineEvent.REACHABLE:
+            move = MachineMove(
+                machine.id,
+                machine.generation,
                 moved,
                 provider_state=sighting.native_status,
                 address=sighting.address,
@@ -195,26 +195,26 @@ def _found(
                 deadline_at=asked_at + SETUP_MAX,
             )
             conclusions.moves.append(move)
-        case InstanceEvent.CONFIRMED_GONE:
+        case MachineEvent.CONFIRMED_GONE:
             conclusions.moves.append(
-                InstanceMove(instance.id, instance.generation, moved, gone_evidence=says)
+                MachineMove(machine.id, machine.generation, moved, gone_evidence=says)
             )
-        case InstanceEvent.VANISHED:
-            conclusions.failed.append((instance, attempts.Failed(event, FailReason.VANISHED, says)))
+        case MachineEvent.VANISHED:
+            conclusions.failed.append((machine, attempts.Failed(event, FailReason.VANISHED, says)))
         case _:
             reason = FailReason.PROVIDER_REPORTED_FAILURE
-            conclusions.failed.append((instance, attempts.Failed(event, reason, says)))
+            conclusions.failed.append((machine, attempts.Failed(event, reason, says)))
 
 
-def _absent(conclusions: Conclusions, instance: Instance) -> None:
-    since = instance.missed_since.isoformat(timespec="seconds") if instance.missed_since else "never listed"
-    evidence = f"missing from {instance.missed_lists + 1} complete lists, the first at {since}"
-    gone = step(instance.state, InstanceEvent.CONFIRMED_GONE)
+def _absent(conclusions: Conclusions, machine: Machine) -> None:
+    since = machine.missed_since.isoformat(timespec="seconds") if machine.missed_since else "never listed"
+    evidence = f"missing from {machine.missed_lists + 1} complete lists, the first at {since}"
+    gone = step(machine.state, MachineEvent.CONFIRMED_GONE)
     if isinstance(gone, Moved):
-        conclusions.moves.append(InstanceMove(instance.id, instance.generation, gone, gone_evidence=evidence))
-    elif isinstance(step(instance.state, InstanceEvent.VANISHED), Moved):
-        failed = attempts.Failed(InstanceEvent.VANISHED, FailReason.VANISHED, evidence)
-        conclusions.failed.append((instance, failed))
+        conclusions.moves.append(MachineMove(machine.id, machine.generation, gone, gone_evidence=evidence))
+    elif isinstance(step(machine.state, MachineEvent.VANISHED), Moved):
+        failed = attempts.Failed(MachineEvent.VANISHED, FailReason.VANISHED, evidence)
+        conclusions.failed.append((machine, failed))
 
 
 async def _write(
@@ -226,12 +226,12 @@ async def _write(
 ) -> None:
     actor = world.actor(NAME)
     # Misses are counted against the listing before this one, so they come before its time is recorded.
-    await instances.record_missed(connection, conclusions.missed, asked_at=asked_at)
-    await instances.record_sighted(connection, conclusions.sighted, asked_at=asked_at)
-    await instances.move(connection, conclusions.moves, actor=actor, now=asked_at)
-    for instance, ref in conclusions.adopted:
+    await machines.record_missed(connection, conclusions.missed, asked_at=asked_at)
+    await machines.record_sighted(connection, conclusions.sighted, asked_at=asked_at)
+    await machines.move(connection, conclusions.moves, actor=actor, now=asked_at)
+    for machine, ref in conclusions.adopted:
         why = f"found at {account} by its launch key, while ending"
-        await instances.adopt(connection, instance.id, ref, actor=actor, why=why, now=asked_at)
+        await machines.adopt(connection, machine.id, ref, actor=actor, why=why, now=asked_at)
 
 
 async def _write_listing(
@@ -248,7 +248,7 @@ async def _write_listing(
         (one, listed[ProviderRef(one.provider_ref)].native_status)
         for one in findings.strangers
         # A machine that ended and is still shown for a while is history, not an orphan.
-        if listed[ProviderRef(one.provider_ref)].state is not MachineState.GONE
+        if listed[ProviderRef(one.provider_ref)].state is not ListedState.GONE
     ]
     await accounts.see_strangers(connection, account, strangers, asked_at=asked_at)
     await accounts.record_listing(
@@ -262,5 +262,5 @@ async def _write_listing(
 
 
 LOOP = AccountLoop(
-    NAME, EVERY, activate, wakes=("bootstrap_machines", "end_instances", "close_leases", "place_leases")
+    NAME, EVERY, activate, wakes=("bootstrap_machines", "end_machines", "close_leases", "place_leases")
 )

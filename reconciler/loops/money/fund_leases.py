@@ -79,4 +79,4 @@ async def _fund(world: World, funded: Funded, report: Report, now: datetime) -> 
     report.acted_on += 1
 
 
-LOOP = Loop(NAME, timedelta(seconds=30), activate, wakes=("end_instances", "meter_usage"))
+LOOP = Loop(NAME, timedelta(seconds=30), activate, wakes=("end_machines", "meter_usage"))

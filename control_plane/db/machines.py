@@ -323,9 +323,7 @@ WHERE id = :id AND claim_token = :token
 """)
 
 
-async def retry(
-    connection: AsyncConnection, machine_id: MachineId, *, token: UUID, due_at: datetime
-) -> None:
+async def retry(connection: AsyncConnection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
     """Give the claim back and come again later. Does nothing when the claim was lost."""
     await connection.execute(_RETRY, {"id": machine_id, "token": token, "due_at": due_at})
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from control_plane.domain.money import Nano, accrued, usd
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.sku import Sku
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import Sku
 
 HOLD_SECONDS = 3_600
 """A lease is admitted when its first hour can be set aside."""
@@ -31,6 +31,8 @@ class Standing:
 class Price:
     sku: Sku
     nano_per_gpu_hour: Nano
+    book: int
+    """The version of the price book that it is from."""
 
     @property
     def nano_per_hour(self) -> Nano:

@@ -12,12 +12,18 @@ from control_plane.domain.money import NANO_MAX, Nano
 
 
 class AccountKind(StrEnum):
+    """What a ledger account holds. A ledger account is a row: a kind, and whose it is."""
+
     WALLET = "wallet"
     """What we owe a customer. One per organization."""
     CASH = "cash"
     """What was paid in. Ours, one in all."""
     REVENUE = "revenue"
     """What was used. Ours, one in all."""
+
+
+OURS = frozenset({AccountKind.CASH, AccountKind.REVENUE})
+"""Kinds of which the operator of this installation has one account."""
 
 
 class TransactionKind(StrEnum):

@@ -1,24 +1,46 @@
-"""The machine machine: one attempt to hold one provider machine, from the intent to the proof of its end.
+"""The state machine of a provider's machine, from the intent to buy it to the proof of its end.
 
     INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
        |  ^----put back----|                             |                        |                        |
-       |               rejected                          `--- failed / vanished --+--- end wanted,
-       |                   |                                   |                       disproven ----------'
-       v                   v                                           v
-      GONE                GONE  <----------- gone ----------------- ENDING
+       |               rejected                          `--- failed / vanished --+-------- released, disproven
+       |                   |                                   |
+       v                   v                                   v
+      GONE                GONE  <----------- gone -------- TERMINATING
 
-A row is committed as LAUNCHING *before* the call that costs money. From then on only the provider
-can close it: by a definite no to the launch, or by evidence that no machine is there. An answer
-that was lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
+A machine is one order at one provider. It knows no lease: customers hold claims on it (`claim.py`), none
+while it waits in a pool, one when it was ordered for a lease, many when it is a node of a cluster.
+
+A row is committed as LAUNCHING *before* the call that costs money. From then on only the provider can
+close it: by a definite no to the launch, or by evidence that no machine is there. An answer that was
+lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.ids import AccountName, MachineId, LaunchKey, LeaseId, OrganizationId, ProviderRef
+from control_plane.domain.failure import FailReason
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
+from control_plane.domain.money import Nano
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Record, Tier, challenged
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
+
+ERASED_WITHIN = timedelta(minutes=2)
+"""How long a machine is kept after its claim to show that its GPU memory is overwritten."""
+
+
+class Purpose(StrEnum):
+    """What a machine was ordered for."""
+
+    LEASE = "lease"
+    """One lease. It is terminated when that lease's claim ends."""
+    POOL = "pool"
+    """Kept ready before anybody asks. It is terminated after its first claim, like one ordered for a lease."""
+    NODE = "node"
+    """A node of a cluster: claims take slots of it, and it stays when they end."""
 
 
 class MachineState(StrEnum):
@@ -29,11 +51,11 @@ class MachineState(StrEnum):
     BOOTING = "booting"
     """The provider accepted it; we know its reference."""
     BOOTSTRAPPING = "bootstrapping"
-    """It runs and has an address; we set it up and check it."""
+    """It runs and has an address; we connect and check it."""
     VERIFIED = "verified"
-    """It is what was sold, and reachable."""
-    ENDING = "ending"
-    """It has to go. An open liability until the provider confirms."""
+    """It is what was ordered, and reachable."""
+    TERMINATING = "terminating"
+    """It has to go. An open liability until the provider confirms that it is gone."""
     GONE = "gone"
 
 
@@ -50,13 +72,13 @@ class MachineEvent(StrEnum):
     REACHABLE = "reachable"
     VERIFIED = "verified"
     FAILED = "failed"
-    """Never booted, never answered, or not what was sold."""
+    """It never booted, never answered, is not what was ordered, or could not be handed to its customer."""
     VANISHED = "vanished"
     """The provider's complete lists no longer show it."""
     DISPROVEN = "disproven"
-    """It failed its GPU proof twice in a row while a customer had it."""
-    END_WANTED = "end_wanted"
-    """The lease no longer wants it."""
+    """It failed its GPU proof twice in a row after it was verified."""
+    RELEASED = "released"
+    """Nobody has a claim on it any more."""
     CONFIRMED_GONE = "confirmed_gone"
     """The provider says so explicitly, or complete lists miss it twice."""
     NEVER_ASKED = "never_asked"
@@ -73,70 +95,32 @@ NEXT: dict[tuple[MachineState, MachineEvent], MachineState] = {
     (_S.LAUNCHING, _E.PUT_BACK): _S.INTENDED,
     (_S.LAUNCHING, _E.ACCEPTED): _S.BOOTING,
     (_S.LAUNCHING, _E.FOUND): _S.BOOTING,
-    (_S.LAUNCHING, _E.FAILED): _S.ENDING,  # The answer never came: keep looking for it while ending.
-    (_S.LAUNCHING, _E.END_WANTED): _S.ENDING,
+    (_S.LAUNCHING, _E.FAILED): _S.TERMINATING,  # The answer never came: keep looking for it meanwhile.
+    (_S.LAUNCHING, _E.RELEASED): _S.TERMINATING,
     (_S.BOOTING, _E.REACHABLE): _S.BOOTSTRAPPING,
-    (_S.BOOTING, _E.FAILED): _S.ENDING,
-    (_S.BOOTING, _E.VANISHED): _S.ENDING,
-    (_S.BOOTING, _E.END_WANTED): _S.ENDING,
+    (_S.BOOTING, _E.FAILED): _S.TERMINATING,
+    (_S.BOOTING, _E.VANISHED): _S.TERMINATING,
+    (_S.BOOTING, _E.RELEASED): _S.TERMINATING,
     (_S.BOOTSTRAPPING, _E.VERIFIED): _S.VERIFIED,
-    (_S.BOOTSTRAPPING, _E.FAILED): _S.ENDING,
-    (_S.BOOTSTRAPPING, _E.VANISHED): _S.ENDING,
-    (_S.BOOTSTRAPPING, _E.END_WANTED): _S.ENDING,
-    (_S.VERIFIED, _E.VANISHED): _S.ENDING,
-    (_S.VERIFIED, _E.DISPROVEN): _S.ENDING,
-    (_S.VERIFIED, _E.END_WANTED): _S.ENDING,
-    (_S.ENDING, _E.CONFIRMED_GONE): _S.GONE,
-    (_S.ENDING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
+    (_S.BOOTSTRAPPING, _E.FAILED): _S.TERMINATING,
+    (_S.BOOTSTRAPPING, _E.VANISHED): _S.TERMINATING,
+    (_S.BOOTSTRAPPING, _E.RELEASED): _S.TERMINATING,
+    (_S.VERIFIED, _E.FAILED): _S.TERMINATING,  # Its customer could not be let in.
+    (_S.VERIFIED, _E.VANISHED): _S.TERMINATING,
+    (_S.VERIFIED, _E.DISPROVEN): _S.TERMINATING,
+    (_S.VERIFIED, _E.RELEASED): _S.TERMINATING,
+    (_S.TERMINATING, _E.CONFIRMED_GONE): _S.GONE,
+    (_S.TERMINATING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
 }
 
-MAY_HAVE_MACHINE = frozenset({_S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED, _S.ENDING})
+MAY_EXIST = frozenset({_S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED, _S.TERMINATING})
 """States in which the provider may be charging us."""
 WANTED = frozenset({_S.INTENDED, _S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
 SHOULD_BE_SIGHTED = frozenset({_S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
 """States in which a complete list without it is odd."""
 TERMINAL = frozenset({_S.GONE})
 PROVIDER_CONFIRMS = frozenset({_E.REJECTED, _E.CONFIRMED_GONE})
-"""The only events that may close a row which may have a machine."""
-
-
-class Step(StrEnum):
-    """What a customer sees on the way to ready, in this order. Evidence, not control flow."""
-
-    PLACED = "placed"
-    LAUNCHED = "launched"
-    BOOTED = "booted"
-    CONNECTED = "connected"
-    MESH_JOINED = "mesh_joined"
-    GPUS_VERIFIED = "gpus_verified"
-    GPUS_PROVEN = "gpus_proven"
-    """Only where the SKU demands proof."""
-    KEYS_INSTALLED = "keys_installed"
-    """The last, so that nobody is on a machine before it is known to be what was sold."""
-
-
-class FailReason(StrEnum):
-    """Why an attempt did not become a verified machine. Stable codes."""
-
-    NO_CAPACITY = "no_capacity"
-    QUOTA_REACHED = "quota_reached"
-    ORDER_REFUSED = "order_refused"
-    UNAUTHORIZED = "unauthorized"
-    LAUNCH_ANSWER_LOST = "launch_answer_lost"
-    NOT_TAKEN = "not_taken"
-    """The provider was too busy for the order, or out of reach, for too long."""
-    NEVER_BOOTED = "never_booted"
-    PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
-    UNREACHABLE = "unreachable"
-    HOST_KEY_CHANGED = "host_key_changed"
-    SETUP_FAILED = "setup_failed"
-    GPU_MISMATCH = "gpu_mismatch"
-    PROOF_FAILED = "proof_failed"
-    """Its GPUs failed their proof twice in a row, or prove less than was sold."""
-    PROOF_EMULATED = "proof_emulated"
-    """An emulation answered for its GPUs."""
-    VANISHED = "vanished"
-    LEASE_ENDED = "lease_ended"
+"""The only events that may close the row of a machine that may exist."""
 
 
 def step(
@@ -147,16 +131,20 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """An attempt as it is written down now."""
+    """A machine as it is written down now."""
 
     id: MachineId
-    organization_id: OrganizationId
-    lease_id: LeaseId
+    purpose: Purpose
     account: AccountName
     provider: str
     region: str
     native_region: str
     native_type: str
+    offer_key: str
+    gpu_model: GpuModel
+    gpu_count: int
+    proof: Tier
+    """What it has to prove before it counts as verified."""
     launch_key: LaunchKey
     state: MachineState
     generation: int
@@ -168,15 +156,36 @@ class Machine:
     ssh_port: int
     asked_at: datetime | None
     sighted_at: datetime | None
+    """When the provider last listed it."""
     missed_since: datetime | None
     missed_lists: int
-    step: Step | None
+    step: Step
     fail_reason: FailReason | None
     fail_why: str | None
     suspect_since: datetime | None
     """Since when its GPU proofs speak against it."""
     erasing_until: datetime | None
-    """Until when its end waits for the proof that its GPU memory is overwritten."""
+    """Until when its termination waits for the proof that its GPU memory is overwritten."""
+    passes: int
+    first_passed_at: datetime | None
+    last_passed_at: datetime | None
+    attested: bool
+    failed: int
+    unanswered: int
+    last_challenged_at: datetime | None
+
+    @property
+    def record(self) -> Record:
+        """What its GPU proofs add up to."""
+        return Record(
+            passes=self.passes,
+            first_passed_at=self.first_passed_at,
+            last_passed_at=self.last_passed_at,
+            attested=self.attested,
+            failed=self.failed,
+            unanswered=self.unanswered,
+            last_at=self.last_challenged_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,3 +210,55 @@ class MachineMove:
     due_at: datetime | None = None
     proof_due_at: datetime | None = None
     erasing_until: datetime | None = None
+
+
+def release(machine: Machine, *, admitted: bool, why: str, now: datetime) -> MachineMove | None:
+    """How a machine ends after its claim ended; None when it stays, or goes already.
+
+    `admitted` says whether a customer was on it. Then a machine that had to prove its GPUs is kept for a
+    moment, for the proof that their memory is overwritten.
+    """
+    if machine.purpose is Purpose.NODE:
+        return None
+    dropped = step(machine.state, MachineEvent.NEVER_ASKED)
+    if isinstance(dropped, Moved):
+        evidence = "nothing was asked of the provider"
+        return MachineMove(machine.id, machine.generation, dropped, why=why, gone_evidence=evidence)
+    released = step(machine.state, MachineEvent.RELEASED)
+    if not isinstance(released, Moved):
+        return None
+    erases = admitted and challenged(machine.proof)
+    until = now + ERASED_WITHIN if erases else None
+    return MachineMove(machine.id, machine.generation, released, why=why, erasing_until=until)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOrder:
+    """What is written down of a machine before a provider is asked for it."""
+
+    id: MachineId
+    purpose: Purpose
+    account: AccountName
+    provider: str
+    region: str
+    native_region: str
+    native_type: str
+    offer_key: str
+    cost_nano_per_hour: Nano
+    gpu_model: GpuModel
+    gpu_count: int
+    proof: Tier
+    launch_key: LaunchKey
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFailure:
+    """Why a machine has to go, whatever its claims."""
+
+    event: MachineEvent
+    reason: FailReason
+    why: str
+    gone_evidence: str | None = None
+    """For events that close the row."""
+    failed_since: datetime | None = None
+    """Of a machine that failed its GPU proof: since when that speaks against it. Nobody pays for what came after."""

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from control_plane.domain.machine import FailReason
+from control_plane.domain.failure import FailReason
 from control_plane.domain.money import Nano, usd
-from control_plane.domain.sku import Shape
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import Shape
 
 OFFER_STALE_AFTER = timedelta(minutes=15)
 """A price older than this is not sold: dstack's hourly and SkyPilot's 7-hour catalogues sell ghosts."""
@@ -152,7 +152,9 @@ def _rejection_order(rejection: Rejection) -> tuple[str, str]:
     return (rejection.code, rejection.offer.key)
 
 
-def _does_not_fit(request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer) -> Rejection | None:
+def _does_not_fit(
+    request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer
+) -> Rejection | None:
     if not offer.shape.holds(shape):
         why = f"{offer.native_type} is {_spoken(offer.shape)}; the SKU promises {_spoken(shape)}."
         return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)

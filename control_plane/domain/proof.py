@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.machine import FailReason, MachineState
+from control_plane.domain.failure import FailReason
 
 STRIKES_MAX = 2
 """Failures in a row that end a machine."""
@@ -47,8 +47,8 @@ FRESH_FOR = timedelta(days=7)
 """How long a pass counts. GPUs that are busy for longer are not challenged, and so not proven any more."""
 WATCHED_FOR = timedelta(days=7)
 WATCHED_PASSES_MIN = 5
-ERASED_WITHIN = timedelta(minutes=2)
-"""How long a machine is kept after its lease to show that its memory is overwritten."""
+FORGOTTEN_AFTER = timedelta(days=15)
+"""A machine that was not challenged for longer begins its record anew: old passes make no tier."""
 
 FAILING_WINDOW = timedelta(hours=1)
 FAILING_MACHINES_MAX = 3
@@ -184,16 +184,21 @@ class Record:
         return self.failed == 0 and self.unanswered == 0
 
     def after(self, result: Result) -> "Record":
+        """The record with one more challenge. The machine's row keeps it, so that nothing has to be added up."""
+        if result.void:
+            return self
+        before = self if self._remembered(result.at) else Record()
         match result.outcome:
             case ProofOutcome.PASSED:
-                first = self.first_passed_at or result.at
-                return Record(self.passes + 1, first, result.at, result.attested, last_at=result.at)
-            case ProofOutcome.UNANSWERED if result.void:
-                return self
+                first = before.first_passed_at or result.at
+                return Record(before.passes + 1, first, result.at, result.attested, last_at=result.at)
             case ProofOutcome.UNANSWERED:
-                return replace(self, unanswered=self.unanswered + 1, last_at=result.at)
+                return replace(before, unanswered=before.unanswered + 1, last_at=result.at)
             case ProofOutcome.FAILED | ProofOutcome.EMULATED:
-                return replace(self, failed=self.failed + 1, last_at=result.at)
+                return replace(before, failed=before.failed + 1, last_at=result.at)
+
+    def _remembered(self, now: datetime) -> bool:
+        return self.last_at is None or now - self.last_at <= FORGOTTEN_AFTER
 
 
 def tier(record: Record, now: datetime) -> Tier:
@@ -364,13 +369,3 @@ def held_back(*, failing: int, ended: int, dry_run: bool, permitted: bool) -> He
     if ended >= ENDED_PER_RUN_MAX:
         return Held(f"{ended} machines were ended in this run; more wait for the next", HELD_FOR_OTHERS_AGAIN)
     return None
-
-
-def erased_until(before: MachineState, demanded: Tier, now: datetime) -> datetime | None:
-    """Until when a machine that its lease lets go is kept for the proof that its memory is overwritten.
-
-    None when nobody worked on it, or when it was never proven that we could.
-    """
-    if before is not MachineState.VERIFIED or not challenged(demanded):
-        return None
-    return now + ERASED_WITHIN

@@ -21,12 +21,3 @@ class CapacityRequest:
 
     def allows_provider(self, provider: str) -> bool:
         return not self.providers or provider in self.providers
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseOrder:
-    """A request with what belongs to one lease and not to a quote."""
-
-    request: CapacityRequest
-    name: str
-    authorized_keys: tuple[str, ...]

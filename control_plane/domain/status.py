@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.ids import MachineId
-from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.machine import MachineState
+from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier, challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)

@@ -1,4 +1,4 @@
-"""Records held against what a provider lists: who is found, who is absent, who is a stranger.
+"""Records held against what a provider lists: who is found, who is absent, who is an orphan.
 
 A listing is complete or it is an error; the port sees to that. But a complete-looking list can
 still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue 10517). So a list
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.domain.ids import MachineId, installation_of
-from control_plane.domain.machine import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, MachineState
+from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, MachineState
 
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
 ORPHAN_GRACE = timedelta(minutes=2)
-"""How long a stranger is only watched: a record may be about to claim it."""
+"""How long an orphan is only watched: a record may be about to claim it."""
 ORPHANS_PER_RUN_MAX = 5
 ORPHAN_SHARE_MAX_PERCENT = 20
-"""More strangers than this share of a list (and more than three) is our memory failing, not a leak."""
+"""More orphans than this share of a list (and more than three) is our memory failing, not a leak."""
 THAW_AFTER = timedelta(minutes=15)
 THAW_LISTS = 5
 """A list that says the same for this long, this often, is believed after all."""
@@ -28,7 +28,7 @@ LOOK_EXTRA = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a sweep needs of an machine row."""
+    """What a sweep needs of a machine row."""
 
     id: MachineId
     launch_key: str
@@ -53,7 +53,7 @@ class Listed:
 class Findings:
     found: tuple[tuple[Record, Listed], ...]
     missed: tuple[Record, ...]
-    strangers: tuple[Listed, ...]
+    orphans: tuple[Listed, ...]
     """Machines with our launch keys that no open record claims."""
     foreign: int
     """Machines of other installations on the same account; never touched."""
@@ -79,7 +79,7 @@ def match(
     claimed: set[str] = set()
     # Those that know their reference come first, in whatever order the records came.
     for record in sorted(records, key=lambda record: record.provider_ref is None):
-        if record.state not in MAY_HAVE_MACHINE:
+        if record.state not in MAY_EXIST:
             continue
         here = machines.get(record.provider_ref) if record.provider_ref else by_key.get(record.launch_key)
         if here is not None and here.provider_ref not in claimed:
@@ -89,8 +89,8 @@ def match(
             missed.append(record)
 
     unclaimed = [listed for listed in machines.values() if listed.provider_ref not in claimed]
-    strangers = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
-    return Findings(tuple(found), tuple(missed), strangers, foreign=len(unclaimed) - len(strangers))
+    orphans = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
+    return Findings(tuple(found), tuple(missed), orphans, foreign=len(unclaimed) - len(orphans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def absence_proves_gone(
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class Orphan:
     """A sighting that no open record claims, with how long we have watched it."""
 
     provider_ref: str
@@ -177,18 +177,18 @@ class Stranger:
 
 @dataclass(frozen=True, slots=True)
 class OrphanVerdict:
-    end: tuple[Stranger, ...]
+    end: tuple[Orphan, ...]
     refused_why: str | None = None
 
 
 def orphans_to_end(
-    strangers: Sequence[Stranger], *, listing_size: int, frozen_why: str | None, now: datetime
+    orphans: Sequence[Orphan], *, listing_size: int, frozen_why: str | None, now: datetime
 ) -> OrphanVerdict:
-    """Which strangers to end now: old enough, seen twice, few enough, and never on a frozen account."""
+    """Which orphans to end now: old enough, seen twice, few enough, and never on a frozen account."""
     ripe = [
-        stranger
-        for stranger in strangers
-        if stranger.lists_seen >= MISSED_LISTS_MIN and now - stranger.first_seen_at >= ORPHAN_GRACE
+        orphan
+        for orphan in orphans
+        if orphan.lists_seen >= MISSED_LISTS_MIN and now - orphan.first_seen_at >= ORPHAN_GRACE
     ]
     if not ripe:
         return OrphanVerdict(())
@@ -199,5 +199,5 @@ def orphans_to_end(
             (),
             f"{len(ripe)} of {listing_size} machines look like orphans; that is more likely our own loss of memory.",
         )
-    ripe.sort(key=lambda stranger: (stranger.first_seen_at, stranger.provider_ref))
+    ripe.sort(key=lambda orphan: (orphan.first_seen_at, orphan.provider_ref))
     return OrphanVerdict(tuple(ripe[:ORPHANS_PER_RUN_MAX]))

@@ -240,7 +240,7 @@ def end_moves(lease: Lease, attempts: Sequence[Machine], *, why: str, now: datet
             evidence = "nothing was asked of the provider"
             moves.append(MachineMove(attempt.id, attempt.generation, never, why=why, gone_evidence=evidence))
             continue
-        unwanted = machine_step(attempt.state, MachineEvent.END_WANTED)
+        unwanted = machine_step(attempt.state, MachineEvent.RELEASED)
         if isinstance(unwanted, Moved):
             until = erased_until(attempt.state, lease.proof, now)
             moves.append(MachineMove(attempt.id, attempt.generation, unwanted, why=why, erasing_until=until))

@@ -80,7 +80,7 @@ async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go
     stage.cloud.weather.always("inventory", Event.CUT_LIST)
     await stage.release(lease)
     await stage.play(900, step=30)
-    assert (await stage.attempts(lease))[0].state is MachineState.ENDING
+    assert (await stage.attempts(lease))[0].state is MachineState.TERMINATING
     assert await stage.state(lease) == "ending"
     await stage.check()
     stage.cloud.weather.clear()

@@ -201,7 +201,7 @@ async def test_an_emulation_is_never_proof_and_costs_its_offer_nothing(stage: St
     lease = await booting(stage)
     await stage.run("bootstrap_machines")
     attempt = await machine(stage, lease)
-    assert (attempt.state, attempt.fail_reason) == (MachineState.ENDING, FailReason.PROOF_EMULATED)
+    assert (attempt.state, attempt.fail_reason) == (MachineState.TERMINATING, FailReason.PROOF_EMULATED)
     assert await stored(stage) == [("start", "emulated")]
     async with stage.db.reading() as connection:
         assert await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}

@@ -64,7 +64,7 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
     lost, found = await stage.attempts(lease)
     assert [lost.fail_reason, found.fail_reason] == [FailReason.LAUNCH_ANSWER_LOST, None]
     assert lost.region != found.region
-    assert lost.state is MachineState.ENDING, "nothing has proved yet that no machine is there"
+    assert lost.state is MachineState.TERMINATING, "nothing has proved yet that no machine is there"
     assert [stage.cloud.ever(one.launch_key) for one in (lost, found)] == [0, 1]
     await stage.play(600, step=20)
     assert (await stage.attempts(lease))[0].state is MachineState.GONE
@@ -517,7 +517,7 @@ async def _between_attempts(stage: Stage) -> None:
         (_booting, LeaseState.STARTING, [MachineState.BOOTING]),
         (_bootstrapping, LeaseState.STARTING, [MachineState.BOOTSTRAPPING]),
         (_ready, LeaseState.READY, [MachineState.VERIFIED]),
-        (_between_attempts, LeaseState.PLACING, [MachineState.ENDING]),
+        (_between_attempts, LeaseState.PLACING, [MachineState.TERMINATING]),
     ],
 )
 async def test_a_release_in_any_state_ends_everything_and_a_second_one_changes_nothing(
@@ -620,7 +620,7 @@ async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it
     await stage.check()
     attempt = await _only(stage, lease)
     if event is Event.CALM or (listed_meanwhile and stage.cloud.alive()):
-        assert attempt.state is MachineState.ENDING, "a machine is there: no answer may close its record"
+        assert attempt.state is MachineState.TERMINATING, "a machine is there: no answer may close its record"
         assert attempt.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()
     assert stage.cloud.calls_of("launch") == 1
@@ -712,9 +712,9 @@ async def test_a_machine_that_the_provider_denies_to_know_is_open_until_the_list
     await stage.release(lease)
     stage.cloud.disappear(ref)
     await stage.run("terminate_machines")
-    assert (await _only(stage, lease)).state is MachineState.ENDING, "a 404 is no proof"
+    assert (await _only(stage, lease)).state is MachineState.TERMINATING, "a 404 is no proof"
     await stage.play(40)
-    assert (await _only(stage, lease)).state is MachineState.ENDING, "one list is no proof either"
+    assert (await _only(stage, lease)).state is MachineState.TERMINATING, "one list is no proof either"
     await stage.play_until(lease, "ended", seconds_max=60)
     assert await stage.state(keeps) == "ready"
     await stage.finish()

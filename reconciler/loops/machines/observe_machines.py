@@ -162,7 +162,7 @@ def _found(
     asked_at: datetime,
 ) -> None:
     event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
-    if machine.provider_ref is None and machine.state is MachineState.ENDING:
+    if machine.provider_ref is None and machine.state is MachineState.TERMINATING:
         conclusions.adopted.append((machine, sighting.provider_ref))
     if event is None:
         return

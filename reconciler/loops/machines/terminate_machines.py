@@ -31,7 +31,7 @@ async def activate(world: World, account: AccountName) -> Report:
         ending = await machines.claim(
             connection,
             account,
-            MachineState.ENDING,
+            MachineState.TERMINATING,
             token=token,
             until=now + CLAIM,
             now=now,

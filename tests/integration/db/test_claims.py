@@ -50,7 +50,7 @@ async def _claim(
         claimed = await machines.claim(
             connection,
             ACCOUNT,
-            MachineState.ENDING,
+            MachineState.TERMINATING,
             token=token,
             until=now + 60 * SECOND,
             now=now,

@@ -270,7 +270,7 @@ async def _fails(
         await insert(connection, "machines", row)
         for state, event, when in (
             (MachineState.BOOTING, MachineEvent.FAILED, at),
-            (MachineState.ENDING, MachineEvent.CONFIRMED_GONE, gone_at),
+            (MachineState.TERMINATING, MachineEvent.CONFIRMED_GONE, gone_at),
         ):
             moved = machine_step(state, event)
             assert isinstance(moved, Moved)

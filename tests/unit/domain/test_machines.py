@@ -103,7 +103,7 @@ def test_a_lease_that_may_hold_a_machine_only_ends_through_the_providers_word() 
 
 def test_an_machine_that_may_have_a_machine_only_ends_through_the_providers_word() -> None:
     for (state, event), after in machine.NEXT.items():
-        if state in machine.MAY_HAVE_MACHINE and after not in machine.MAY_HAVE_MACHINE:
+        if state in machine.MAY_EXIST and after not in machine.MAY_EXIST:
             assert after is N.INTENDED or event in machine.PROVIDER_CONFIRMS, (state, event)
 
 
@@ -123,7 +123,7 @@ def test_nothing_may_have_a_machine_before_it_was_asked_for() -> None:
     entered = {
         (state, event)
         for (state, event), after in machine.NEXT.items()
-        if state not in machine.MAY_HAVE_MACHINE and after in machine.MAY_HAVE_MACHINE
+        if state not in machine.MAY_EXIST and after in machine.MAY_EXIST
     }
     assert entered == {(N.INTENDED, NE.ASKED)}
 
@@ -138,7 +138,7 @@ def test_what_is_ending_never_comes_back() -> None:
 
 
 def test_every_attempt_that_may_have_a_machine_can_be_let_go_by_its_lease() -> None:
-    for state in machine.MAY_HAVE_MACHINE - {N.ENDING}:
+    for state in machine.MAY_EXIST - {N.ENDING}:
         assert machine.NEXT[state, NE.END_WANTED] is N.ENDING
 
 
@@ -189,10 +189,10 @@ def test_the_sets_of_a_lease_cover_its_states_and_agree() -> None:
 
 
 def test_the_sets_of_an_machine_cover_its_states_and_agree() -> None:
-    assert set(MachineState) == machine.MAY_HAVE_MACHINE | {N.INTENDED} | machine.TERMINAL
-    assert not machine.MAY_HAVE_MACHINE & machine.TERMINAL
+    assert set(MachineState) == machine.MAY_EXIST | {N.INTENDED} | machine.TERMINAL
+    assert not machine.MAY_EXIST & machine.TERMINAL
     assert set(MachineState) == machine.WANTED | {N.ENDING} | machine.TERMINAL
-    assert machine.SHOULD_BE_SIGHTED < machine.MAY_HAVE_MACHINE & machine.WANTED
+    assert machine.SHOULD_BE_SIGHTED < machine.MAY_EXIST & machine.WANTED
     assert {N.GONE} == machine.TERMINAL
 
 
@@ -207,13 +207,13 @@ def test_every_way_into_ending_has_its_reason_and_every_reason_its_way() -> None
 
 @pytest.mark.parametrize("has_address", [True, False])
 def test_no_sighting_concludes_what_the_machine_cannot_do(has_address: bool) -> None:
-    for state, listed in itertools.product(machine.MAY_HAVE_MACHINE, ListedState):
+    for state, listed in itertools.product(machine.MAY_EXIST, ListedState):
         event = concluded(state, listed, has_address=has_address)
         assert event is None or isinstance(machine.step(state, event), Moved), (state, listed)
 
 
 def test_only_an_explicit_word_says_that_a_machine_is_gone() -> None:
-    for state, listed in itertools.product(machine.MAY_HAVE_MACHINE, ListedState):
+    for state, listed in itertools.product(machine.MAY_EXIST, ListedState):
         event = concluded(state, listed, has_address=True)
         if event in (NE.CONFIRMED_GONE, NE.VANISHED):
             assert listed is ListedState.GONE, (state, listed)
@@ -233,7 +233,7 @@ def test_a_machine_is_reachable_only_when_it_runs_and_has_an_address() -> None:
     reachable = {
         (state, listed, has_address)
         for state, listed, has_address in itertools.product(
-            machine.MAY_HAVE_MACHINE, ListedState, [True, False]
+            machine.MAY_EXIST, ListedState, [True, False]
         )
         if concluded(state, listed, has_address=has_address) is NE.REACHABLE
     }
@@ -244,7 +244,7 @@ def test_a_machine_is_reachable_only_when_it_runs_and_has_an_address() -> None:
 def test_a_machine_that_fails_while_it_is_set_up_is_given_up(listed: ListedState) -> None:
     failing = {
         state
-        for state in machine.MAY_HAVE_MACHINE
+        for state in machine.MAY_EXIST
         if concluded(state, listed, has_address=True) is NE.FAILED
     }
     assert failing == {N.BOOTING, N.BOOTSTRAPPING}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.machine import FailReason
+from control_plane.domain.failure import FailReason
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
     OFFER_STALE_AFTER,

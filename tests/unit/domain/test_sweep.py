@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.ids import MachineId, launch_key
-from control_plane.domain.machine import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, MachineState
+from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, MachineState
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
     ORPHAN_GRACE,
@@ -109,7 +109,7 @@ def test_the_machine_of_a_closed_record_is_a_stranger() -> None:
 
 def test_a_reference_that_a_provider_gave_twice_is_claimed_once() -> None:
     # A provider that hands out a reference again: the new machine carries the key of a launch that is looked for.
-    old = a_record(1, state=MachineState.ENDING)
+    old = a_record(1, state=MachineState.TERMINATING)
     new = a_record(2, state=MachineState.LAUNCHING, provider_ref=None, sighted_at=None)
     machine = Listed("ref-1", key(2))
     for records in ([old, new], [new, old]):
@@ -136,8 +136,8 @@ RECORDS = st.lists(
 ).filter(
     # The database keeps the references of open records apart.
     lambda records: (
-        len({one.provider_ref for one in records if one.provider_ref and one.state in MAY_HAVE_MACHINE})
-        == sum(1 for one in records if one.provider_ref and one.state in MAY_HAVE_MACHINE)
+        len({one.provider_ref for one in records if one.provider_ref and one.state in MAY_EXIST})
+        == sum(1 for one in records if one.provider_ref and one.state in MAY_EXIST)
     )
 )
 LISTINGS = st.lists(
@@ -162,7 +162,7 @@ def test_no_record_is_both_found_and_missed_and_only_open_ones_are_looked_at(
     assert len(set(seen)) == len(seen)
     assert len(set(missed)) == len(missed)
     for record in [*findings.missed, *(record for record, _ in findings.found)]:
-        assert record.state in MAY_HAVE_MACHINE
+        assert record.state in MAY_EXIST
 
 
 @given(RECORDS, LISTINGS)
@@ -186,7 +186,7 @@ def test_every_open_record_that_was_asked_for_in_time_is_found_or_missed(
     findings = found(records, listing)
     judged = {record.id for record, _ in findings.found} | {record.id for record in findings.missed}
     for record in records:
-        if record.state in MAY_HAVE_MACHINE and record.asked_at == BEFORE:
+        if record.state in MAY_EXIST and record.asked_at == BEFORE:
             assert record.id in judged
 
 
@@ -235,7 +235,7 @@ def test_one_machine_missing_beside_strangers_is_an_absence_and_no_oddness() -> 
     assert odd(1, 1, listing_size=1) is None
 
 
-@pytest.mark.parametrize("state", sorted(MAY_HAVE_MACHINE - SHOULD_BE_SIGHTED))
+@pytest.mark.parametrize("state", sorted(MAY_EXIST - SHOULD_BE_SIGHTED))
 def test_what_was_asked_to_end_or_may_not_exist_is_not_expected(state: MachineState) -> None:
     assert odd(3, 3, state=state) is None
 

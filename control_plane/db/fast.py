@@ -1,9 +1,9 @@
-"""Single statements straight on asyncpg, for the paths that are walked thousands of times a second.
+"""Statements straight on asyncpg, for the reads and writes that are made thousands of times a second.
 
 A statement through SQLAlchemy's async engine costs 500 to 600 us of CPU, most of it in building
 result metadata and switching greenlets; the same statement on asyncpg costs 100 (see
-docs/decisions/0002-api-server.md). `Reader` speaks the part of SQLAlchemy's connection that our query
-modules use (`execute(statement, values)` with `all()` and `rowcount`), so the queries stay in one place.
+docs/decisions/0002-api-server.md). `FastConnection` is a `Connection` (connection.py) like SQLAlchemy's, so
+each query is written once.
 """
 
 import asyncio
@@ -56,9 +56,6 @@ class Result:
     def all(self) -> Sequence[Any]:
         return self._rows
 
-    def scalars(self) -> list[Any]:
-        return [row[0] for row in self._rows]
-
     @property
     def rowcount(self) -> int:
         """Rows read or written, out of the command's tag: `UPDATE 3`."""
@@ -81,8 +78,8 @@ def _as_sqlalchemy(error: Exception, sql: str | None, *, lost: bool) -> DBAPIErr
     return kind(sql, None, error, hide_parameters=True, connection_invalidated=lost)
 
 
-class Reader:
-    """One connection. Remembers whose it was last, and what it has prepared."""
+class FastConnection:
+    """One connection. It remembers which tenant it acted for last, and what it has prepared."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -101,7 +98,7 @@ class Reader:
             await self.execute(_SET_TENANT, {"organization": tenant})
             self._tenant = tenant
 
-    async def execute(self, statement: ClauseElement, values: Mapping[str, Any] | None = None) -> Result:
+    async def execute(self, statement: ClauseElement, values: Mapping[str, Any] | None = None, /) -> Result:
         sql, names, own = _compiled(statement)
         given = values or own
         arguments = [given[name] for name in names]
@@ -114,7 +111,7 @@ class Reader:
                 _row_class_of.pop(sql, None)
                 return await self._run(sql, arguments)
         except _REFUSED as error:
-            raise self._told(error, sql) from error
+            raise self._error_for(error, sql) from error
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
@@ -133,9 +130,9 @@ class Reader:
         try:
             await self._connection.execute(sql)
         except _REFUSED as error:
-            raise self._told(error, sql) from error
+            raise self._error_for(error, sql) from error
 
-    def _told(self, error: Exception, sql: str) -> DBAPIError:
+    def _error_for(self, error: Exception, sql: str) -> DBAPIError:
         if isinstance(error, asyncpg.InternalClientError):
             self.close()
         return _as_sqlalchemy(error, sql, lost=self.closed)
@@ -154,25 +151,25 @@ class Reader:
         return Result(rows, prepared.get_statusmsg() or "")
 
 
-class Readers:
-    """A bounded pool of them, opened as they are needed."""
+class FastPool:
+    """A bounded pool of fast connections, opened as they are needed."""
 
     def __init__(self, url: str, *, settings: Mapping[str, str], size: int, wait_seconds: float) -> None:
         # SQLAlchemy's driver name is not part of what asyncpg reads.
         self._url = urlsplit(url)._replace(scheme="postgresql").geturl()
         self._settings = dict(settings)
         self._wait_seconds = wait_seconds
-        self._free: list[Reader] = []
+        self._free: list[FastConnection] = []
         self._places = asyncio.Semaphore(size)
 
     @asynccontextmanager
-    async def one(self, tenant: str) -> AsyncIterator[Reader]:
+    async def one(self, tenant: str) -> AsyncIterator[FastConnection]:
         """A reader that is `tenant`'s for now (a UUID, or empty for nobody)."""
         if self._places.locked():
             await asyncio.wait_for(self._places.acquire(), self._wait_seconds)
         else:
             await self._places.acquire()
-        reader: Reader | None = None
+        reader: FastConnection | None = None
         try:
             reader = await self._take()
             await reader.become(tenant)
@@ -189,7 +186,7 @@ class Readers:
         finally:
             self._places.release()
 
-    async def _take(self) -> Reader:
+    async def _take(self) -> FastConnection:
         while self._free:
             reader = self._free.pop()
             if not reader.closed:
@@ -204,9 +201,9 @@ class Readers:
             await connection.set_type_codec(
                 kind, encoder=str, decoder=json.loads, schema="pg_catalog", format="text"
             )
-        return Reader(connection)
+        return FastConnection(connection)
 
-    def _give_back(self, reader: Reader | None) -> None:
+    def _give_back(self, reader: FastConnection | None) -> None:
         if reader is not None and not reader.closed:
             self._free.append(reader)
 

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from benchmarks import ground
 from benchmarks.results import Figure, median
 from control_plane.db import accounts
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
 from data_plane.access.port import AgentBundle, HostKey
@@ -26,6 +26,7 @@ from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
 from reconciler import paper, registry
 from reconciler.loop import AccountLoop, World
+from tests.support.rows import rows
 
 FLEET = 10_000
 PASSES = 7

@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 from benchmarks import ground
 from benchmarks.results import Figure
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
+from tests.support.rows import rows
 
 LEASES = 1_000
 SECONDS_MAX = 180

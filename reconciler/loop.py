@@ -49,17 +49,17 @@ async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], re
 LASTS = timedelta(seconds=30)
 """How long most activations may take: they wait for providers and databases, and not for machines."""
 
-Needs = TypeVar("Needs", bound=World, contravariant=True)
+Needs_contra = TypeVar("Needs_contra", bound=World, contravariant=True)
 """The world of the loop's wing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loop(Generic[Needs]):
+class Loop(Generic[Needs_contra]):
     """A loop of the whole system."""
 
     name: str
     every: timedelta
-    activate: Callable[[Needs], Awaitable[Report]]
+    activate: Callable[[Needs_contra], Awaitable[Report]]
     wakes: tuple[str, ...] = ()
     """Loops that have something to do when this one acted."""
     lasts: timedelta = LASTS
@@ -67,12 +67,12 @@ class Loop(Generic[Needs]):
 
 
 @dataclass(frozen=True, slots=True)
-class AccountLoop(Generic[Needs]):
+class AccountLoop(Generic[Needs_contra]):
     """A loop that runs for each provider account on its own: a slow provider delays nobody else (law 14)."""
 
     name: str
     every: timedelta
-    activate: Callable[[Needs, AccountName], Awaitable[Report]]
+    activate: Callable[[Needs_contra, AccountName], Awaitable[Report]]
     wakes: tuple[str, ...] = ()
     lasts: timedelta = LASTS
     lanes: int = 1

@@ -1,4 +1,4 @@
-"""Which loops exist: every module in a wing of `reconciler/loops/` is one, and has a LOOP. Nothing lists them by hand."""
+"""Which loops exist: every module of a wing in `reconciler/loops/` is one, and has a LOOP. No list names them."""
 
 import importlib
 import pkgutil

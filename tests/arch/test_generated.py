@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from control_plane.domain import machine, lease
-from control_plane.domain.machine import FailReason, MachineEvent, MachineState
+from control_plane.domain import lease, machine
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
+from control_plane.domain.machine import FailReason, MachineEvent, MachineState
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode

@@ -6,8 +6,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from control_plane.domain.machine import MachineState
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.machine import MachineState
 from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
 
 FILE_LINES_MAX = 500

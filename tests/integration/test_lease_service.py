@@ -11,8 +11,8 @@ from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 
 from control_plane.db import idempotency
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest
@@ -14,6 +14,7 @@ from providers.fake import Event
 from providers.fake import Settings as FakeSettings
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
+from tests.support.rows import rows
 from tests.support.stage import Stage, set_stage
 
 READY = frozenset(

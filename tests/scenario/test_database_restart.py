@@ -15,12 +15,13 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import embedded
-from control_plane.db.engine import Database, Role, is_connection_trouble, rows
+from control_plane.db.engine import Database, Role, is_connection_trouble
 from control_plane.db.migrate import migrate
 from providers.fake import CAPABILITIES
 from reconciler import registry
 from reconciler.runner import Runner
 from tests.support.clock import WallClock
+from tests.support.rows import rows
 from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database

@@ -8,15 +8,15 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import accounts
-from control_plane.db.engine import rows
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
-from control_plane.domain.machine import FailReason, MachineState
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.machine import FailReason, MachineState
 from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.request import CapacityRequest
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import Event, FakeMachine
 from reconciler import network
+from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database

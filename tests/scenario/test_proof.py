@@ -9,11 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import permits, proofs
-from control_plane.db.engine import rows
 from control_plane.domain import proof
 from control_plane.domain.ids import AccountName, MachineId, OrganizationId
-from control_plane.domain.machine import FailReason, Machine, MachineState, Step
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.machine import FailReason, Machine, MachineState, Step
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
@@ -31,6 +30,7 @@ from reconciler import proving
 from reconciler.loop import Report
 from tests.integration.db.sample import a_row, insert
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
+from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database

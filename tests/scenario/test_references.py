@@ -5,17 +5,17 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from reconciler.loops.learn_references import LEARNT_FROM
 from sqlalchemy import text
 
 from control_plane.db import references
-from control_plane.db.engine import rows
 from control_plane.world import uuid7
 from data_plane.proof.learning import DEVICES_MIN
 from data_plane.proof.reference import EVERY_DRIVER, TABLE, Basis
 from reconciler.loops import learn_references
-from reconciler.loops.learn_references import LEARNT_FROM
 from reconciler.references import observed
 from tests.integration.db.sample import a_row, insert
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database

@@ -15,12 +15,13 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
 from reconciler import registry
 from reconciler.loop import World
 from tests.scenario.conftest import Moment
 from tests.scenario.lively import ends_well
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from control_plane.db.engine import Database
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ProviderRef
-from control_plane.domain.machine import FailReason, Machine, MachineState
 from control_plane.domain.lease import EndReason, Lease, LeaseState
+from control_plane.domain.machine import FailReason, Machine, MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest

@@ -7,11 +7,12 @@ from typing import Any
 from sqlalchemy import text
 
 from control_plane.db import ledger
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.money import accrued
 from providers.fake import FakeProvider
+from tests.support.rows import rows
 
 _KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM machines")
 _LEASES = text("""

@@ -12,18 +12,18 @@ from datetime import timedelta
 from sqlalchemy import text
 
 from control_plane.db import accounts, machines
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.db.leases import Overview
 from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, OrganizationId, launch_key
-from control_plane.domain.machine import Machine
 from control_plane.domain.lease import Lease
+from control_plane.domain.machine import Machine
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
-from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
@@ -39,6 +39,7 @@ from reconciler.loop import AccountLoop, HubSync, Loop, Report, World
 from tests.support import laws
 from tests.support.challenger import PaperLine, ScriptedChallenger
 from tests.support.clock import Clock
+from tests.support.rows import rows
 
 _ONE, _EIGHT = (
     Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),

@@ -7,13 +7,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, idempotency, machines, leases, mesh
-from control_plane.db.engine import Database, rows
+from control_plane.db import accounts, idempotency, leases, machines, mesh
+from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
 from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.machine import Machine, MachineState, Step
 from tests.integration.db.sample import OURS, A, B, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])

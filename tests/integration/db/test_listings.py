@@ -8,18 +8,19 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import accounts, catalogue, machines, usage
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, MachineId, LeaseId, ProviderRef
+from control_plane.domain.ids import AccountName, LeaseId, MachineId, ProviderRef
 from control_plane.domain.machine import FailReason, MachineEvent, MachineMove, MachineState
 from control_plane.domain.machine import step as machine_step
-from control_plane.domain.transitions import Moved
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.sku import Shape
 from control_plane.domain.sweep import Freeze, Listed
+from control_plane.domain.transitions import Moved
 from tests.integration.db.sample import OURS, A, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])

@@ -9,17 +9,18 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from control_plane.db import machines, leases
-from control_plane.db.engine import Database, rows
+from control_plane.db import leases, machines
+from control_plane.db.engine import Database
 from control_plane.db.tables import metadata
-from control_plane.domain.ids import MachineId, LeaseId, ProviderRef
-from control_plane.domain.machine import MachineEvent, MachineMove, MachineState, Step
-from control_plane.domain.machine import step as machine_step
+from control_plane.domain.ids import LeaseId, MachineId, ProviderRef
 from control_plane.domain.lease import LeaseEvent, LeaseMove, LeaseState
 from control_plane.domain.lease import step as lease_step
+from control_plane.domain.machine import MachineEvent, MachineMove, MachineState, Step
+from control_plane.domain.machine import step as machine_step
 from control_plane.domain.transitions import Moved
 from tests.integration.db.sample import A, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 LEASE = LeaseId(a_row("leases", A)["id"])

@@ -10,8 +10,8 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 
 PRICE = Price(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM, Tier.LISTED),

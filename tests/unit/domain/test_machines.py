@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from control_plane.domain import machine, lease
-from control_plane.domain.machine import MachineEvent, MachineState
+from control_plane.domain import lease, machine
 from control_plane.domain.lease import END_REASONS, EndReason, LeaseEvent, LeaseState
-from control_plane.domain.transitions import Ignored, Moved
+from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.sighting import ListedState, concluded
+from control_plane.domain.transitions import Ignored, Moved
 
 L, LE = LeaseState, LeaseEvent
 N, NE = MachineState, MachineEvent

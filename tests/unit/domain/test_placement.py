@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.gpu import GpuModel
 from control_plane.domain.failure import FailReason
+from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
     OFFER_STALE_AFTER,
@@ -23,8 +23,8 @@ from control_plane.domain.placement import (
     RejectCode,
     rank,
 )
-from control_plane.domain.sku import Shape
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import Shape
 from tests.support.clock import START
 
 SOLD = Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100)

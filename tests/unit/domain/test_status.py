@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from control_plane.domain.ids import MachineId
-from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.lease import BILLED, LeaseState
+from control_plane.domain.machine import MachineState, Step
 from control_plane.domain.proof import Tier
 from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Phase, Status, project
 from tests.support.clock import START

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from control_plane.domain.backoff import delay
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.machine import FailReason, MachineEvent, MachineState, Step
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
-from control_plane.domain.sighting import ListedState
+from control_plane.domain.machine import FailReason, MachineEvent, MachineState, Step
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sighting import ListedState
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, region_within
 from control_plane.domain.status import Phase
 from control_plane.domain.verification import MismatchCode
-from control_plane.domain.request import CapacityRequest
 
 CODES: list[type[StrEnum]] = [
     RefusalCode,

@@ -28,15 +28,23 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ListPrice:
+    """A line of a price book: what we sell, and for how much."""
+
     sku: Sku
     nano_per_gpu_hour: Nano
-    book: int
-    """The version of the price book that it is from."""
 
     @property
     def nano_per_hour(self) -> Nano:
         return Nano(self.nano_per_gpu_hour * self.sku.shape.gpu_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Price(ListPrice):
+    """A price that is in force."""
+
+    book: int
+    """The version of the price book that it is from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,16 @@ decided on the machine's side (`machine.release`), by a loop that finds ended cl
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
-from control_plane.domain.machine import Machine, MachineState, Purpose
+from control_plane.domain.lease import Lease
+from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState, Purpose
 from control_plane.domain.progress import Step
+from control_plane.domain.proof import at_least
+
+ADMIT_MAX = timedelta(minutes=10)
+"""From a verified machine to an admitted customer; then the attempt has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +44,58 @@ class Claim:
     ended_at: datetime | None
 
 
-def why_not(machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
-    """Why this slot (None: the whole machine) cannot be claimed now; None when it can.
+_CLAIMABLE = {
+    Purpose.LEASE: MachineState.INTENDED,
+    Purpose.POOL: MachineState.VERIFIED,
+    Purpose.NODE: MachineState.VERIFIED,
+}
+"""The state in which a machine can be claimed: one ordered for a lease together with its order."""
+
+
+def why_not(lease: Lease, machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
+    """Why `lease` cannot claim this slot (None: the whole machine) now; None when it can.
 
     `taken` holds the slots of the machine's open claims.
     """
-    if machine.purpose is Purpose.NODE:
-        if slot is None:
-            return "a node is claimed by slots"
-        if machine.state is not MachineState.VERIFIED:
-            return f"the node is {machine.state}"
-        return f"slot {slot} is taken" if slot in taken else None
-    if slot is not None:
-        return "only a node has slots"
-    if taken:
-        return "the machine is taken"
-    wanted = {Purpose.LEASE: MachineState.INTENDED, Purpose.POOL: MachineState.VERIFIED}
-    if machine.state is not wanted[machine.purpose]:
-        return f"the machine is {machine.state}"
+    return _not_what_was_sold(lease, machine, slot) or _not_free(machine, taken, slot)
+
+
+def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str | None:
+    enough = lease.gpu_count == machine.gpu_count if slot is None else lease.gpu_count <= machine.gpu_count
+    if lease.gpu_model is not machine.gpu_model or not enough:
+        has, needs = f"{machine.gpu_count} x {machine.gpu_model}", f"{lease.gpu_count} x {lease.gpu_model}"
+        return f"the machine has {has}, and the lease is for {needs}"
+    if not at_least(machine.proof, lease.proof):
+        return f"the machine has to prove {machine.proof}, and {lease.proof} was sold"
     return None
+
+
+def _not_free(machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
+    if (slot is None) is (machine.purpose is Purpose.NODE):
+        return "a node is claimed by slots" if slot is None else "only a node has slots"
+    if machine.state is not _CLAIMABLE[machine.purpose]:
+        return f"the machine is {machine.state}"
+    if slot in taken:
+        return "the machine is taken" if slot is None else f"slot {slot} is taken"
+    return None
+
+
+def billed_until(
+    ready_at: datetime, machine: Machine, now: datetime, failure: MachineFailure | None = None
+) -> datetime:
+    """Until when a lease is billed whose claim on `machine` ends at `now`; never before `ready_at`.
+
+    Without a `failure` the customer used it until now. A machine that was lost is paid for through its last
+    sighting, and one that was disproven until its GPU proofs began to speak against it. That counts for every
+    ending: a machine that failed its proof and failed it again may be kept running for a while (law 5), and
+    nobody pays for that. A single failure takes nothing off a bill.
+    """
+    if failure is None:
+        until = now
+    elif failure.event is MachineEvent.DISPROVEN:
+        until = failure.failed_since or ready_at
+    else:
+        until = machine.sighted_at or ready_at
+    if machine.suspect_since is not None and machine.record.confirmed:
+        until = min(until, machine.suspect_since)
+    return max(ready_at, min(now, until))

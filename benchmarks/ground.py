@@ -9,6 +9,7 @@ from pathlib import Path
 from control_plane.db import embedded
 from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
+from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import Price
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -58,7 +59,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
 
 
 def _book() -> list[Price]:
-    """What we ship, for machines on paper, which prove nothing."""
+    """What we ship, for simulated machines, which prove nothing."""
     shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
     return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]
 
@@ -76,7 +77,7 @@ async def order(world: World, organization_id: OrganizationId, count: int) -> No
                 CapacityRequest(SKU),
                 name=f"n{number}",
                 ssh_key_ids=[],
-                actor="bench",
+                actor=Actor(ActorKind.CUSTOMER, "bench"),
             )
 
     await asyncio.gather(*map(one, range(count)))

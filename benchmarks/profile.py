@@ -22,7 +22,7 @@ from control_plane.world import utc_now
 from data_plane.access.ssh import new_host_key
 from providers.fake import FakeProvider, Settings
 from reconciler import registry
-from reconciler.loops import refresh_offers
+from reconciler.loops.providers import refresh_offers
 from reconciler.runner import Runner
 from tests.support.rows import rows
 
@@ -31,6 +31,7 @@ _PACKAGES = ("asyncpg", "sqlalchemy", "asyncssh", "cryptography", "uvloop", "str
 _OURS = (
     "control_plane/db",
     "control_plane/domain",
+    "control_plane/outcomes",
     "control_plane/services",
     "reconciler",
     "data_plane",

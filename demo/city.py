@@ -87,7 +87,7 @@ class City:
             "SPLITPLANE_REPLICA": "demo",
         }
         if not self.real_machines:
-            return environment | {"SPLITPLANE_MACHINES_ON_PAPER": "yes"}
+            return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
         return environment | {"SPLITPLANE_SSH_KEY_PATH": str(self.login_key)} | self._hub
 
     @property
@@ -204,7 +204,7 @@ class City:
         headers = {"Authorization": f"Bearer {LAMBDA_KEY}"}
 
         def look() -> httpx.Response | None:
-            answer = httpx.get(f"{self.lambda_url}/api/v1/machines", headers=headers, timeout=30)
+            answer = httpx.get(f"{self.lambda_url}/api/v1/instances", headers=headers, timeout=30)
             return None if answer.status_code == httpx.codes.TOO_MANY_REQUESTS else answer.raise_for_status()
 
         answer = wait_for("a turn at Lambda", 30, look)

@@ -26,7 +26,7 @@ from data_plane.proof.service.tls import CertificatesError
 from data_plane.proof.verifier import LocalVerifier
 from providers.guard import Guard
 from providers.registry import Account, configured
-from reconciler import paper
+from reconciler import simulated
 from reconciler.budget import SharedBudget
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
@@ -106,7 +106,7 @@ def _ways_in(reach: Reach, db: Database) -> tuple[Access, Hub, str]:
     if reach.ssh_key is None or reach.hub is None:
         log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
         fake_hub = FakeHub()
-        return paper.access(db, fake_hub), fake_hub, new_host_key().public
+        return simulated.access(db, fake_hub), fake_hub, new_host_key().public
     access = SshAccess(reach.ssh_key)
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key)
     return access, SshHub(access, target, outside=reach.hub.outside), access.public_key

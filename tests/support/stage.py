@@ -36,7 +36,7 @@ from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
-from reconciler import paper, registry
+from reconciler import registry, simulated
 from reconciler.loop import AccountLoop, Loop, Report
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
@@ -310,7 +310,7 @@ def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], GpuReport]:
                 shapes = {(offer.native_type, offer.native_region): offer.shape for offer in cloud.listing}
                 for machine in cloud.machines.values():
                     known[machine.address] = shapes[machine.order.native_type, machine.order.native_region]
-        return paper.report(known[target.address], target.address)
+        return simulated.report(known[target.address], target.address)
 
     return look
 

@@ -1,4 +1,4 @@
-"""Machines on paper: each shows exactly what was sold. For development without root.
+"""Simulated machines: each shows exactly what was ordered. For development without root.
 
 Nothing here reaches out; a reading is marked `emulated` and proves nothing, and so is every answer of the prover.
 """
@@ -7,7 +7,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 from control_plane.db import machines
 from control_plane.db.engine import Database
-from control_plane.domain.gpu import APPEARANCES, GpuModel
+from control_plane.domain.gpu import APPEARANCES
 from control_plane.domain.sku import Shape
 from data_plane.access.fake import FakeAccess
 from data_plane.access.port import GpuReading, GpuReport, Target
@@ -18,14 +18,14 @@ from data_plane.proof.port import Line
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
-    """A way into machines that are not there: what was sold is looked up when one is first reached."""
+    """A way into machines that are not there: what was ordered is looked up when one is first reached."""
     shapes: dict[str, Shape] = {}
 
     async def look_up(target: Target, _step: str) -> None:
         if target.host_key not in shapes:
             async with db.reading() as connection:
-                model, count = await machines.sold_as(connection, host_key=target.host_key)
-            shapes[target.host_key] = Shape(GpuModel(model), count, vcpus=0, memory_gib=0, disk_gib=0)
+                model, count = await machines.ordered_as(connection, target.host_key)
+            shapes[target.host_key] = Shape(model, count, vcpus=0, memory_gib=0, disk_gib=0)
 
     def look(target: Target) -> GpuReport:
         return report(shapes[target.host_key], target.address)

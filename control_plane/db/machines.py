@@ -1,282 +1,207 @@
-"""Queries on machines. A state changes only through `move`."""
+"""Queries on machines. A state changes only through `move`.
 
-import json
+Machines belong to no organization: a line about one goes to the journal of every lease that has a claim on it.
+"""
+
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
-from control_plane.domain.ids import AccountName, MachineId, LaunchKey, LeaseId, OrganizationId, ProviderRef
-from control_plane.domain.machine import FailReason, Machine, MachineMove, MachineState, Step
-from control_plane.domain.placement import Failure, Offer
+from control_plane.db import journal, work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.tables import among
+from control_plane.domain.actor import Actor
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, MachineId, ProviderRef
+from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
+from control_plane.domain.progress import Step
 
-# `sighted_at` as evidence: while no list misses the machine, the account's last listing shows it.
-SELECT = """
-SELECT i.id, i.organization_id, i.lease_id, i.account, i.provider, i.region, i.native_region, i.native_type,
-  i.launch_key, i.state, i.generation, i.tries, i.host_key, i.provider_ref, i.address, i.ssh_port, i.asked_at,
-  CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
-       ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
-  i.missed_since, i.missed_lists, i.step, i.fail_reason, i.fail_why,
-  i.suspect_since, i.erasing_until
-FROM machines i JOIN provider_accounts a ON a.name = i.account
+SIGHTED_AT = f"""
+CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.state = '{MachineState.GONE}' THEN m.sighted_at
+     ELSE greatest(m.sighted_at, a.listing_asked_at) END
+"""
+"""SQL: when the provider last listed machine `m` of account `a`.
+
+While no list misses a machine, the account's last listing is the evidence that it lives, so a steady fleet of any
+size costs no write.
 """
 
-
-def machine_of(row: Any) -> Machine:
-    return Machine(
-        id=MachineId(row.id),
-        organization_id=OrganizationId(row.organization_id),
-        lease_id=LeaseId(row.lease_id),
-        account=AccountName(row.account),
-        provider=row.provider,
-        region=row.region,
-        native_region=row.native_region,
-        native_type=row.native_type,
-        launch_key=LaunchKey(row.launch_key),
-        state=MachineState(row.state),
-        generation=row.generation,
-        tries=row.tries,
-        host_key=row.host_key,
-        provider_ref=None if row.provider_ref is None else ProviderRef(row.provider_ref),
-        address=row.address,
-        ssh_port=row.ssh_port,
-        asked_at=row.asked_at,
-        sighted_at=row.sighted_at,
-        missed_since=row.missed_since,
-        missed_lists=row.missed_lists,
-        step=None if row.step is None else Step(row.step),
-        fail_reason=None if row.fail_reason is None else FailReason(row.fail_reason),
-        fail_why=row.fail_why,
-        suspect_since=row.suspect_since,
-        erasing_until=row.erasing_until,
-    )
-
-
-_INSERT = text("""
-WITH made AS (
-  INSERT INTO machines (id, organization_id, lease_id, account, provider, region, native_region, native_type,
-                         offer_key, cost_nano_per_hour, launch_key, state, due_at, created_at, step, step_at)
-  SELECT id, organization_id, lease_id, account, provider, region, native_region, native_type,
-         offer_key, cost_nano_per_hour, launch_key, 'intended', :now, :now, 'placed', :now
-  FROM jsonb_to_recordset(CAST(:machines AS jsonb)) AS m(
-    id uuid, organization_id uuid, lease_id uuid, account text, provider text, region text, native_region text,
-    native_type text, offer_key text, cost_nano_per_hour bigint, launch_key text)
-  RETURNING id, organization_id, lease_id, account, native_type, region
+_COLUMNS = ", ".join(
+    f"{SIGHTED_AT} AS sighted_at" if field.name == "sighted_at" else f"m.{field.name}"
+    for field in fields(Machine)
 )
-INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_after, why)
-SELECT organization_id, lease_id, id, :now, :actor, 'intended', 'intended',
-       native_type || ' at ' || account || ' in ' || region FROM made
+SELECT = f"SELECT {_COLUMNS} FROM machines m JOIN provider_accounts a ON a.name = m.account"
+"""SQL: machines as `read` makes them of it."""
+
+
+# Rows come and move
+
+_ORDERS = Recordset(MachineOrder, "orders")
+_ORDERED = ", ".join(field.name for field in fields(MachineOrder))
+_INSERT = text(f"""
+INSERT INTO machines ({_ORDERED}, state, due_at, created_at, step, step_at)
+SELECT {_ORDERED}, '{MachineState.INTENDED}', :now, :now, '{Step.PLACED}', :now FROM {_ORDERS}
 """)
-
-
-def intended(
-    machine_id: MachineId,
-    organization_id: OrganizationId,
-    lease_id: LeaseId,
-    launch_key: LaunchKey,
-    offer: Offer,
-) -> dict[str, Any]:
-    """A row for `insert`."""
-    return {
-        "id": str(machine_id),
-        "organization_id": str(organization_id),
-        "lease_id": str(lease_id),
-        "account": offer.account,
-        "provider": offer.provider,
-        "region": offer.region,
-        "native_region": offer.native_region,
-        "native_type": offer.native_type,
-        "offer_key": offer.key,
-        "cost_nano_per_hour": offer.cost_nano_per_hour,
-        "launch_key": launch_key,
-    }
-
-
-async def insert(
-    connection: AsyncConnection, machines: Sequence[dict[str, Any]], *, actor: str, now: datetime
-) -> None:
-    """Write intents. The lease's guarded move to STARTING belongs to the same transaction."""
-    if machines:
-        await connection.execute(_INSERT, {"machines": json.dumps(machines), "actor": actor, "now": now})
-
-
-_MOVE = text("""
-WITH wanted AS (
-  SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS m(
-    id uuid, seen int, event text, before text, after text, why text, host_key text, asked_at timestamptz,
-    deadline_at timestamptz, provider_ref text, provider_state text, address text, ssh_port int, step text,
-    fail_reason text, gone_evidence text, due_at timestamptz, proof_due_at timestamptz, erasing_until timestamptz)
-), moved AS (
-  UPDATE machines i SET
-    state = w.after, generation = i.generation + 1, tries = 0, claim_token = NULL, claimed_until = NULL,
-    host_key = coalesce(w.host_key, i.host_key), asked_at = coalesce(w.asked_at, i.asked_at),
-    deadline_at = coalesce(w.deadline_at, i.deadline_at), provider_ref = coalesce(w.provider_ref, i.provider_ref),
-    provider_state = coalesce(w.provider_state, i.provider_state), address = coalesce(w.address, i.address),
-    ssh_port = coalesce(w.ssh_port, i.ssh_port), step = coalesce(w.step, i.step),
-    step_at = CASE WHEN w.step IS NULL THEN i.step_at ELSE CAST(:now AS timestamptz) END,
-    fail_reason = coalesce(w.fail_reason, i.fail_reason),
-    fail_why = CASE WHEN w.fail_reason IS NULL THEN i.fail_why ELSE w.why END,
-    gone_evidence = coalesce(w.gone_evidence, i.gone_evidence),
-    gone_at = CASE WHEN w.after = 'gone' THEN CAST(:now AS timestamptz) ELSE i.gone_at END,
-    due_at = coalesce(w.due_at, CAST(:now AS timestamptz)),
-    proof_due_at = coalesce(w.proof_due_at, i.proof_due_at), erasing_until = coalesce(w.erasing_until, i.erasing_until)
-  FROM wanted w
-  WHERE i.id = w.id AND i.state = w.before AND i.generation = w.seen
-  RETURNING i.id, i.organization_id, i.lease_id, w.event, w.before, w.after, w.why, w.gone_evidence
+_MOVES = Recordset(MachineMove, "moves")
+_KEPT = (
+    *("host_key", "asked_at", "deadline_at", "provider_ref", "provider_state", "address", "ssh_port", "step"),
+    *("fail_reason", "gone_evidence", "proof_due_at", "erasing_until"),
+)
+"""Columns that a move sets when it says so, and leaves as they are otherwise."""
+_MOVE = text(f"""
+WITH moved AS (
+  UPDATE machines m SET
+    state = moves.moved ->> 'after', generation = m.generation + 1, tries = 0,
+    {work.GIVE_BACK}, due_at = coalesce(moves.due_at, :now),
+    {", ".join(f"{column} = coalesce(moves.{column}, m.{column})" for column in _KEPT)},
+    step_at = CASE WHEN moves.step IS NULL THEN m.step_at ELSE :now END,
+    fail_why = CASE WHEN moves.fail_reason IS NULL THEN m.fail_why ELSE moves.why END,
+    gone_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.GONE}' THEN :now ELSE m.gone_at END
+  FROM {_MOVES}
+  WHERE m.id = moves.id AND m.state = moves.moved ->> 'before' AND m.generation = moves.seen
+  RETURNING m.id, moves.moved, coalesce(moves.why, moves.gone_evidence) AS why
 ), noted AS (
-  INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_before, state_after, why)
-  SELECT organization_id, lease_id, id, :now, :actor, event, before, after, coalesce(why, gone_evidence) FROM moved
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, moved.id, :now, {journal.ACTOR},
+         moved ->> 'event', moved ->> 'before', moved ->> 'after', why
+  FROM moved {journal.CLAIMANTS.format(machine="moved.id")} ORDER BY moved.id
 )
 SELECT id FROM moved
 """)
+# A machine that exists is never forgotten, whatever happened to its row meanwhile. The journal line makes the
+# late answer visible; the state stays what it is, and a terminating row now knows what to terminate.
+_ADOPT = text(f"""
+WITH adopted AS (
+  UPDATE machines SET provider_ref = :ref, due_at = :now
+  WHERE id = :id AND provider_ref IS NULL AND state <> '{MachineState.GONE}'
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, adopted.id, :now, {journal.ACTOR},
+         'reference_learnt', state, state, :why
+  FROM adopted {journal.CLAIMANTS.format(machine="adopted.id")}
+)
+SELECT id FROM adopted
+""")
 
 
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
-
-
-def _move_row(move: MachineMove) -> dict[str, Any]:
-    return {
-        "id": str(move.id),
-        "seen": move.seen,
-        "event": move.moved.event,
-        "before": move.moved.before,
-        "after": move.moved.after,
-        "why": move.why,
-        "host_key": move.host_key,
-        "asked_at": _text(move.asked_at),
-        "deadline_at": _text(move.deadline_at),
-        "provider_ref": move.provider_ref,
-        "provider_state": move.provider_state,
-        "address": move.address,
-        "ssh_port": move.ssh_port,
-        "step": move.step,
-        "fail_reason": move.fail_reason,
-        "gone_evidence": move.gone_evidence,
-        "due_at": _text(move.due_at),
-        "proof_due_at": _text(move.proof_due_at),
-        "erasing_until": _text(move.erasing_until),
-    }
+async def insert(connection: Connection, orders: Sequence[MachineOrder], *, now: datetime) -> None:
+    """Write machines down as intended. Their first lines of the journal are `journal.note_intended`'s."""
+    if orders:
+        await write(connection, _INSERT, orders=_ORDERS.document(orders), now=now)
 
 
 async def move(
-    connection: AsyncConnection, moves: Sequence[MachineMove], *, actor: str, now: datetime
+    connection: Connection, moves: Sequence[MachineMove], *, actor: Actor, now: datetime
 ) -> frozenset[MachineId]:
-    """Apply the moves of which nobody moved the machine since; answers the machines that did move."""
+    """Apply the moves whose machine nobody moved since; answers the machines that did move."""
     if not moves:
         return frozenset()
-    document = json.dumps([_move_row(one) for one in moves])
-    moved = await rows(connection, _MOVE, moves=document, actor=actor, now=now)
-    return frozenset(MachineId(row.id) for row in moved)
-
-
-# Whatever happened to the row meanwhile: a machine that exists is never forgotten. The journal line makes
-# the late answer visible; the state stays what it is, and an ENDING row now knows what to terminate.
-_ADOPT = text("""
-WITH adopted AS (
-  UPDATE machines SET provider_ref = :ref, due_at = :now
-  WHERE id = :id AND provider_ref IS NULL AND state <> 'gone'
-  RETURNING id, organization_id, lease_id, state
-)
-INSERT INTO journal (organization_id, lease_id, machine_id, at, actor, event, state_before, state_after, why)
-SELECT organization_id, lease_id, id, :now, :actor, 'reference_learnt', state, state, :why FROM adopted
-""")
+    document = _MOVES.document(moves)
+    values = journal.actor_values(actor)
+    return frozenset(await read(connection, _MOVE, MachineId, moves=document, now=now, **values))
 
 
 async def adopt(
-    connection: AsyncConnection,
+    connection: Connection,
     machine_id: MachineId,
     ref: ProviderRef,
     *,
-    actor: str,
+    actor: Actor,
     why: str,
     now: datetime,
 ) -> bool:
-    """Record the provider's reference on a row that has none, in any open state."""
-    result = await connection.execute(
-        _ADOPT, {"id": machine_id, "ref": ref, "actor": actor, "why": why, "now": now}
-    )
-    return bool(result.rowcount)
+    """Record the provider's reference on a row that has none, in any open state. False when it has one, or is gone."""
+    values = journal.actor_values(actor)
+    return bool(await read(connection, _ADOPT, MachineId, id=machine_id, ref=ref, why=why, now=now, **values))
 
 
-_GET = text(SELECT + " WHERE i.id = :id")
-_OF_LEASES = text(SELECT + " WHERE i.lease_id = ANY(:lease_ids) ORDER BY i.created_at, i.id")
-_OPEN_OF_LEASES = text(
-    SELECT + " WHERE i.lease_id = ANY(:lease_ids) AND i.state <> 'gone' ORDER BY i.id FOR UPDATE OF i"
-)
+# Reading
+
+_GET = text(f"{SELECT} WHERE m.id = :id")
+_LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR UPDATE OF m")
 _OPEN_OF_ACCOUNT = text(
-    SELECT + " WHERE i.account = :account AND i.state <> 'gone' AND i.state <> 'intended' ORDER BY i.id"
+    f"{SELECT} WHERE m.account = :account AND {among('m.state', MAY_EXIST)} ORDER BY m.id"
 )
-_INTENDED = text(
-    SELECT
-    + """ WHERE i.account = :account AND i.state = 'intended' AND i.due_at <= :now
-    ORDER BY i.due_at, i.id LIMIT :limit FOR UPDATE OF i SKIP LOCKED"""
+_ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    gpu_model: GpuModel
+    gpu_count: int
+
+
+async def get(connection: Connection, machine_id: MachineId) -> Machine | None:
+    return await read_one(connection, _GET, Machine, id=machine_id)
+
+
+async def lock(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, Machine]:
+    """Lock machines in id order. Leases and claims are locked before: see `outcomes/machines.py`."""
+    found = await read(connection, _LOCK, Machine, ids=sorted(set(machine_ids)))
+    return {machine.id: machine for machine in found}
+
+
+async def open_of_account(connection: Connection, account: AccountName) -> list[Machine]:
+    """Every record of an account for which a machine may exist."""
+    return await read(connection, _OPEN_OF_ACCOUNT, Machine, account=account)
+
+
+async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, int]:
+    """GPU model and count of the machine that was ordered with this host key. Raises LookupError."""
+    found = await read_one(connection, _ORDERED_AS, _Gpus, host_key=host_key)
+    if found is None:
+        raise LookupError("no machine was ordered with this host key")
+    return found.gpu_model, found.gpu_count
+
+
+# Work on rows
+
+# An intent of a lease that has released it is not asked for any more: release_machines closes it.
+_INTENDED = text(f"""
+{SELECT} WHERE m.account = :account AND m.state = '{MachineState.INTENDED}' AND m.due_at <= :now
+  AND (m.purpose <> '{Purpose.LEASE}' OR EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.ended_at IS NULL))
+ORDER BY m.due_at, m.id LIMIT :limit FOR UPDATE OF m SKIP LOCKED
+""")
+_TAKE = work.take(
+    "machines",
+    f"""account = :account AND state = :state AND due_at <= :now
+    AND (NOT CAST(:with_reference AS boolean) OR provider_ref IS NOT NULL)
+    AND (erasing_until IS NULL OR erasing_until <= :now)
+    AND (state <> '{MachineState.BOOTSTRAPPING}' OR deadline_at > :now)""",
+    order="due_at, id",
 )
-_CURRENT = text(
-    """
-SELECT DISTINCT ON (i.lease_id) i.* FROM (
-"""
-    + SELECT
-    + """ WHERE i.lease_id = ANY(:lease_ids)) i
-JOIN machines o ON o.id = i.id ORDER BY i.lease_id, o.created_at DESC, i.id DESC
-"""
-)
-
-
-async def get(connection: AsyncConnection, machine_id: MachineId) -> Machine | None:
-    found = await rows(connection, _GET, id=machine_id)
-    return machine_of(found[0]) if found else None
-
-
-async def of_leases(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Machine]:
-    """Every attempt of these leases, oldest first."""
-    return [machine_of(row) for row in await rows(connection, _OF_LEASES, lease_ids=list(lease_ids))]
-
-
-async def current(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Machine]:
-    """The latest attempt of each lease that has one."""
-    found = await rows(connection, _CURRENT, lease_ids=list(lease_ids))
-    return {machine.lease_id: machine for machine in map(machine_of, found)}
-
-
-async def lock_open(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> list[Machine]:
-    """The attempts of these leases that may have a machine, locked. Lock the leases first."""
-    return [machine_of(row) for row in await rows(connection, _OPEN_OF_LEASES, lease_ids=list(lease_ids))]
-
-
-async def open_of_account(connection: AsyncConnection, account: AccountName) -> list[Machine]:
-    """Every machine that may have a machine at this account."""
-    return [machine_of(row) for row in await rows(connection, _OPEN_OF_ACCOUNT, account=account)]
+_TAKEN = text(f"{SELECT} WHERE m.work_token = :token ORDER BY m.due_at, m.id")
+_RETRY = work.retry("machines")
+_POSTPONE = text(f"""
+UPDATE machines SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_TERMINATE_ASKED = text(f"""
+UPDATE machines SET terminate_asked_at = coalesce(terminate_asked_at, :now), tries = tries + 1, due_at = :due_at,
+  {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_STEP = text(f"""
+UPDATE machines SET step = coalesce(:step, step), work_until = :until,
+  step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE :now END
+WHERE id = :id AND {work.HELD}
+""")
 
 
 async def take_intended(
-    connection: AsyncConnection, account: AccountName, *, now: datetime, limit: int
+    connection: Connection, account: AccountName, *, now: datetime, limit: int
 ) -> list[Machine]:
-    """Intents due at this account, locked for this transaction; those in other hands are skipped."""
-    found = await rows(connection, _INTENDED, account=account, now=now, limit=limit)
-    return [machine_of(row) for row in found]
+    """Due intents of this account, locked for this transaction; those in other hands are skipped."""
+    return await read(connection, _INTENDED, Machine, account=account, now=now, limit=limit)
 
 
-_CLAIM = text("""
-UPDATE machines SET claim_token = :token, claimed_until = :until
-WHERE id IN (
-  SELECT id FROM machines
-  WHERE account = :account AND state = :state AND due_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
-    AND (NOT CAST(:known AS boolean) OR provider_ref IS NOT NULL)
-    AND (erasing_until IS NULL OR erasing_until <= :now)
-    AND (state <> 'bootstrapping' OR deadline_at > :now)
-  ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-RETURNING id
-""")
-_CLAIMED = text(SELECT + " WHERE i.claim_token = :token ORDER BY i.due_at, i.id")
-
-
-async def claim(
-    connection: AsyncConnection,
+async def take(
+    connection: Connection,
     account: AccountName,
     state: MachineState,
     *,
@@ -288,56 +213,54 @@ async def claim(
 ) -> list[Machine]:
     """Hold due machines for longer than a transaction: until `until`, or until they move.
 
-    One that waits for the proof that its memory is overwritten is not due before, and one whose time for being
-    set up is over is not any more.
+    A machine that waits for the proof that its memory is overwritten is not due before, and one whose time for
+    being set up is over is no longer due. `with_reference` leaves out those whose reference is not known.
     """
-    taken = await rows(
+    taken = await read(
         connection,
-        _CLAIM,
+        _TAKE,
+        MachineId,
         account=account,
         state=state.value,
         token=token,
         until=until,
         now=now,
-        known=with_reference,
+        with_reference=with_reference,
         limit=limit,
     )
-    if not taken:
-        return []
-    return [machine_of(row) for row in await rows(connection, _CLAIMED, token=token)]
+    return await read(connection, _TAKEN, Machine, token=token) if taken else []
 
 
-_RETRY = text("""
-UPDATE machines SET tries = tries + 1, due_at = :due_at, claim_token = NULL, claimed_until = NULL
-WHERE id = :id AND claim_token = :token
-""")
-_TERMINATE_ASKED = text("""
-UPDATE machines SET terminate_asked_at = coalesce(terminate_asked_at, :now), tries = tries + 1, due_at = :due_at,
-  claim_token = NULL, claimed_until = NULL
-WHERE id = :id AND claim_token = :token
-""")
-_STEP = text("""
-UPDATE machines SET step = coalesce(:step, step), claimed_until = :until,
-  step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
-WHERE id = :id AND claim_token = :token
-""")
+async def retry(connection: Connection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
+    """Give a machine back after a failed try, due again at `due_at`. Writes nothing when the hold was lost."""
+    await write(connection, _RETRY, id=machine_id, token=token, due_at=due_at)
 
 
-async def retry(connection: AsyncConnection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
-    """Give the claim back and come again later. Does nothing when the claim was lost."""
-    await connection.execute(_RETRY, {"id": machine_id, "token": token, "due_at": due_at})
+async def postpone(
+    connection: Connection,
+    machine_id: MachineId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    deadline_at: datetime | None = None,
+) -> None:
+    """Give a machine back without counting a failed try. Writes nothing when the hold was lost.
+
+    `deadline_at` puts the machine's deadline off; it never brings it nearer.
+    """
+    values = {"id": machine_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
+    await write(connection, _POSTPONE, **values)
 
 
 async def terminate_asked(
-    connection: AsyncConnection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
+    connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
 ) -> None:
-    await connection.execute(
-        _TERMINATE_ASKED, {"id": machine_id, "token": token, "now": now, "due_at": due_at}
-    )
+    """The provider was asked to terminate it; ask again at `due_at` unless a list shows its end."""
+    await write(connection, _TERMINATE_ASKED, id=machine_id, token=token, now=now, due_at=due_at)
 
 
 async def record_step(
-    connection: AsyncConnection,
+    connection: Connection,
     machine_id: MachineId,
     step: Step | None,
     *,
@@ -345,96 +268,53 @@ async def record_step(
     now: datetime,
     until: datetime,
 ) -> bool:
-    """Progress for the customer's eyes, None when there is none to show, and the claim held on until `until`.
+    """Note progress (None when there is none to show) and hold the machine on until `until`.
 
-    False when the claim was lost: somebody else does the work now.
+    False when the hold was lost: somebody else does the work now.
     """
-    values = {
-        "id": machine_id,
-        "step": None if step is None else step.value,
-        "token": token,
-        "now": now,
-        "until": until,
-    }
-    result = await connection.execute(_STEP, values)
-    return bool(result.rowcount)
+    shown = None if step is None else step.value
+    return bool(await write(connection, _STEP, id=machine_id, step=shown, token=token, now=now, until=until))
 
+
+# What lists leave behind
 
 _SIGHTED = text("""
 UPDATE machines SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
 WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
 """)
 # A machine that is missed for the first time was last seen by the listing before.
-_MISSED = text("""
-UPDATE machines i SET
-  sighted_at = CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL THEN i.sighted_at
-                    ELSE greatest(i.sighted_at, a.listing_asked_at) END,
-  missed_since = coalesce(i.missed_since, :asked_at), missed_lists = i.missed_lists + 1
-FROM provider_accounts a WHERE a.name = i.account AND i.id = ANY(:ids)
+_MISSED = text(f"""
+UPDATE machines m SET sighted_at = {SIGHTED_AT},
+  missed_since = coalesce(m.missed_since, :asked_at), missed_lists = m.missed_lists + 1
+FROM provider_accounts a WHERE a.name = m.account AND m.id = ANY(:ids)
+""")
+# A worker that holds a machine at its deadline may finish: its hold runs out soon.
+_STUCK = text(f"""
+{SELECT} WHERE (m.state IN ('{MachineState.LAUNCHING}', '{MachineState.BOOTING}') AND m.deadline_at <= :now)
+  OR (m.state = '{MachineState.BOOTSTRAPPING}' AND m.deadline_at <= :now AND {work.FREE})
+  OR (m.state = '{MachineState.INTENDED}' AND m.created_at <= :intended_before)
+ORDER BY m.id LIMIT :limit
 """)
 
 
 async def record_sighted(
-    connection: AsyncConnection, machine_ids: Sequence[MachineId], *, asked_at: datetime
+    connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
+    """A complete list that was asked for at `asked_at` shows them, for the first time or again."""
     if machine_ids:
-        await connection.execute(_SIGHTED, {"ids": list(machine_ids), "asked_at": asked_at})
+        await write(connection, _SIGHTED, ids=list(machine_ids), asked_at=asked_at)
 
 
 async def record_missed(
-    connection: AsyncConnection, machine_ids: Sequence[MachineId], *, asked_at: datetime
+    connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
     """Count one more complete list without them. Runs before the account's listing time moves on."""
     if machine_ids:
-        await connection.execute(_MISSED, {"ids": list(machine_ids), "asked_at": asked_at})
-
-
-# Who sets a machine up at its deadline finishes; the claim on it ends.
-_STUCK = text(
-    SELECT
-    + """ WHERE (i.state IN ('launching', 'booting') AND i.deadline_at <= :now)
-       OR (i.state = 'bootstrapping' AND i.deadline_at <= :now
-           AND (i.claimed_until IS NULL OR i.claimed_until <= :now))
-       OR (i.state = 'intended' AND i.created_at <= :intended_before)
-    ORDER BY i.id LIMIT :limit"""
-)
-# The latest attempt on an offer counts, and it failed when it was given up: how long its machine took to boot
-# or to go says nothing of when to try again, and must not hide what a later attempt found.
-_FAILURES = text("""
-SELECT DISTINCT ON (i.lease_id, i.offer_key) i.lease_id, i.offer_key, i.fail_reason, coalesce(
-    (SELECT min(j.at) FROM journal j
-     WHERE j.lease_id = i.lease_id AND j.machine_id = i.id AND j.state_after IN ('ending', 'gone')),
-    i.created_at) AS at
-FROM machines i WHERE i.lease_id = ANY(:lease_ids) AND i.fail_reason IS NOT NULL
-ORDER BY i.lease_id, i.offer_key, i.created_at DESC, i.id DESC
-""")
+        await write(connection, _MISSED, ids=list(machine_ids), asked_at=asked_at)
 
 
 async def stuck(
-    connection: AsyncConnection, *, now: datetime, intended_before: datetime, limit: int
+    connection: Connection, *, now: datetime, intended_before: datetime, limit: int
 ) -> list[Machine]:
-    """Attempts past their deadline, and intents from before `intended_before` that no provider took."""
-    found = await rows(connection, _STUCK, now=now, intended_before=intended_before, limit=limit)
-    return [machine_of(row) for row in found]
-
-
-async def failures(
-    connection: AsyncConnection, lease_ids: Sequence[LeaseId]
-) -> dict[LeaseId, dict[str, Failure]]:
-    """Where each lease failed before, by offer key; the latest failure per offer counts."""
-    latest: dict[LeaseId, dict[str, Failure]] = {}
-    for row in await rows(connection, _FAILURES, lease_ids=list(lease_ids)):
-        failure = Failure(FailReason(row.fail_reason), row.at)
-        latest.setdefault(LeaseId(row.lease_id), {})[row.offer_key] = failure
-    return latest
-
-
-_SOLD_AS = text("""
-SELECT l.gpu_model, l.gpu_count FROM machines i JOIN leases l ON l.id = i.lease_id WHERE i.host_key = :host_key
-""")
-
-
-async def sold_as(connection: AsyncConnection, *, host_key: str) -> tuple[str, int]:
-    """GPU model and count that the machine with this host key was ordered for."""
-    row = (await rows(connection, _SOLD_AS, host_key=host_key))[0]
-    return row.gpu_model, row.gpu_count
+    """Machines past their deadline, and intents from before `intended_before` that no provider took."""
+    return await read(connection, _STUCK, Machine, now=now, intended_before=intended_before, limit=limit)

@@ -1,7 +1,9 @@
-"""Providers' status words, normalised, and what follows from them for a machine."""
+"""A sighting is a machine as its provider lists it now: status words in one vocabulary, and what follows from them."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
+from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.machine import MachineEvent, MachineState
 
 
@@ -18,6 +20,20 @@ class ListedState(StrEnum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One machine on a provider's list. Only machines that carry a launch key are sightings."""
+
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+    state: ListedState
+    native_status: str
+    """The provider's own word."""
+    address: str | None = None
+    """IPv4 or IPv6 text; None while booting."""
+    ssh_port: int = 22
+
+
 _SETTING_UP = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING})
 
 
@@ -28,7 +44,7 @@ def concluded(state: MachineState, listed: ListedState, *, has_address: bool) ->
     not ending, and the customer may still be on it (law 5).
     """
     if state is MachineState.LAUNCHING:
-        return MachineEvent.FOUND  # Whatever became of it, it exists: first of all we know its reference.
+        return MachineEvent.FOUND  # Whatever became of it, it exists: its reference comes first.
     if listed is ListedState.GONE:
         return MachineEvent.CONFIRMED_GONE if state is MachineState.TERMINATING else MachineEvent.VANISHED
     if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _SETTING_UP:

@@ -1,9 +1,9 @@
-"""Learns how fast honest GPUs are from the proofs that were passed, so that cheats have less room.
+"""Learns from passed proofs how fast honest GPUs are, so that cheats have less room.
 
-References begin as estimates from data sheets, with a wide band. Every passed proof says how fast its GPUs
-were, on our clock. What at least two unrelated providers show alike replaces the estimate; what they no longer
-agree on goes back to it (`data_plane/proof/learning.py` has the rules and their limits). The table is made
-anew each time from the proofs of the last weeks: a crash loses nothing, and a wrong reference leaves with the
+References begin as estimates from data sheets, with a wide band. Every passed proof measures its GPUs on our
+clock. What at least two unrelated providers agree on replaces the estimate, and what they no longer agree on
+goes back to it (`data_plane/proof/learning.py` has the rules and their limits). Each run makes the whole table
+again from the proofs of the last weeks, so a crash loses nothing, and a wrong reference disappears with the
 proofs that it came from.
 """
 
@@ -11,23 +11,24 @@ from datetime import timedelta
 
 from control_plane.db import references
 from control_plane.db.references import Learnt
-from data_plane.proof.learning import Sample, learn
+from data_plane.proof.learning import Lesson, Sample, learn
 from data_plane.proof.reference import TIMED_PHASES, driver_major
-from reconciler.loop import Loop, Report, World
+from reconciler.loop import Loop, Report
 from reconciler.references import of_driver
+from reconciler.world import World
 
 NAME = "learn_references"
 LEARNT_FROM = timedelta(days=14)
 DEVICES_PER_ACTIVATION_MAX = 200_000
 """Medians of one device in one phase."""
 DEVICES_OF_ONE_MAX = 1_000
-"""Of those, of one provider's devices of one model in one phase."""
+"""Of those, devices of one provider, of one model in one phase."""
 
 
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        shown = await references.shown(
+        rates = await references.device_rates(
             connection,
             since=now - LEARNT_FROM,
             each_max=DEVICES_OF_ONE_MAX,
@@ -35,32 +36,17 @@ async def activate(world: World) -> Report:
         )
     lessons = learn(
         Sample(
-            one.provider,
-            one.device_uuid,
-            one.gpu_model,
-            driver_major(one.driver),
-            one.phase,
-            one.rate,
+            rate.provider, rate.device_uuid, rate.gpu_model, driver_major(rate.driver), rate.phase, rate.rate
         )
-        for one in shown
-        if one.phase in TIMED_PHASES
+        for rate in rates
+        if rate.phase in TIMED_PHASES
     )
-    learnt = [
-        Learnt(
-            lesson.model,
-            lesson.driver_major,
-            lesson.phase,
-            lesson.rate,
-            len(lesson.standings),
-            now.date().isoformat(),
-        )
-        for lesson in lessons
-        if lesson.rate is not None
-    ]
+    today = now.date().isoformat()
+    learnt = [row for lesson in lessons if (row := _learnt(lesson, today)) is not None]
     async with world.db.transaction() as connection:
         changed = await references.replace(connection, learnt)
-    report = Report(looked_at=len(shown), acted_on=changed)
-    if len(shown) == DEVICES_PER_ACTIVATION_MAX:
+    report = Report(looked_at=len(rates), acted_on=changed)
+    if len(rates) == DEVICES_PER_ACTIVATION_MAX:
         report.errors.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} readings; the rest was not looked at")
     report.notes += [
         f"{lesson.model}, {of_driver(lesson.driver_major)}, {lesson.phase}: {lesson.reason}"
@@ -68,6 +54,13 @@ async def activate(world: World) -> Report:
         if lesson.reason is not None
     ]
     return report
+
+
+def _learnt(lesson: Lesson, today: str) -> Learnt | None:
+    """The reference that a lesson makes; None when nothing was agreed on."""
+    if lesson.rate is None:
+        return None
+    return Learnt(lesson.model, lesson.driver_major, lesson.phase, lesson.rate, len(lesson.standings), today)
 
 
 LOOP = Loop(NAME, timedelta(hours=1), activate)

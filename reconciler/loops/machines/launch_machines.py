@@ -1,31 +1,32 @@
-"""Buys the machines that placement chose: one question per intent, ever.
+"""Buys the machines that were chosen: the provider is asked once per intent, and never twice.
 
 The row is committed as LAUNCHING before the provider is asked. If we die after that line, nobody
 asks again: the answer may have been lost with us, so the inventory is searched for the launch key
-(observe_machines), and after a while the attempt counts as failed (expire_machines). The same holds
+(observe_machines), and after a while the machine is given up (expire_machines). The same holds
 when the provider's answer is lost. Only a definite "nothing was bought" puts an intent back.
 
 The machine's SSH host key is made here; its public half is committed with the intent, its private
 half exists only in the one request, so a machine that answers with another key is not ours.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from control_plane.db import machines, journal
+from control_plane.db import journal, machines
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.machine import (
-    FailReason,
     Machine,
     MachineEvent,
+    MachineFailure,
     MachineMove,
     MachineState,
-    Step,
     step,
 )
-from control_plane.domain.transitions import Moved
+from control_plane.domain.progress import Step
 from control_plane.domain.rendering import BootOrder, user_data
 from control_plane.domain.sweep import look_for
-from control_plane.services import attempts
+from control_plane.domain.transitions import Moved
+from control_plane.outcomes import machines as outcomes
 from data_plane.access.port import HostKey
 from providers.base import (
     LaunchOrder,
@@ -37,7 +38,8 @@ from providers.base import (
     Throttled,
     Unauthorized,
 )
-from reconciler.loop import AccountLoop, Report, World, each
+from reconciler.loop import AccountLoop, Report, each
+from reconciler.worlds.machines import MachineWorld
 
 NAME = "launch_machines"
 LAUNCHES_PER_ACTIVATION_MAX = 32
@@ -46,7 +48,7 @@ ASKED_SECONDS_MAX = 120
 PUT_BACK_FOR = timedelta(seconds=5)
 
 
-async def activate(world: World, account: AccountName) -> Report:
+async def activate(world: MachineWorld, account: AccountName) -> Report:
     limit = _at_once(world, account)
     asked = await _ask(world, account, limit)
     report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
@@ -54,7 +56,7 @@ async def activate(world: World, account: AccountName) -> Report:
     return report
 
 
-def _at_once(world: World, account: AccountName) -> int:
+def _at_once(world: MachineWorld, account: AccountName) -> int:
     """How many to ask for at once: no more than the provider takes at once, or the rest only waits."""
     limits = [
         limit.calls for limit in world.accounts[account].capabilities.rate_limits if "launch" in limit.verbs
@@ -62,37 +64,40 @@ def _at_once(world: World, account: AccountName) -> int:
     return max(1, min([LAUNCHES_PER_ACTIVATION_MAX, *limits]))
 
 
-async def _ask(world: World, account: AccountName, limit: int) -> list[tuple[Machine, HostKey]]:
-    """Commit the intents as asked, with the identity their machines will have."""
+async def _ask(world: MachineWorld, account: AccountName, limit: int) -> list[tuple[Machine, HostKey]]:
+    """Commit the intents as asked for, with the identity that their machines will have."""
     now = world.now()
     lag = world.accounts[account].capabilities.list_lag_seconds
     deadline = now + timedelta(seconds=ASKED_SECONDS_MAX) + look_for(lag)
     async with world.db.transaction() as connection:
         intended = await machines.take_intended(connection, account, now=now, limit=limit)
-        chosen = []
-        moves = []
-        for machine in intended:
-            moved = step(machine.state, MachineEvent.ASKED)
-            if not isinstance(moved, Moved):
-                continue
-            host_key = world.new_host_key()
-            chosen.append((machine, host_key))
-            moves.append(
-                MachineMove(
-                    machine.id,
-                    machine.generation,
-                    moved,
-                    host_key=host_key.public,
-                    asked_at=now,
-                    deadline_at=deadline,
-                )
-            )
-        moved_ids = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
-    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved_ids]
+        chosen = [(machine, world.new_host_key()) for machine in intended]
+        moves = [_asked(machine, host_key, now, deadline) for machine, host_key in chosen]
+        moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
+    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved]
+
+
+def _asked(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
+    moved = _moved(machine.state, MachineEvent.ASKED)
+    return MachineMove(
+        machine.id,
+        machine.generation,
+        moved,
+        host_key=host_key.public,
+        asked_at=now,
+        deadline_at=deadline,
+    )
+
+
+def _moved(state: MachineState, event: MachineEvent) -> Moved[MachineState, MachineEvent]:
+    moved = step(state, event)
+    if not isinstance(moved, Moved):
+        raise TypeError(f"a machine that is {state} cannot be {event}")
+    return moved
 
 
 async def _launch(
-    world: World, account: AccountName, machine: Machine, host_key: HostKey, report: Report
+    world: MachineWorld, account: AccountName, machine: Machine, host_key: HostKey, report: Report
 ) -> None:
     order = LaunchOrder(
         launch_key=machine.launch_key,
@@ -116,16 +121,13 @@ async def _launch(
         await _accepted(world, account, machine, ref)
 
 
-async def _accepted(world: World, account: AccountName, machine: Machine, ref: ProviderRef) -> None:
+async def _accepted(world: MachineWorld, account: AccountName, machine: Machine, ref: ProviderRef) -> None:
     now = world.now()
-    moved = step(MachineState.LAUNCHING, MachineEvent.ACCEPTED)
-    if not isinstance(moved, Moved):
-        raise TypeError("a launching machine can be accepted")
     boot = timedelta(seconds=world.accounts[account].capabilities.boot_seconds_max)
     move = MachineMove(
         machine.id,
         machine.generation + 1,
-        moved,
+        _moved(MachineState.LAUNCHING, MachineEvent.ACCEPTED),
         provider_ref=ref,
         step=Step.LAUNCHED,
         deadline_at=now + boot,
@@ -133,19 +135,17 @@ async def _accepted(world: World, account: AccountName, machine: Machine, ref: P
     async with world.db.transaction() as connection:
         if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
-        # The lease was released, or the attempt expired, while we asked. The machine exists all the same.
+        # It was released, or given up, while we asked. The machine exists all the same.
         why = "the launch was accepted after it was no longer wanted"
         await machines.adopt(connection, machine.id, ref, actor=world.actor(NAME), why=why, now=now)
 
 
-async def _rejected(world: World, machine: Machine, error: Rejected) -> None:
-    failed = attempts.Failed(
+async def _rejected(world: MachineWorld, machine: Machine, error: Rejected) -> None:
+    failure = MachineFailure(
         MachineEvent.REJECTED, _reason(error), str(error), gone_evidence=f"the provider refused: {error}"
     )
     async with world.db.transaction() as connection:
-        await attempts.fail(
-            connection, machine.lease_id, machine.id, failed, actor=world.actor(NAME), now=world.now()
-        )
+        await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=world.now())
 
 
 def _reason(error: Rejected) -> FailReason:
@@ -160,42 +160,37 @@ def _reason(error: Rejected) -> FailReason:
             return FailReason.ORDER_REFUSED
 
 
-async def _unknown(world: World, machine: Machine, error: OutcomeUnknown) -> None:
+async def _unknown(world: MachineWorld, machine: Machine, error: OutcomeUnknown) -> None:
+    why = f"looking for {machine.launch_key} in the inventory: {error}"
     async with world.db.transaction() as connection:
-        await journal.note(
+        await journal.note_machine(
             connection,
-            machine.organization_id,
-            machine.lease_id,
             machine.id,
             event="launch_answer_lost",
-            why=f"looking for {machine.launch_key} in the inventory: {error}",
+            why=why,
             actor=world.actor(NAME),
             now=world.now(),
         )
 
 
-async def _put_back(world: World, machine: Machine, error: ProviderError) -> None:
+async def _put_back(world: MachineWorld, machine: Machine, error: ProviderError) -> None:
     now = world.now()
-    moved = step(MachineState.LAUNCHING, MachineEvent.PUT_BACK)
-    if not isinstance(moved, Moved):
-        raise TypeError("a launching machine can be put back")
     wait = PUT_BACK_FOR
     if isinstance(error, Throttled):
         wait = max(wait, timedelta(seconds=error.retry_after_seconds))
+    moved = _moved(MachineState.LAUNCHING, MachineEvent.PUT_BACK)
     move = MachineMove(machine.id, machine.generation + 1, moved, why=str(error), due_at=now + wait)
     async with world.db.transaction() as connection:
         if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
-        # No longer wanted, and nothing was bought: the row can close.
-        failed = attempts.Failed(
+        # It is no longer wanted, and nothing was bought: the row can close.
+        failure = MachineFailure(
             MachineEvent.REJECTED,
             FailReason.LEASE_ENDED,
             str(error),
             gone_evidence=f"the request never took effect: {error}",
         )
-        await attempts.fail(
-            connection, machine.lease_id, machine.id, failed, actor=world.actor(NAME), now=now
-        )
+        await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=now)
 
 
 LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_machines", "place_leases"))

@@ -4,19 +4,20 @@ Without it placement sells ghosts: a price of yesterday, stock of an hour ago. A
 not answer keeps its old offers, which go stale by themselves; one slow provider ages only its own.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from control_plane.db import accounts, catalogue
 from control_plane.domain.ids import AccountName
 from control_plane.domain.placement import Offer
 from providers.base import ListedOffer, ProviderError
-from reconciler.loop import AccountLoop, Report, World
+from reconciler.loop import AccountLoop, Report
+from reconciler.worlds.providers import ProviderWorld
 
 NAME = "refresh_offers"
 EVERY = timedelta(seconds=30)
 
 
-async def activate(world: World, account: AccountName) -> Report:
+async def activate(world: ProviderWorld, account: AccountName) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
         if not await accounts.take_offers(connection, account, now=now, due_next=now + EVERY):
@@ -26,19 +27,19 @@ async def activate(world: World, account: AccountName) -> Report:
     except ProviderError as error:
         return Report(errors=[f"{type(error).__name__}: {error}"])
 
-    provider = account.partition("/")[0]
-    offers = [_offer(account, provider, one, world) for one in listed]
+    observed_at = world.now()
+    offers = [_offer(account, one, observed_at) for one in listed]
     async with world.db.transaction() as connection:
         await catalogue.replace_offers(connection, account, offers, now=now)
         await accounts.record_refresh(connection, account, now=now)
     return Report(looked_at=len(offers), acted_on=0)
 
 
-def _offer(account: AccountName, provider: str, listed: ListedOffer, world: World) -> Offer:
+def _offer(account: AccountName, listed: ListedOffer, observed_at: datetime) -> Offer:
     return Offer(
         key=f"{account}:{listed.native_region}:{listed.native_type}",
         account=account,
-        provider=provider,
+        provider=account.partition("/")[0],
         region=listed.region,
         native_region=listed.native_region,
         native_type=listed.native_type,
@@ -47,7 +48,7 @@ def _offer(account: AccountName, provider: str, listed: ListedOffer, world: Worl
         cost_nano_per_hour=listed.cost_nano_per_hour,
         available=listed.available,
         confidence=listed.confidence.value,
-        observed_at=world.now(),
+        observed_at=observed_at,
     )
 
 

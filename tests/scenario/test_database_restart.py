@@ -32,12 +32,17 @@ _STATES = text("SELECT state, count(*) AS leases FROM leases GROUP BY state")
 
 
 @pytest.fixture(autouse=True)
-def short_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead worker held is free after minutes; the test cannot wait that long in real time."""
     second = timedelta(seconds=1)
-    for module in ("loops.bootstrap_machines", "loops.terminate_machines", "network"):
-        monkeypatch.setattr(f"reconciler.{module}.CLAIM", 3 * second)
-    monkeypatch.setattr("reconciler.loops.launch_machines.ASKED_SECONDS_MAX", 2)
+    for module in (
+        "loops.leases.admit_customers",
+        "loops.machines.bootstrap_machines",
+        "loops.machines.terminate_machines",
+        "network",
+    ):
+        monkeypatch.setattr(f"reconciler.{module}.HELD_FOR", 3 * second)
+    monkeypatch.setattr("reconciler.loops.machines.launch_machines.ASKED_SECONDS_MAX", 2)
     monkeypatch.setattr("control_plane.domain.sweep.LOOK_EXTRA", second)
 
 

@@ -79,7 +79,9 @@ async def test_a_challenge_that_hangs_delays_no_other_machine_of_its_account(db:
         async with asyncio.timeout(SECONDS_MAX):
             await stage.challenger.hanging.wait()
         stage.challenger.otherwise = PASSED
-        others = [await stage.lease(organization_id, CapacityRequest(sku)) for sku in ("h100x1", "h100x1-proven")]
+        others = [
+            await stage.lease(organization_id, CapacityRequest(sku)) for sku in ("h100x1", "h100x1-proven")
+        ]
         async with asyncio.timeout(SECONDS_MAX):
             for lease in others:
                 while await stage.state(lease) != "ready":  # noqa: ASYNC110 - a row has no event to wait for

@@ -2,26 +2,27 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.lease import EndReason, Lease, LeaseState
-from control_plane.domain.machine import FailReason, Machine, MachineState
+from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from data_plane.access.port import GpuReport
 from providers.base import LaunchOrder, Provider
 from providers.fake import Event, an_offer
-from reconciler import paper
-from reconciler.loops import launch_machines, observe_machines
+from reconciler import simulated
+from reconciler.loops.machines import launch_machines, observe_machines
 from tests.support.stage import FAKE, H100, Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -35,8 +36,8 @@ async def _failed(stage: Stage, lease: Lease) -> list[FailReason | None]:
 
 
 async def _only(stage: Stage, lease: Lease) -> Machine:
-    (attempt,) = await stage.attempts(lease)
-    return attempt
+    (machine,) = await stage.machines(lease)
+    return machine
 
 
 # The launch.
@@ -46,8 +47,7 @@ async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_fo
     stage.cloud.weather.script("launch", Event.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    attempt = await _only(stage, lease)
-    assert stage.cloud.ever(attempt.launch_key) == 1
+    assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
     assert stage.cloud.calls_of("launch") == 1
     assert "machine found" in await stage.story(lease)
     await stage.finish()
@@ -61,13 +61,13 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
     await stage.play(200, step=10)
     assert stage.cloud.calls_of("launch") == 1
     await stage.play_until(lease, "ready", seconds_max=120, step=5)
-    lost, found = await stage.attempts(lease)
+    lost, found = await stage.machines(lease)
     assert [lost.fail_reason, found.fail_reason] == [FailReason.LAUNCH_ANSWER_LOST, None]
     assert lost.region != found.region
     assert lost.state is MachineState.TERMINATING, "nothing has proved yet that no machine is there"
     assert [stage.cloud.ever(one.launch_key) for one in (lost, found)] == [0, 1]
     await stage.play(600, step=20)
-    assert (await stage.attempts(lease))[0].state is MachineState.GONE
+    assert (await stage.machines(lease))[0].state is MachineState.GONE
     await stage.finish()
 
 
@@ -84,7 +84,7 @@ async def test_a_machine_that_shows_up_long_after_its_lost_launch_is_ended_and_t
     await stage.play(20)
     assert late.ended_at is not None
     assert await stage.state(lease) == "ready"
-    assert (await stage.attempts(lease))[0].provider_ref == late.provider_ref
+    assert (await stage.machines(lease))[0].provider_ref == late.provider_ref
     await stage.finish()
 
 
@@ -97,7 +97,7 @@ async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_or
     (hidden,) = stage.cloud.alive()
     stage.cloud.hide(hidden.provider_ref)
     await stage.play(900, step=20)
-    assert (await stage.attempts(lease))[0].state is MachineState.GONE
+    assert (await stage.machines(lease))[0].state is MachineState.GONE
     stage.cloud.show(hidden.provider_ref)
     await stage.play(200, step=10)
     assert hidden.ended_at is not None
@@ -111,7 +111,7 @@ async def test_no_capacity_that_launches_all_the_same_is_an_orphan_watched_for_t
     stage.cloud.weather.script("launch", Event.LIE)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    lied, kept = await stage.attempts(lease)
+    lied, kept = await stage.machines(lease)
     assert [lied.fail_reason, kept.fail_reason] == [FailReason.NO_CAPACITY, None]
     (orphan,) = stage.cloud.alive(lied.launch_key)
     seen_since = stage.clock.now()
@@ -141,7 +141,7 @@ async def test_an_account_that_takes_no_orders_gives_its_intents_up_so_that_the_
     stage.cloud.weather.always("launch", Event.THROTTLED, seconds=10.0)
     lease = await stage.lease(await stage.organization())
     await stage.play(400, step=10)
-    first, *others = await stage.attempts(lease)
+    first, *others = await stage.machines(lease)
     assert first.state is MachineState.GONE
     assert first.fail_reason is FailReason.NOT_TAKEN
     assert others[0].region != first.region
@@ -205,7 +205,7 @@ async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_i
     stage.cloud.weather.script("launch", event)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    refused, kept = await stage.attempts(lease)
+    refused, kept = await stage.machines(lease)
     assert (refused.state, refused.fail_reason) == (MachineState.GONE, reason)
     assert refused.region != kept.region
     await stage.finish()
@@ -261,20 +261,20 @@ async def test_the_cheaper_offer_is_bought_first(stage: Stage) -> None:
     await stage.finish()
 
 
-async def test_a_region_of_the_wish_is_kept_even_when_it_fails_and_another_would_do(stage: Stage) -> None:
+async def test_a_region_of_the_request_is_kept_even_when_it_fails_and_another_would_do(stage: Stage) -> None:
     organization_id = await stage.organization()
     await stage.round()
     stage.cloud.weather.script("launch", Event.NO_CAPACITY)
     lease = await stage.lease(organization_id, CapacityRequest("h100x1", regions=("us",)))
     await stage.play_until(lease, "ready", seconds_max=300, step=5)
-    assert [one.region for one in await stage.attempts(lease)] == ["us-east-1", "us-east-1"]
+    assert [one.region for one in await stage.machines(lease)] == ["us-east-1", "us-east-1"]
     refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", regions=("ap-tokyo",)))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.REGION_NOT_SERVED
     await stage.finish()
 
 
-async def test_a_provider_of_the_wish_is_kept_and_an_unknown_one_refused(stage: Stage) -> None:
+async def test_a_provider_of_the_request_is_kept_and_an_unknown_one_refused(stage: Stage) -> None:
     organization_id = await stage.organization()
     refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", providers=("nimbus",)))
     assert isinstance(refused, Refused)
@@ -293,7 +293,7 @@ async def test_a_machine_that_never_boots_is_ended_and_the_next_candidate_is_tri
     await stage.play(590, step=20)
     assert await stage.state(lease) == "starting"
     await stage.play_until(lease, "ready", seconds_max=60)
-    stuck, kept = await stage.attempts(lease)
+    stuck, kept = await stage.machines(lease)
     assert stuck.fail_reason is FailReason.NEVER_BOOTED
     assert stuck.region != kept.region, "an offer that failed just now rests"
     await stage.play(10)
@@ -350,7 +350,7 @@ async def test_a_machine_whose_ssh_never_answers_is_given_up_as_unreachable_and_
     await stage.play(580, step=20)
     assert await stage.state(lease) == "starting"
     await stage.play_until(lease, "ready", seconds_max=90)
-    silent, kept = await stage.attempts(lease)
+    silent, kept = await stage.machines(lease)
     assert silent.fail_reason is FailReason.UNREACHABLE
     assert silent.region != kept.region
     await stage.play(10)
@@ -370,7 +370,7 @@ async def test_a_machine_with_another_host_key_gets_no_secret_and_is_ended(stage
     stage.access.script(FIRST, host_key_changed=True)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=300)
-    strange, _ = await stage.attempts(lease)
+    strange, _ = await stage.machines(lease)
     assert strange.fail_reason is FailReason.HOST_KEY_CHANGED
     assert set(stage.access.machine(FIRST).calls) == {"connect"}, "nothing was sent to it"
     await stage.play(10)
@@ -396,15 +396,15 @@ async def test_a_step_that_fails_again_and_again_ends_the_machine(stage: Stage) 
 
 
 def _sold() -> GpuReport:
-    return paper.report(H100.sku.shape, "paper")
+    return simulated.report(H100.sku.shape, "simulated")
 
 
 def _other_model() -> GpuReport:
-    return paper.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "paper")
+    return simulated.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "simulated")
 
 
 def _two() -> GpuReport:
-    return paper.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "paper")
+    return simulated.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "simulated")
 
 
 def _none() -> GpuReport:
@@ -451,12 +451,12 @@ async def test_an_emulated_reading_proves_nothing_where_the_deployment_wants_rea
     stage.world = dataclasses.replace(stage.world, accept_emulated=False)
     lease = await stage.lease(await stage.organization())
     await stage.play(120, step=5)
-    attempts = await stage.attempts(lease)
-    assert [(one.region, one.fail_reason) for one in attempts] == [
+    machines = await stage.machines(lease)
+    assert [(machine.region, machine.fail_reason) for machine in machines] == [
         ("eu-central-1", FailReason.GPU_MISMATCH),
         ("us-east-1", FailReason.GPU_MISMATCH),
     ]
-    assert (attempts[0].fail_why or "").startswith("emulated_not_accepted")
+    assert (machines[0].fail_why or "").startswith("emulated_not_accepted")
     assert (await stage.lease_row(lease)).ready_at is None
     assert stage.cloud.alive() == ()
     await stage.finish()
@@ -497,14 +497,19 @@ async def _bootstrapping(stage: Stage) -> None:
     await stage.run("observe_machines")
 
 
-async def _ready(stage: Stage) -> None:
+async def _verified(stage: Stage) -> None:
     await _bootstrapping(stage)
     await stage.run("bootstrap_machines")
 
 
+async def _ready(stage: Stage) -> None:
+    await _verified(stage)
+    await stage.run("admit_customers")
+
+
 async def _between_attempts(stage: Stage) -> None:
     stage.access.script(FIRST, report=_two())
-    await _ready(stage)
+    await _verified(stage)
 
 
 @pytest.mark.parametrize(
@@ -516,6 +521,7 @@ async def _between_attempts(stage: Stage) -> None:
         (_unknown_and_nothing, LeaseState.STARTING, [MachineState.LAUNCHING]),
         (_booting, LeaseState.STARTING, [MachineState.BOOTING]),
         (_bootstrapping, LeaseState.STARTING, [MachineState.BOOTSTRAPPING]),
+        (_verified, LeaseState.STARTING, [MachineState.VERIFIED]),
         (_ready, LeaseState.READY, [MachineState.VERIFIED]),
         (_between_attempts, LeaseState.PLACING, [MachineState.TERMINATING]),
     ],
@@ -529,7 +535,7 @@ async def test_a_release_in_any_state_ends_everything_and_a_second_one_changes_n
     lease = await stage.lease(await stage.organization())
     await reach(stage)
     assert await stage.state(lease) == lease_state
-    assert [one.state for one in await stage.attempts(lease)] == machine_states
+    assert [one.state for one in await stage.machines(lease)] == machine_states
     await stage.release(lease)
     await stage.check()
     await stage.release(lease)
@@ -555,10 +561,19 @@ async def test_two_releases_at_once_are_one(stage: Stage) -> None:
     await stage.finish()
 
 
-async def test_a_release_and_the_verification_at_once_leave_a_lease_that_ends(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("reach", "loop"),
+    [
+        (_bootstrapping, "bootstrap_machines"),
+        (_verified, "admit_customers"),
+    ],
+)
+async def test_a_release_and_a_step_of_the_set_up_at_once_leave_a_lease_that_ends(
+    stage: Stage, reach: Callable[[Stage], Awaitable[None]], loop: str
+) -> None:
     lease = await stage.lease(await stage.organization())
-    await _bootstrapping(stage)
-    await asyncio.gather(stage.release(lease), stage.run("bootstrap_machines"))
+    await reach(stage)
+    await asyncio.gather(stage.release(lease), stage.run(loop))
     await stage.check()
     await stage.finish()
 
@@ -601,10 +616,11 @@ def _late(stage: Stage) -> _LateAnswer:
         Event.LIE,
     ],
 )
-@pytest.mark.parametrize("listed_meanwhile", [False, True])
+@pytest.mark.parametrize("meanwhile", [(), ("observe_machines",), ("release_machines",)])
 async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it(
-    stage: Stage, event: Event, listed_meanwhile: bool
+    stage: Stage, event: Event, meanwhile: Sequence[str]
 ) -> None:
+    """`meanwhile`: loops that run after the release and before the answer."""
     stage.cloud.weather.script("launch", event, seconds=5.0)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
@@ -612,16 +628,17 @@ async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it
     launching = asyncio.create_task(stage.run("launch_machines"))
     await late.launched.wait()
     await stage.release(lease)
-    if listed_meanwhile:
-        stage.clock.advance(3)
-        await stage.run("observe_machines")
+    stage.clock.advance(3)
+    for loop in meanwhile:
+        await stage.run(loop)
     late.arrives.set()
     await launching
     await stage.check()
-    attempt = await _only(stage, lease)
-    if event is Event.CALM or (listed_meanwhile and stage.cloud.alive()):
-        assert attempt.state is MachineState.TERMINATING, "a machine is there: no answer may close its record"
-        assert attempt.provider_ref == stage.cloud.alive()[0].provider_ref
+    await stage.run("release_machines")
+    machine = await _only(stage, lease)
+    if event is Event.CALM or ("observe_machines" in meanwhile and stage.cloud.alive()):
+        assert machine.state is MachineState.TERMINATING, "a machine is there: no answer may close its record"
+        assert machine.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()
     assert stage.cloud.calls_of("launch") == 1
 
@@ -652,7 +669,7 @@ class _Between:
     transactions: int = 0
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self) -> AsyncIterator[Connection]:
         self.transactions += 1
         if self.transactions > 1:
             await self.happens()
@@ -772,7 +789,9 @@ async def test_an_account_whose_calls_hang_delays_no_lease_of_another(two_accoun
         asyncio.create_task(loop.LOOP.activate(stage.world, FAKE))
         for loop in (launch_machines, observe_machines)
     ]
-    second = dataclasses.replace(stage.world, accounts={SECOND: stage.world.accounts[SECOND]})
+    second = dataclasses.replace(
+        stage.world, accounts={SECOND: stage.world.accounts[SECOND]}, account_names=(SECOND,)
+    )
     stage.clouds[SECOND].stock = dict.fromkeys(stage.clouds[SECOND].stock, 1)
     stage.clouds[SECOND].listing = (
         an_offer(GpuModel.H100_SXM_80GB, 1, "us-east-1", usd_per_gpu_hour="1.00"),

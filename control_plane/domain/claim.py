@@ -10,16 +10,13 @@ decided on the machine's side (`machine.release`), by a loop that finds ended cl
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState, Purpose
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import at_least
-
-ADMIT_MAX = timedelta(minutes=10)
-"""From a verified machine to an admitted customer; then the attempt has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,8 @@ _CLAIMABLE = {
 def why_not(lease: Lease, machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
     """Why `lease` cannot claim this slot (None: the whole machine) now; None when it can.
 
-    `taken` holds the slots of the machine's open claims.
+    `taken` holds the slots of the machine's claims that are not released yet. A claim that has ended still counts
+    until then: a machine of the pool is terminated after its first claim, and must not be claimed before that.
     """
     return _not_what_was_sold(lease, machine, slot) or _not_free(machine, taken, slot)
 

@@ -20,6 +20,7 @@ from control_plane.api.app import create_app
 from control_plane.db.migrate import migrate
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import Refused
 from control_plane.services import administration, health, process
 from control_plane.services.catalogue import CatalogueError
@@ -78,7 +79,7 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
     made = await administration.bootstrap(
         world,
         arguments.organization,
-        operator=arguments.operator,
+        role=Role.OPERATOR if arguments.operator else Role.CUSTOMER,
         credit=arguments.credit,
         gpu_quota=arguments.gpu_quota,
     )

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from control_plane.db import organizations as organization_rows
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services import billing, catalogue, organizations
-from control_plane.services.organizations import IssuedKey
+from control_plane.services import api_keys, billing, catalogue, organizations
+from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
 
@@ -18,7 +19,7 @@ class FirstOrganization:
 
 
 async def bootstrap(
-    world: World, name: str, *, operator: bool, credit: Nano | None, gpu_quota: int
+    world: World, name: str, *, role: Role, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
     """An organization with its first key, and money if wanted: all of it or nothing."""
     organization_id = OrganizationId(world.new_id())
@@ -26,9 +27,7 @@ async def bootstrap(
         refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
         if refused is not None:
             return refused
-        issued = await organizations.issue_api_key(
-            connection, world, organization_id, name="first key", operator=operator
-        )
+        issued = await api_keys.issue(connection, world, organization_id, name="first key", role=role)
         if credit is not None:
             await billing.credit(
                 connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"

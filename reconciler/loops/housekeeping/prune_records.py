@@ -6,7 +6,8 @@ Facts (the journal, usage, the ledger, reports on machines) are not records to p
 from datetime import timedelta
 
 from control_plane.db import idempotency, loops
-from reconciler.loop import Loop, Report, World
+from reconciler.loop import Loop, Report
+from reconciler.world import World
 
 NAME = "prune_records"
 ANSWERS_KEPT = timedelta(days=7)

@@ -1,19 +1,22 @@
 """Turns the journal's transitions into intervals of billable time: full hours, and the rest at the end.
 
-The times come from the lease's own moves, never from a machine's word (law 6). Intervals, the queue
-for rating and the meter's position are one statement in one transaction (law 8). A running lease whose
-meter stands still raises an alarm: usage that is not counted is as wrong as usage counted twice.
+The times come from the lease's own moves, never from what a machine says (law 6). Intervals, the queue for rating
+and the meter's position are one statement in one transaction (law 8). A running lease whose meter stands still
+raises an alarm: usage that is not counted is as wrong as usage counted twice.
 
-While a machine's GPU proof stands failed, its meter waits at that moment. Mostly it is cleared or ended within
-minutes; if it is ended the bill stops there, and nothing has to be taken back. If it can be challenged no more,
-since its GPUs are busy or it is out of reach, the doubt lapses after half an hour and the meter goes on.
+The meter writes what is certain (`metering.used_until`). While a GPU proof speaks against a machine, the meter
+waits at the moment when that began. Mostly the machine is cleared or terminated within minutes, and if it is
+terminated nothing has to be taken back. If it cannot be challenged again, because its GPUs are busy or it is out of
+reach, the doubt ends after half an hour and the meter goes on.
 """
 
 from datetime import datetime, timedelta
 
 from control_plane.db import usage
-from control_plane.domain.metering import SILENT_AFTER, due_intervals, next_hour
-from reconciler.loop import Loop, Report, World
+from control_plane.domain import metering
+from control_plane.domain.metering import HOUR, SILENT_AFTER, Interval
+from reconciler.loop import Loop, Report
+from reconciler.world import World
 
 NAME = "meter_usage"
 METERED_PER_ACTIVATION_MAX = 1_000
@@ -21,31 +24,23 @@ METERED_PER_ACTIVATION_MAX = 1_000
 
 async def activate(world: World) -> Report:
     now = world.now()
-    hour = next_hour(now) - timedelta(hours=1)
     async with world.db.transaction() as connection:
-        due = await usage.take_meters(connection, hour=hour, limit=METERED_PER_ACTIVATION_MAX)
-        intervals = [
-            (metered.lease_id, metered.organization_id, interval)
-            for metered in due
-            for interval in due_intervals(
-                metered.meter,
-                evidence_at=_evidence_at(metered, now),
-                ended_at=metered.billed_until,
-            )
-        ]
-        await usage.record_intervals(connection, intervals, now=now)
+        due = await usage.take_meters(
+            connection, hour=metering.next_hour(now) - HOUR, limit=METERED_PER_ACTIVATION_MAX
+        )
+        made = [(metered, interval) for metered in due for interval in intervals(metered, now)]
+        await usage.record_intervals(connection, made, now=now)
         silent = await usage.silent(connection, before=now - SILENT_AFTER)
-    report = Report(looked_at=len(due), acted_on=len(intervals))
-    report.more = len(due) == METERED_PER_ACTIVATION_MAX and bool(intervals)
+    report = Report(looked_at=len(due), acted_on=len(made))
+    report.more = len(due) == METERED_PER_ACTIVATION_MAX and bool(made)
     if silent:
         report.errors.append(f"{silent} running leases had no usage for over {SILENT_AFTER}")
     return report
 
 
-def _evidence_at(metered: usage.Metered, now: datetime) -> datetime:
-    """Until when there is evidence that the customer had what was sold."""
-    seen = metered.evidence_at or metered.meter.ready_at
-    return min(now, seen, metered.suspect_since or now)
+def intervals(metered: usage.Metered, now: datetime) -> list[Interval]:
+    """The intervals of a lease that can be closed at `now`."""
+    return list(metering.due_intervals(metered.meter, metering.used_until(metered, now)))
 
 
 LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("rate_usage",))

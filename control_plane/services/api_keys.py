@@ -1,0 +1,75 @@
+"""API keys: who may ask in an organization's name."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from control_plane.db import api_keys
+from control_plane.db.api_keys import ApiKey, Owner
+from control_plane.db.connection import Connection
+from control_plane.domain.ids import ApiKeyId, OrganizationId
+from control_plane.domain.permission import Role
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.world import World
+
+__all__ = ["ApiKey", "IssuedKey", "Owner"]  # Controllers name these rows, and do not import the layer below.
+
+KEY_PREFIX = "spk_"
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A new API key. The secret leaves here once and is stored only as a digest."""
+
+    key: ApiKey
+    secret: str
+
+
+def digest(secret: str) -> bytes:
+    """What is stored of a key. The secret has 256 random bits, so a plain hash cannot be guessed back."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+async def issue(
+    connection: Connection, world: World, organization_id: OrganizationId, *, name: str, role: Role
+) -> IssuedKey:
+    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    key = ApiKey(
+        id=ApiKeyId(world.new_id()),
+        name=name,
+        role=role,
+        hint=f"{secret[:8]}...{secret[-4:]}",
+        created_at=world.now(),
+        revoked_at=None,
+    )
+    await api_keys.insert(connection, organization_id, key, secret_sha256=digest(secret))
+    return IssuedKey(key, secret)
+
+
+async def owner_of(world: World, secret: str) -> Owner | None:
+    """Whose key this is; None for an unknown or revoked one."""
+    async with world.db.reading() as connection:
+        return await api_keys.owner(connection, digest(secret))
+
+
+async def every(world: World, organization_id: OrganizationId) -> Sequence[ApiKey]:
+    """All keys of the organization, oldest first, revoked ones too."""
+    async with world.db.reading(organization_id) as connection:
+        return await api_keys.every(connection, organization_id)
+
+
+async def revoke(
+    world: World, organization_id: OrganizationId, key_id: UUID, *, using: ApiKeyId
+) -> Refused | None:
+    """Revoke a key. The key that asks cannot revoke itself: that could lock the organization out by mistake."""
+    if key_id == using:
+        return Refused(
+            RefusalCode.KEY_IN_USE, "This request uses the key it would revoke; revoke it with another key."
+        )
+    async with world.db.transaction(organization_id) as connection:
+        if await api_keys.revoke(connection, organization_id, key_id, now=world.now()):
+            return None
+        return Refused(RefusalCode.NOT_FOUND, "There is no such API key, or it is revoked already.")

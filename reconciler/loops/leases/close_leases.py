@@ -5,7 +5,8 @@ from datetime import timedelta
 from control_plane.db import leases
 from control_plane.domain.lease import LeaseEvent, LeaseMove, step
 from control_plane.domain.transitions import Moved
-from reconciler.loop import Loop, Report, World
+from reconciler.loop import Loop, Report
+from reconciler.world import World
 
 NAME = "close_leases"
 CLOSED_PER_ACTIVATION_MAX = 200

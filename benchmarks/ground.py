@@ -10,12 +10,13 @@ from control_plane.db import embedded
 from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.admission import Price
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
-from control_plane.services import billing, catalogue, leases, organizations
+from control_plane.services import api_keys, billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 
 SKU = "h100-sxm.1x"
@@ -51,14 +52,12 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
         await billing.credit(
             connection, world, organization_id, Nano(10**8 * NANO_PER_USD), key=organization_id.hex
         )
-        issued = await organizations.issue_api_key(
-            connection, world, organization_id, name="bench", operator=False
-        )
+        issued = await api_keys.issue(connection, world, organization_id, name="bench", role=Role.CUSTOMER)
     yield world, organization_id, issued.secret
     await database.close()
 
 
-def _book() -> list[Price]:
+def _book() -> list[ListPrice]:
     """What we ship, for simulated machines, which prove nothing."""
     shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
     return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from control_plane.api.errors import ApiError
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
-from control_plane.services import organizations
+from control_plane.domain.permission import Role
+from control_plane.services import api_keys
 from control_plane.world import World
 
 REMEMBER_SECONDS = 5
@@ -36,7 +37,7 @@ class Authenticator:
 
     async def principal(self, authorization: str | None) -> Principal:
         secret = _bearer(authorization)
-        digest = organizations.digest(secret)
+        digest = api_keys.digest(secret)
         now = self._world.now().timestamp()
         known = self._known.get(digest)
         if known is None or known[1] <= now:
@@ -49,13 +50,13 @@ class Authenticator:
         return known[0]
 
     async def _look_up(self, secret: str) -> Principal | None:
-        owner = await organizations.owner_of(self._world, secret)
+        owner = await api_keys.owner_of(self._world, secret)
         if owner is None:
             return None
         return Principal(
             owner.organization_id,
             owner.api_key_id,
-            owner.operator,
+            owner.role is Role.OPERATOR,
             on_wire(Prefix.API_KEY, owner.api_key_id),
         )
 
@@ -65,7 +66,7 @@ def _bearer(authorization: str | None) -> str:
     secret = secret.strip()
     if (
         scheme.lower() != "bearer"
-        or not secret.startswith(organizations.KEY_PREFIX)
+        or not secret.startswith(api_keys.KEY_PREFIX)
         or len(secret) > SECRET_LENGTH_MAX
         or not secret.isascii()
     ):

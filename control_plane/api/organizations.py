@@ -19,8 +19,9 @@ from control_plane.api.schemas import (
     SshKeyView,
 )
 from control_plane.domain.ids import Prefix
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import Refused
-from control_plane.services import organizations
+from control_plane.services import api_keys, organizations, ssh_keys
 from control_plane.services.idempotency import Connection
 
 
@@ -34,7 +35,7 @@ class OrganizationController(Controller):
 
     @get("/api-keys", responses=PROBLEMS)
     async def list_api_keys(self, request: ApiRequest) -> ApiKeyList:
-        keys = await organizations.api_keys(request.world, request.principal.organization_id)
+        keys = await api_keys.every(request.world, request.principal.organization_id)
         return ApiKeyList(tuple(views.api_key(key) for key in keys))
 
     @post("/api-keys", responses=made(IssuedApiKey, 201))
@@ -44,12 +45,12 @@ class OrganizationController(Controller):
             raise ApiError("operator_key_needed", "Only an operator's key makes another one.")
 
         async def effect(connection: Connection) -> Made:
-            issued = await organizations.issue_api_key(
+            issued = await api_keys.issue(
                 connection,
                 request.world,
                 principal.organization_id,
                 name=data.name,
-                operator=data.operator,
+                role=Role.OPERATOR if data.operator else Role.CUSTOMER,
             )
             key = views.api_key(issued.key)
             return Made(IssuedApiKey(key, issued.secret), stored=IssuedApiKey(key, None))
@@ -59,7 +60,7 @@ class OrganizationController(Controller):
     @delete("/api-keys/{key_id:str}", responses=PROBLEMS)
     async def revoke_api_key(self, request: ApiRequest, key_id: FromPath[str]) -> None:
         principal = request.principal
-        refused = await organizations.revoke_api_key(
+        refused = await api_keys.revoke(
             request.world,
             principal.organization_id,
             read_id(Prefix.API_KEY, key_id),
@@ -70,13 +71,13 @@ class OrganizationController(Controller):
 
     @get("/ssh-keys", responses=PROBLEMS)
     async def list_ssh_keys(self, request: ApiRequest) -> SshKeyList:
-        keys = await organizations.ssh_keys(request.world, request.principal.organization_id)
+        keys = await ssh_keys.every(request.world, request.principal.organization_id)
         return SshKeyList(tuple(views.ssh_key(key) for key in keys))
 
     @post("/ssh-keys", responses=made(SshKeyView, 201))
     async def create_ssh_key(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
         async def effect(connection: Connection) -> Made | Refused:
-            key = await organizations.add_ssh_key(
+            key = await ssh_keys.add(
                 connection,
                 request.world,
                 request.principal.organization_id,
@@ -90,7 +91,7 @@ class OrganizationController(Controller):
     @delete("/ssh-keys/{key_id:str}", responses=PROBLEMS)
     async def delete_ssh_key(self, request: ApiRequest, key_id: FromPath[str]) -> None:
         """Leases that were created with the key keep it until they end."""
-        refused = await organizations.delete_ssh_key(
+        refused = await ssh_keys.delete(
             request.world, request.principal.organization_id, read_id(Prefix.SSH_KEY, key_id)
         )
         if refused is not None:

@@ -11,13 +11,16 @@ from control_plane.domain.gpu import APPEARANCES, GpuModel
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.machine import Machine
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.permission import Role
 from control_plane.domain.placement import Offer, Ranking, RejectCode
 from control_plane.domain.refusal import Refused
 from control_plane.domain.rendering import CUSTOMER_USER
+from control_plane.services.api_keys import ApiKey
 from control_plane.services.billing import Bill, BillLine, Reconciliation
 from control_plane.services.leases import Explanation, Quote, Shown
 from control_plane.services.operators import Account, Permit
-from control_plane.services.organizations import ApiKey, Organization, SshKey
+from control_plane.services.organizations import Organization
+from control_plane.services.ssh_keys import SshKey
 
 # What these sentences tell an operator is our purchase price, or the inside of our accounts.
 _SPOKEN_TO_CUSTOMERS = {
@@ -54,7 +57,12 @@ def organization(found: Organization) -> schemas.OrganizationView:
 
 def api_key(key: ApiKey) -> schemas.ApiKeyView:
     return schemas.ApiKeyView(
-        on_wire(Prefix.API_KEY, key.id), key.name, key.operator, key.hint, key.created_at, key.revoked_at
+        on_wire(Prefix.API_KEY, key.id),
+        key.name,
+        key.role is Role.OPERATOR,
+        key.hint,
+        key.created_at,
+        key.revoked_at,
     )
 
 

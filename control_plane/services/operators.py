@@ -3,45 +3,46 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from control_plane.db import accounts, loops, permits
 from control_plane.db import organizations as organization_rows
-from control_plane.db.accounts import Account
+from control_plane.db.accounts import Account, ListedOrphan
+from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
+from control_plane.db.loops import LoopReport
 from control_plane.db.permits import Permit
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services import billing, organizations
-from control_plane.services.organizations import IssuedKey, Organization
+from control_plane.services import api_keys, billing, organizations
+from control_plane.services.api_keys import IssuedKey
+from control_plane.services.organizations import Organization
 from control_plane.world import World
 
 __all__ = ["Account", "CreatedOrganization", "Permit"]
 
 
-async def loop_reports(world: World) -> Sequence[dict[str, Any]]:
+async def loop_reports(world: World) -> Sequence[LoopReport]:
     async with world.db.reading() as connection:
         return await loops.reports(connection)
 
 
-async def orphans(world: World) -> Sequence[dict[str, Any]]:
+async def orphans(world: World) -> Sequence[ListedOrphan]:
     """Machines with our launch keys that no open record claims, as the last lists showed them."""
     async with world.db.reading() as connection:
-        return await accounts.strangers_shown(connection)
+        return await accounts.orphans_shown(connection)
 
 
 async def provider_accounts(world: World) -> Sequence[tuple[Account, Permit | None]]:
     """Every account, and the ending permit that it has now."""
     async with world.db.reading() as connection:
-        standing = {one.account: one for one in await permits.standing(connection, now=world.now())}
+        standing = {one.account: one for one in await permits.valid(connection, now=world.now())}
         return [(one, standing.get(one.name)) for one in await accounts.every(connection)]
 
 
 async def permit_endings(
-    connection: AsyncConnection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
+    connection: Connection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
 ) -> Permit | Refused:
     """Let machines of this account that fail their proof be ended for so long, however many fail."""
     if all(one.name != account for one in await accounts.every(connection)):
@@ -59,7 +60,7 @@ class CreatedOrganization:
 
 
 async def create_organization(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     operator: OrganizationId,
     *,
@@ -73,9 +74,7 @@ async def create_organization(
         refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
         if refused is not None:
             return refused
-        issued = await organizations.issue_api_key(
-            connection, world, organization_id, name=key_name, operator=False
-        )
+        issued = await api_keys.issue(connection, world, organization_id, name=key_name, role=Role.CUSTOMER)
         made = await organization_rows.get(connection, organization_id)
     if made is None:
         raise LookupError(f"organization {organization_id} is not visible to its own tenant")
@@ -83,7 +82,7 @@ async def create_organization(
 
 
 async def credit_organization(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     operator: OrganizationId,
     organization_id: OrganizationId,

@@ -39,5 +39,5 @@ async def of_lease(
     if found is not None:
         return found
     return Refused(
-        RefusalCode.PROJECT_UNKNOWN, f"There is no project called {name!r}; GET /v1/projects lists yours."
+        RefusalCode.PROJECT_UNKNOWN, f"There is no project called {name!r}; leave it out for the default one."
     )

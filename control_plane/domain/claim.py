@@ -55,6 +55,8 @@ def why_not(lease: Lease, machine: Machine, taken: Collection[int | None], slot:
     `taken` holds the slots of the machine's claims that are not released yet. A claim that has ended still counts
     until then: a machine of the pool is terminated after its first claim, and must not be claimed before that.
     """
+    if (slot is None) is (machine.purpose is Purpose.NODE):
+        return "a node is claimed by slots" if slot is None else "only a node has slots"
     return _not_what_was_sold(lease, machine, slot) or _not_free(machine, taken, slot)
 
 
@@ -69,8 +71,6 @@ def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str 
 
 
 def _not_free(machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
-    if (slot is None) is (machine.purpose is Purpose.NODE):
-        return "a node is claimed by slots" if slot is None else "only a node has slots"
     if machine.state is not _CLAIMABLE[machine.purpose]:
         return f"the machine is {machine.state}"
     if slot in taken:

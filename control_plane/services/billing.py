@@ -74,13 +74,14 @@ async def bill(world: World, organization_id: OrganizationId) -> Bill:
     return Bill(
         since=since,
         until=until,
-        lines=tuple(_line(lease, now) for lease in found),
+        lines=tuple(bill_line(lease, now) for lease in found),
         posted_nano=organization.posted_nano,
         held_nano=organization.held_nano,
     )
 
 
-def _line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
+def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
+    """A lease on the bill: what was rated, and what was certainly used since."""
     # What was metered before this period is history; what was used since the last interval is not rated yet.
     metered_until = lease.metered_until or lease.ready_at
     before = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, metered_until)

@@ -16,7 +16,7 @@ from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState, Purpose
 from control_plane.domain.progress import Step
-from control_plane.domain.proof import at_least
+from control_plane.domain.proof import at_least, tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,21 @@ _CLAIMABLE = {
 """The state in which a machine can be claimed: one ordered for a lease together with its order."""
 
 
-def why_not(lease: Lease, machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
-    """Why `lease` cannot claim this slot (None: the whole machine) now; None when it can.
+def why_not(
+    lease: Lease, machine: Machine, taken: Collection[int | None], slot: int | None, now: datetime
+) -> str | None:
+    """Why `lease` cannot claim this slot (None: the whole machine) at `now`; None when it can.
 
     `taken` holds the slots of the machine's claims that are not released yet. A claim that has ended still counts
     until then: a machine of the pool is terminated after its first claim, and must not be claimed before that.
     """
     if (slot is None) is (machine.purpose is Purpose.NODE):
         return "a node is claimed by slots" if slot is None else "only a node has slots"
-    return _not_what_was_sold(lease, machine, slot) or _not_free(machine, taken, slot)
+    return (
+        _not_what_was_sold(lease, machine, slot)
+        or _not_free(machine, taken, slot)
+        or _not_proven(lease, machine, now)
+    )
 
 
 def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str | None:
@@ -76,6 +82,16 @@ def _not_free(machine: Machine, taken: Collection[int | None], slot: int | None)
     if slot in taken:
         return "the machine is taken" if slot is None else f"slot {slot} is taken"
     return None
+
+
+def _not_proven(lease: Lease, machine: Machine, now: datetime) -> str | None:
+    """A machine that waited has to be what was sold when it is claimed. One that is ordered has it to prove."""
+    if machine.purpose is Purpose.LEASE:
+        return None
+    if machine.suspect_since is not None:
+        return "its GPU proofs speak against the machine"
+    shown = tier(machine.record, now)
+    return None if at_least(shown, lease.proof) else f"the machine is {shown}, and {lease.proof} was sold"
 
 
 def billed_until(

@@ -76,7 +76,7 @@ async def claim_machine(
         return "there is no such machine"
     # Read under the machine's lock: whoever claims it comes through here, one after the other.
     taken = [claim.slot for claim in await claims.unreleased_of_machine(connection, machine_id)]
-    refusal = why_not(lease, machine, taken, slot)
+    refusal = why_not(lease, machine, taken, slot, now)
     if refusal is not None:
         return refusal
     moves = _placing(lease, _where(machine, slot))

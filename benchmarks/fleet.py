@@ -14,7 +14,7 @@ from sqlalchemy import text
 from benchmarks import ground
 from benchmarks.results import Figure, median
 from control_plane.db import accounts
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
 from data_plane.access.port import HostKey
@@ -25,34 +25,45 @@ from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.simulation.hub import FakeHub
 from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
-from reconciler import paper, registry
-from reconciler.loop import AccountLoop, World
+from reconciler import registry, simulated
+from reconciler.loop import AccountLoop
+from reconciler.worlds.complete import CompleteWorld
+from tests.support.rows import rows
 
 FLEET = 10_000
 PASSES = 7
 FAKE = AccountName("fake")
 
 _LEASES = text("""
-INSERT INTO leases (id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, regions, providers,
-  authorized_keys, state, due_at, created_at, ready_at, attempts)
-SELECT gen_random_uuid(), :organization_id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 3490000000, '{}', '{}', '{}',
-  'ready', now(), now(), now(), 1 FROM generate_series(1, :fleet) n
+INSERT INTO leases (id, organization_id, project_id, name, sku, gpu_model, gpu_count, purchase, nano_per_gpu_hour,
+  price_book, proof, regions, providers, authorized_keys, state, due_at, created_at, ready_at, attempts)
+SELECT gen_random_uuid(), p.organization_id, p.id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 'on_demand', 3490000000,
+  (SELECT max(version) FROM price_books), 'listed', '{}', '{}', '{}', 'ready', now(), now(), now(), 1
+FROM generate_series(1, :fleet) n, projects p WHERE p.organization_id = :organization_id AND p.name = 'default'
 """)
 _HOLDS = text("""
-INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
-SELECT id, organization_id, 3490000000, now() FROM leases
+INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at, due_at)
+SELECT id, organization_id, 3490000000, now(), now() + interval '30 minutes' FROM leases
 """)
-_INSTANCES = text("""
-INSERT INTO instances (id, organization_id, lease_id, account, provider, region, native_region, native_type, offer_key,
-  cost_nano_per_hour, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address, sighted_at,
-  step)
-SELECT gen_random_uuid(), organization_id, id, 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1,
-  'sp-' || (SELECT code FROM installation) || '-' || replace(id::text, '-', ''), 'verified', now(), now(), now(), 'k',
-  'fake-' || lpad(to_hex(row_number() OVER (ORDER BY id) - 1), 8, '0'), '10.0.0.1', now(), 'keys_installed'
-FROM leases
+_MACHINES = text("""
+INSERT INTO machines (id, purpose, account, provider, region, native_region, native_type, offer_key, cost_nano_per_hour,
+  gpu_model, gpu_count, proof, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address,
+  sighted_at, step)
+SELECT l.id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1, l.gpu_model, l.gpu_count,
+  'listed', 'sp-' || (SELECT code FROM installation) || '-' || replace(l.id::text, '-', ''), 'verified', now(), now(),
+  now(), 'k', 'fake-' || lpad(to_hex(row_number() OVER (ORDER BY l.id) - 1), 8, '0'), '10.0.0.1', now(), 'gpus_verified'
+FROM leases l
 """)
-
-
+_ATTEMPTS = text("""
+INSERT INTO attempts (lease_id, number, organization_id, project_id, machine_id, offer_key, started_at, ended_at,
+  outcome)
+SELECT id, 1, organization_id, project_id, id, 'x', now(), now(), 'admitted' FROM leases
+""")
+_CLAIMS = text("""
+INSERT INTO claims (id, organization_id, project_id, lease_id, machine_id, attempt, due_at, step, claimed_at,
+  admitted_at)
+SELECT gen_random_uuid(), organization_id, project_id, id, id, 1, now(), 'keys_installed', now(), now() FROM leases
+""")
 _DUE = text("""
 UPDATE provider_accounts SET listing_due_at = now() - interval '1 second', offers_due_at = now() - interval '1 second'
 """)
@@ -74,24 +85,25 @@ async def measure() -> list[Figure]:
         tracemalloc.stop()
         await db.close()
     return [
-        Figure("one observe pass over 10,000 instances", median(passes), "s", "<= 1"),
+        Figure("one observe pass over 10,000 machines", median(passes), "s", "<= 1"),
         Figure("one round of every loop over 10,000 leases", median(rounds), "s"),
         Figure("memory per active lease, at a round's peak", peak / FLEET / 1e6, "MB", "<= 0.1"),
     ]
 
 
-async def world_of(db: Database, cloud: FakeProvider) -> World:
+async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         await accounts.register(connection, FAKE, "fake", now=utc_now())
     hub = FakeHub()
-    return World(
+    return CompleteWorld(
         db=db,
         now=utc_now,
         new_id=uuid7,
         installation=installation,
+        account_names=(FAKE,),
         accounts={FAKE: cloud},
-        access=paper.access(db, hub),
+        access=simulated.access(db, hub),
         hub=hub,
         agent=AgentBundle(b"", "0" * 64),
         login_key_public="ssh-ed25519 AAAA",
@@ -105,17 +117,17 @@ async def world_of(db: Database, cloud: FakeProvider) -> World:
 async def _fleet(db: Database, organization_id: OrganizationId, cloud: FakeProvider) -> None:
     async with db.transaction() as connection:
         await connection.execute(_LEASES, {"organization_id": organization_id, "fleet": FLEET})
-        await connection.execute(_HOLDS)
-        await connection.execute(_INSTANCES)
-        planted = await rows(connection, text("SELECT launch_key FROM instances ORDER BY provider_ref"))
+        for statement in (_HOLDS, _MACHINES, _ATTEMPTS, _CLAIMS):
+            await connection.execute(statement)
+        planted = await rows(connection, text("SELECT launch_key FROM machines ORDER BY provider_ref"))
     for row in planted:
         order = LaunchOrder(LaunchKey(row.launch_key), "h100-sxm-80gb.1", "us-east-1", "", "")
         cloud.plant(order)
 
 
-async def _observe(world: World) -> float:
+async def _observe(world: CompleteWorld) -> float:
     await _all_due(world)
-    loop = registry.discovered()["observe_instances"]
+    loop = registry.discovered()["observe_machines"]
     if not isinstance(loop, AccountLoop):
         raise TypeError("observing is per account")
     begun = time.perf_counter()
@@ -126,7 +138,7 @@ async def _observe(world: World) -> float:
     return seconds
 
 
-async def _round(world: World) -> float:
+async def _round(world: CompleteWorld) -> float:
     """Every loop once, the listing and the offers included; answers the seconds."""
     await _all_due(world)
     begun = time.perf_counter()
@@ -135,7 +147,7 @@ async def _round(world: World) -> float:
     return time.perf_counter() - begun
 
 
-async def _all_due(world: World) -> None:
+async def _all_due(world: CompleteWorld) -> None:
     """A listing is one replica's turn every two seconds; here it is always our turn."""
     async with world.db.transaction() as connection:
         await connection.execute(_DUE)

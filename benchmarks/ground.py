@@ -9,12 +9,13 @@ from pathlib import Path
 from control_plane.db import embedded
 from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
-from control_plane.domain.admission import Price
+from control_plane.domain.actor import Actor, ActorKind
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.permission import Role
 from control_plane.domain.proof import Tier
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services import api_keys, billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 
@@ -56,8 +57,8 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
     await database.close()
 
 
-def _book() -> list[Price]:
-    """What we ship, for machines on paper, which prove nothing."""
+def _book() -> list[ListPrice]:
+    """What we ship, for simulated machines, which prove nothing."""
     shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
     return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]
 
@@ -72,10 +73,10 @@ async def order(world: World, organization_id: OrganizationId, count: int) -> No
                 connection,
                 world,
                 organization_id,
-                Wish(SKU),
+                CapacityRequest(SKU),
                 name=f"n{number}",
                 ssh_key_ids=[],
-                actor="bench",
+                actor=Actor(ActorKind.CUSTOMER, "bench"),
             )
 
     await asyncio.gather(*map(one, range(count)))

@@ -1,6 +1,6 @@
 """Leases from create to ready through every loop: one reconciler process, the fake provider at zero latency.
 
-The reconciler is the real process with the real runner; machines are on paper. Timed from the moment
+The reconciler is the real process with the real runner; machines are simulated. Timed from the moment
 the reconciler may begin to the last lease READY, by the database's own times.
 """
 
@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 from benchmarks import ground
 from benchmarks.results import Figure
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
+from tests.support.rows import rows
 
 LEASES = 1_000
 SECONDS_MAX = 180
@@ -50,7 +51,7 @@ def _reconciler(url: str) -> subprocess.Popen[bytes]:
         "SPLITPLANE_DATABASE_URL": url,
         "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
         "PROVIDER_FAKE_STOCK": "1000000",
-        "SPLITPLANE_MACHINES_ON_PAPER": "yes",
+        "SPLITPLANE_SIMULATED_MACHINES": "yes",
         "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
         "SPLITPLANE_RECONCILER_METRICS_LISTEN": "127.0.0.1:0",
     }

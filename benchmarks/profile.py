@@ -17,19 +17,21 @@ import structlog
 from benchmarks import fleet, ground
 from benchmarks.lifecycle import READY
 from benchmarks.results import Figure
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from control_plane.world import utc_now
 from data_plane.access.ssh import new_host_key
 from providers.fake import FakeProvider, Settings
 from reconciler import registry
-from reconciler.loops import refresh_offers
+from reconciler.loops.providers import refresh_offers
 from reconciler.runner import Runner
+from tests.support.rows import rows
 
 LEASES = 400
 _PACKAGES = ("asyncpg", "sqlalchemy", "asyncssh", "cryptography", "uvloop", "structlog", "prometheus_client")
 _OURS = (
     "control_plane/db",
     "control_plane/domain",
+    "control_plane/outcomes",
     "control_plane/services",
     "reconciler",
     "data_plane",

@@ -1,7 +1,7 @@
-"""Row claims against one table: claim, and record what was done, one row at a time and in batches.
+"""Held work against one table: take rows, and record what was done, one row at a time and in batches.
 
 `python -m benchmarks.row_claims`. Two statements per batch, each in a transaction of its own, as a loop
-does it (claim, commit; act; record, commit), on the embedded PostgreSQL with durable commits. Nothing is
+does it (take, commit; act; record, commit), on the embedded PostgreSQL with durable commits. Nothing is
 done between them, so this is the ceiling that the database sets, not what a provider allows.
 """
 
@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from benchmarks import ground
 from benchmarks.results import Figure, machine, median, publish
+from control_plane.db import work
 from control_plane.db.engine import Database
 from control_plane.world import utc_now, uuid7
 
@@ -21,20 +22,15 @@ SECONDS = 4.0
 ROUNDS = 3
 
 _TABLE = text("""
-CREATE TABLE work (id int PRIMARY KEY, due_at timestamptz NOT NULL, claim_token uuid, claimed_until timestamptz,
+CREATE TABLE work (id int PRIMARY KEY, due_at timestamptz NOT NULL, work_token uuid, work_until timestamptz,
                    done bigint NOT NULL DEFAULT 0)
 """)
 _INDEX = text("CREATE INDEX ON work (due_at, id)")
 _FILL = text("INSERT INTO work (id, due_at) SELECT n, now() FROM generate_series(1, :rows) n")
-_CLAIM = text("""
-UPDATE work SET claim_token = :token, claimed_until = :until WHERE id IN (
-  SELECT id FROM work WHERE due_at <= :now AND (claimed_until IS NULL OR claimed_until <= :now)
-  ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-RETURNING id
-""")
-_RECORD = text("""
-UPDATE work SET done = done + 1, due_at = :now, claim_token = NULL, claimed_until = NULL
-WHERE claim_token = :token AND id = ANY(:ids)
+_TAKE = work.take("work", "due_at <= :now", order="due_at, id")
+_RECORD = text(f"""
+UPDATE work SET done = done + 1, due_at = :now, {work.GIVE_BACK}
+WHERE {work.HELD} AND id = ANY(:ids)
 """)
 
 
@@ -44,11 +40,11 @@ async def _worker(database: Database, batch: int, until: float) -> int:
         token, now = uuid7(), utc_now()
         values = {"token": token, "now": now, "until": now + timedelta(minutes=1), "limit": batch}
         async with database.transaction() as connection:
-            ids = [row.id for row in await connection.execute(_CLAIM, values)]
+            ids = [row.id for row in (await connection.execute(_TAKE, values)).all()]
         async with database.transaction() as connection:
             done = await connection.execute(_RECORD, {"token": token, "ids": ids, "now": utc_now()})
         if done.rowcount != len(ids):
-            raise RuntimeError("a claim was lost")
+            raise RuntimeError("a row was lost to another worker")
         recorded += len(ids)
     return recorded
 
@@ -70,7 +66,7 @@ async def measure() -> list[Figure]:
         await connection.execute(_FILL, {"rows": ROWS})
     figures = [
         Figure(
-            f"claim and record, batches of {batch}, {workers} workers",
+            f"take and record, batches of {batch}, {workers} workers",
             await _rate(database, batch, workers),
             "rows/s",
         )

@@ -37,7 +37,7 @@ def main() -> int:
             say(line)
         return 0
     if lacking:
-        say(f"machines are on paper, in process: {'; '.join(lacking)}")
+        say(f"machines are simulated, in process: {'; '.join(lacking)}")
     # A plain end for every way of being asked to end: the processes we started end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     city = City(DIRECTORY, real_machines=not lacking, say=say)

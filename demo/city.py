@@ -87,7 +87,7 @@ class City:
             "SPLITPLANE_REPLICA": "demo",
         }
         if not self.real_machines:
-            return environment | {"SPLITPLANE_MACHINES_ON_PAPER": "yes"}
+            return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
         return environment | {"SPLITPLANE_SSH_KEY_PATH": str(self.login_key)} | self._hub
 
     @property

@@ -43,7 +43,7 @@ class Summary:
     difference_nano: int = 0
     machines_left: int = -1
     wireguard_reached: bool | None = None
-    """None: machines on paper have no network."""
+    """None: simulated machines have no network."""
     logged_in: bool | None = None
     killed_and_recovered: bool = False
     emulation_refused: bool = False
@@ -213,7 +213,7 @@ class Story:
     def _machines(self, name: str) -> list[str]:
         """Provider ids of the machines that carry a launch key of this lease."""
         explained = self._api(f"/v1/leases/{self._lease(name)['id']}/explanation")
-        ids = {attempt["instance_id"].removeprefix("in_") for attempt in explained["attempts"]}
+        ids = {attempt["machine_id"].partition("_")[2] for attempt in explained["attempts"]}
         listed = self.city.local_inventory()
         return [one["id"] for one in listed if one["name"].rpartition("-")[2] in ids]
 

@@ -34,7 +34,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.machine_state import MachineState as MachineState  # noqa: PLC0414 - part of the port
+from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import CapacityShape, Shape
 
@@ -147,7 +147,7 @@ class Sighting:
 
     provider_ref: ProviderRef
     launch_key: LaunchKey
-    state: MachineState
+    state: ListedState
     native_status: str
     address: str | None = None
     """The IP address, IPv4 or IPv6; None while the machine has none."""

@@ -29,7 +29,7 @@ from providers.base import (
     LaunchOrder,
     ListedOffer,
     MachineNotFound,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -100,13 +100,13 @@ class FakeMachine:
     """When it ended; it costs nothing from then on."""
     listed_until: datetime | None = None
 
-    def state(self, now: datetime) -> MachineState:
+    def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
-            return MachineState.GONE
+            return ListedState.GONE
         if self.failed:
-            return MachineState.FAILED
+            return ListedState.FAILED
         booted = self.runs_from is not None and self.runs_from <= now
-        return MachineState.RUNNING if booted else MachineState.PROVISIONING
+        return ListedState.RUNNING if booted else ListedState.PROVISIONING
 
     def listed(self, now: datetime) -> bool:
         if self.listed_until is not None and self.listed_until <= now:
@@ -392,13 +392,13 @@ def _raise_before_effect(fault: Fault, seconds: float) -> None:
 
 
 def _sighting(machine: FakeMachine, now: datetime, *, unknown: bool) -> Sighting:
-    state = MachineState.UNKNOWN if unknown else machine.state(now)
+    state = ListedState.UNKNOWN if unknown else machine.state(now)
     return Sighting(
         machine.provider_ref,
         machine.launch_key,
         state,
         native_status="reticulating" if unknown else state.value,
-        address=machine.address if state is MachineState.RUNNING else None,
+        address=machine.address if state is ListedState.RUNNING else None,
     )
 
 

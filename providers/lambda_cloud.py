@@ -36,7 +36,7 @@ from providers.base import (
     Confidence,
     LaunchOrder,
     ListedOffer,
-    MachineState,
+    ListedState,
     OrderRefused,
     RateLimit,
     Sighting,
@@ -101,12 +101,12 @@ GPUS = {
 _GPU_TEXT = re.compile(r"(?:Tesla )?(?P<name>[A-Z0-9 ]+) \((?P<gb>\d+) GB(?: (?P<link>[A-Za-z]+)\d*)?\)")
 
 STATES = {
-    "booting": MachineState.PROVISIONING,
-    "active": MachineState.RUNNING,
-    "unhealthy": MachineState.FAILED,
-    "preempted": MachineState.FAILED,
-    "terminating": MachineState.ENDING,
-    "terminated": MachineState.GONE,
+    "booting": ListedState.PROVISIONING,
+    "active": ListedState.RUNNING,
+    "unhealthy": ListedState.FAILED,
+    "preempted": ListedState.FAILED,
+    "terminating": ListedState.ENDING,
+    "terminated": ListedState.GONE,
 }
 
 _PREPARE_CALLS_MAX = 4

@@ -23,7 +23,7 @@ from providers.base import (
     Confidence,
     LaunchOrder,
     ListedOffer,
-    MachineState,
+    ListedState,
     Page,
     Sighting,
     Verb,
@@ -57,11 +57,11 @@ GPUS = {
     "L4-24": GpuModel.L4_24GB,
 }
 STATES = {
-    "booting": MachineState.PROVISIONING,
-    "active": MachineState.RUNNING,
-    "failed": MachineState.FAILED,
-    "terminating": MachineState.ENDING,
-    "terminated": MachineState.GONE,
+    "booting": ListedState.PROVISIONING,
+    "active": ListedState.RUNNING,
+    "failed": ListedState.FAILED,
+    "terminating": ListedState.ENDING,
+    "terminated": ListedState.GONE,
 }
 
 

@@ -1,36 +1,36 @@
-"""One challenge of a machine over an open session, and its report in the words in which it is stored.
+"""One challenge of a machine over an open session, and its report as it is stored.
 
-The challenger bounds every answer it waits for; this bounds the whole, so that no prover and no fault of
-ours holds a machine for longer than its claim. Text that a machine wrote is made printable here.
+The challenger bounds every answer that it waits for. This file bounds the challenge as a whole, so that neither
+a prover nor a fault of ours keeps a worker for longer than it may hold the machine. Text that a machine wrote is
+made printable here.
 """
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 from uuid import UUID
 
 from prometheus_client import Counter
 
-from control_plane.db.proofs import Stored
-from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel
-from control_plane.domain.instance import Instance
-from control_plane.domain.lease import Lease
-from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, Result, settled
-from control_plane.services.challenges import Challenged
+from control_plane.db import proofs
+from control_plane.db.proofs import NewProof
+from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT
+from control_plane.domain.machine import Machine
+from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, settled
+from control_plane.outcomes.challenges import Challenged
 from data_plane.access.port import Session, StepFailed
 from data_plane.proof.challenger import port
 from data_plane.proof.challenger.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
 from data_plane.proof.challenger.prover_line import prover_line
-from reconciler.loop import World
+from reconciler.worlds.proof import ProofWorld
 
 CHALLENGE_SECONDS_MAX = 300.0
-"""Of one challenge as a whole, our verifier's checks included. A healthy machine should need about a minute."""
+"""Of one challenge as a whole, including our verifier's checks. A healthy machine should need about a minute."""
 LOOK_SECONDS = 75.0
 """Of one look at a machine's health, before a challenge and after it."""
-CLAIM = timedelta(seconds=CHALLENGE_SECONDS_MAX + 2 * LOOK_SECONDS + 30)
-"""How long a machine is held for a challenge and what comes before and after it on the same session."""
+HELD_FOR = timedelta(seconds=CHALLENGE_SECONDS_MAX + 2 * LOOK_SECONDS + 30)
+"""How long a worker holds a machine for a challenge, and for what comes before and after it on the same session."""
 TEXT_MAX = 500
 LISTED_MAX = 256
 """Findings, hints or rates of one report that are stored."""
@@ -39,39 +39,42 @@ PROOFS = Counter("proofs", "Challenges of machines' GPUs.", ("occasion", "outcom
 
 
 async def challenge(
-    world: World,
+    world: ProofWorld,
     session: Session,
-    lease: Lease,
+    machine: Machine,
     occasion: Occasion,
     *,
     seconds: float | None = None,
 ) -> ProofReport:
-    """Challenge all GPUs of a machine. Raises Unreachable, and VerifierAway; everything else is in the report."""
-    model = GpuModel(lease.gpu_model)
-    looks = APPEARANCES[model]
+    """Challenge all GPUs of a machine, for `seconds` at most (CHALLENGE_SECONDS_MAX when None).
+
+    Raises Unreachable, and VerifierAway; everything else is in the report.
+    """
+    looks = APPEARANCES[machine.gpu_model]
     expected = Expected(
-        model=model.value,
-        count=lease.gpu_count,
+        model=machine.gpu_model.value,
+        count=machine.gpu_count,
         names=looks.nvml_names,
         memory_mib=looks.memory_mib,
         memory_tolerance_percent=MEMORY_TOLERANCE_PERCENT,
     )
-    why = port.Occasion(occasion.value)
     limit = CHALLENGE_SECONDS_MAX if seconds is None else seconds
     try:
         async with asyncio.timeout(limit), prover_line(session, world.agent) as line:
             return await world.challenger.challenge(line, expected, why)
+        async with asyncio.timeout(limit), session.prover(world.agent) as line:
+            return await world.challenger.challenge(line, expected, port.Occasion(occasion.value))
     except TimeoutError:
-        return unanswered(why, OwnCode.NO_END, f"no end after {limit:g} s", limit)
+        return unanswered(occasion, OwnCode.NO_END, f"no end after {limit:g} s", limit)
     except StepFailed as error:
-        return unanswered(why, OwnCode.NO_PROVER, str(error), 0.0)
+        return unanswered(occasion, OwnCode.NO_PROVER, str(error), 0.0)
 
 
-def unanswered(occasion: port.Occasion, code: OwnCode, why: str, seconds: float) -> ProofReport:
-    """The report of a challenge that came to nothing, and of one that could not be made on a machine in reach."""
+def unanswered(occasion: Occasion, code: OwnCode, why: str, seconds: float) -> ProofReport:
+    """The report of a challenge that came to nothing, or that could not be made although the machine is in reach."""
     return ProofReport(
         outcome=port.Outcome.UNANSWERED,
-        occasion=occasion,
+        occasion=port.Occasion(occasion.value),
         source="",
         driver="",
         reference="",
@@ -84,16 +87,13 @@ def unanswered(occasion: port.Occasion, code: OwnCode, why: str, seconds: float)
     )
 
 
-def challenged(
-    instance: Instance, token: UUID, report: ProofReport, *, proof_id: UUID, now: datetime
-) -> Challenged:
+def challenged(machine: Machine, token: UUID, report: ProofReport, *, proof_id: UUID) -> Challenged:
     """A report as it is judged and stored."""
     outcome = settled(ProofOutcome(report.outcome.value), report.source)
-    first = report.findings[0] if report.findings else None
-    code = None if first is None else _printable(first.code)
-    why = None if first is None else _printable(first.why)
+    findings = _findings(report.findings)
+    first = findings[0] if findings else None
     PROOFS.labels(report.occasion.value, outcome.value).inc()
-    proof = Stored(
+    proof = NewProof(
         id=proof_id,
         occasion=Occasion(report.occasion.value),
         outcome=outcome,
@@ -101,13 +101,12 @@ def challenged(
         driver=_printable(report.driver),
         reference=_printable(report.reference),
         attested=report.attested,
-        code=code,
-        why=why,
-        findings=_findings(report.findings),
+        code=None if first is None else first.code,
+        why=None if first is None else first.why,
+        findings=findings,
         hints=_findings(report.hints),
         rates=[
-            {"gpu": one.gpu, "phase": one.phase, "seconds": one.seconds, "work": one.work}
-            for one in report.rates[:LISTED_MAX]
+            proofs.Rate(rate.gpu, rate.phase, rate.seconds, rate.work) for rate in report.rates[:LISTED_MAX]
         ],
         gpu_uuids=[_printable(uuid) for uuid in report.gpu_uuids],
         devices=list(report.devices),
@@ -115,34 +114,37 @@ def challenged(
         seconds=report.seconds,
         evidence=_evidence(report.evidence),
     )
-    result = Result(outcome, now, code, why, hinted=bool(report.hints), attested=report.attested)
-    return Challenged(instance, token, proof, result)
+    return Challenged(machine, token, proof)
 
 
-def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _findings(findings: Sequence[Finding]) -> list[proofs.Finding]:
     return [
-        {"code": _printable(one.code), "gpu": one.gpu, "why": _printable(one.why)}
-        for one in findings[:LISTED_MAX]
+        proofs.Finding(_printable(finding.code), finding.gpu, _printable(finding.why))
+        for finding in findings[:LISTED_MAX]
     ]
 
 
 def _printable(text: str) -> str:
-    """At most TEXT_MAX characters, and none that PostgreSQL refuses or a terminal obeys."""
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text[:TEXT_MAX])
+    """At most TEXT_MAX characters, without those that PostgreSQL refuses or that control a terminal."""
+    return _without_control(text[:TEXT_MAX])
 
 
-def _evidence(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """The evidence as plain JSON; only its size when it is larger than agreed."""
-    cleaned = _clean(dict(evidence))
+def _without_control(text: str) -> str:
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _evidence(evidence: Mapping[str, object]) -> dict[str, object]:
+    """The evidence as plain JSON, or only its size when it is larger than agreed."""
+    cleaned = {_without_control(str(key)): _cleaned(value) for key, value in evidence.items()}
     size = len(json.dumps(cleaned))
     return cleaned if size <= EVIDENCE_BYTES_MAX else {"too_large_bytes": size}
 
 
-def _clean(value: Any) -> Any:
+def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value)
+        return _without_control(value)
     if isinstance(value, Mapping):
-        return {_clean(str(key)): _clean(each) for key, each in value.items()}
+        return {_without_control(str(key)): _cleaned(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(each) for each in value]
+        return [_cleaned(each) for each in value]
     return value

@@ -1,4 +1,4 @@
-"""Challenges with the reference times of now: what we measured and shipped, and what was learnt since."""
+"""Challenges with current reference times: those that we measured and ship, and those that were learnt since."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ FRESH_FOR = timedelta(minutes=1)
 
 
 class LearningChallenger:
-    """`port.Challenger` that follows what `learn_references` writes down."""
+    """`port.Challenger` that uses what `learn_references` stores."""
 
     def __init__(self, db: Database, verifier: Verifier, now: Callable[[], datetime]) -> None:
         self._db = db
@@ -38,9 +38,9 @@ class LearningChallenger:
         self._references = References(self._measured)
 
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
-        """As ProofChallenger."""
-        known = await self._current()
-        challenger = ProofChallenger(self._verifier, known, now=self._now)
+        """As `ProofChallenger.challenge`."""
+        current = await self._current()
+        challenger = ProofChallenger(self._verifier, current, now=self._now)
         return await challenger.challenge(line, expected, occasion)
 
     async def _current(self) -> References:
@@ -54,14 +54,15 @@ class LearningChallenger:
 
 
 def of_driver(major: int) -> str:
+    """Which driver a reference is for, in words."""
     return "every driver" if major == EVERY_DRIVER else f"driver {major}"
 
 
 def observed(learnt: Sequence[Learnt]) -> tuple[Observed, ...]:
-    """Rows as the data plane takes them: one value for each model and branch of the driver."""
+    """Learnt references as the data plane takes them: one value for each model and driver branch."""
     paces: dict[tuple[str, int], dict[TimedPhase, Pace]] = defaultdict(dict)
-    for one in learnt:
-        note = f"{one.learnt_on}, {of_driver(one.driver_major)}, {one.providers} providers"
-        phase = cast("TimedPhase", one.phase)
-        paces[one.gpu_model, one.driver_major][phase] = Pace(one.rate, Basis.LEARNT, note)
+    for row in learnt:
+        note = f"{row.learnt_on}, {of_driver(row.driver_major)}, {row.providers} providers"
+        phase = cast("TimedPhase", row.phase)
+        paces[row.gpu_model, row.driver_major][phase] = Pace(row.rate, Basis.LEARNT, note)
     return tuple(Observed(model, major, of_phase) for (model, major), of_phase in paces.items())

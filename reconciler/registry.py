@@ -1,26 +1,40 @@
-"""Which loops exist: every module of `reconciler/loops/` is one, and has a LOOP. Nothing lists them by hand."""
+"""Which loops exist: every module of a wing in `reconciler/loops/` is one, and has a LOOP. No list names them."""
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from reconciler import loops
 from reconciler.loop import AccountLoop, Loop
 
+AnyLoop = Loop[Any] | AccountLoop[Any]
+"""A loop of whichever wing: whoever runs it brings a world that has what the wing needs."""
+
 
 @cache
-def discovered() -> Mapping[str, Loop | AccountLoop]:
-    """Every loop by name, in order of name. A loop is called like its file."""
-    found: dict[str, Loop | AccountLoop] = {}
-    for entry in pkgutil.iter_modules(loops.__path__):
-        module = importlib.import_module(f"{loops.__name__}.{entry.name}")
-        loop = module.LOOP
+def wings() -> tuple[str, ...]:
+    """The wings in order of name: the folders of `reconciler/loops/`."""
+    return tuple(sorted(entry.name for entry in pkgutil.iter_modules(loops.__path__) if entry.ispkg))
+
+
+@cache
+def of_wing(wing: str) -> Mapping[str, AnyLoop]:
+    """The loops of a wing by name. Imports no other wing."""
+    package = importlib.import_module(f"{loops.__name__}.{wing}")
+    found: dict[str, AnyLoop] = {}
+    for entry in pkgutil.iter_modules(package.__path__):
+        loop = importlib.import_module(f"{package.__name__}.{entry.name}").LOOP
         if not isinstance(loop, Loop | AccountLoop) or loop.name != entry.name:
-            raise TypeError(f"reconciler/loops/{entry.name}.py has no LOOP of its own name")
+            raise TypeError(f"reconciler/loops/{wing}/{entry.name}.py has no LOOP of its own name")
         found[loop.name] = loop
-    unknown = {name for loop in found.values() for name in loop.wakes} - found.keys()
-    if unknown:
-        raise LookupError(f"a loop wakes {', '.join(sorted(unknown))}, which does not exist")
     return MappingProxyType(found)
+
+
+def discovered(only: Collection[str] | None = None) -> Mapping[str, AnyLoop]:
+    """Every loop by name, in order of name; or those of the wings in `only`."""
+    chosen = wings() if only is None else tuple(only)
+    found = {name: loop for wing in chosen for name, loop in of_wing(wing).items()}
+    return MappingProxyType(dict(sorted(found.items())))

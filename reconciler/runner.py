@@ -14,7 +14,10 @@ from prometheus_client import Counter, Histogram
 from control_plane.db import loops as loop_reports
 from control_plane.db.engine import is_connection_trouble
 from control_plane.domain.ids import AccountName
-from reconciler.loop import AccountLoop, Loop, Report, World
+from reconciler.loop import AccountLoop, Report
+from reconciler.registry import AnyLoop
+from reconciler.world import World
+from reconciler.worlds.accounts import AccountWorld
 
 ACTIVATIONS = Counter("loop_activations", "Activations of a loop.", ("loop", "account", "outcome"))
 ACTED = Counter("loop_acted_on", "What a loop acted on.", ("loop", "account"))
@@ -31,7 +34,7 @@ log = structlog.get_logger()
 class Runner:
     """All loops of one reconciler process."""
 
-    def __init__(self, world: World, loops: Iterable[Loop | AccountLoop]) -> None:
+    def __init__(self, world: World, loops: Iterable[AnyLoop]) -> None:
         self._world = world
         self._loops = tuple(loops)
         self._wake: dict[tuple[str, AccountName | None], asyncio.Event] = {}
@@ -52,10 +55,14 @@ class Runner:
         for event in self._wake.values():
             event.set()
 
-    def _turns(self, loop: Loop | AccountLoop) -> tuple[AccountName | None, ...]:
-        return tuple(self._world.accounts) if isinstance(loop, AccountLoop) else (None,)
+    def _turns(self, loop: AnyLoop) -> tuple[AccountName | None, ...]:
+        if not isinstance(loop, AccountLoop):
+            return (None,)
+        if not isinstance(self._world, AccountWorld):
+            raise TypeError(f"{loop.name} runs for accounts, and this process has none")
+        return self._world.account_names
 
-    async def _keep_running(self, loop: Loop | AccountLoop, account: AccountName | None) -> None:
+    async def _keep_running(self, loop: AnyLoop, account: AccountName | None) -> None:
         wake = self._wake[loop.name, account]
         reporting = _Reporting(self._world, loop, account)
         while not self._stopping.is_set():
@@ -72,14 +79,12 @@ class Runner:
                 event.set()
 
 
-def late_after(loop: Loop | AccountLoop) -> timedelta:
+def late_after(loop: AnyLoop) -> timedelta:
     """How long a loop that is well may be silent: a few turns, one of which takes as long as it may."""
     return LATE_AFTER_TURNS * max(loop.every, REPORT_EVERY) + loop.lasts
 
 
-def _bound(
-    loop: Loop | AccountLoop, account: AccountName | None, world: World
-) -> Callable[[], Awaitable[Report]]:
+def _bound(loop: AnyLoop, account: AccountName | None, world: World) -> Callable[[], Awaitable[Report]]:
     if isinstance(loop, AccountLoop):
         if account is None:
             raise TypeError(f"{loop.name} runs for an account")
@@ -98,7 +103,7 @@ async def _wait(wake: asyncio.Event, every: timedelta) -> None:
 class _Reporting:
     """Runs activations of one loop and tells the database, the metrics and the log about them."""
 
-    def __init__(self, world: World, loop: Loop | AccountLoop, account: AccountName | None) -> None:
+    def __init__(self, world: World, loop: AnyLoop, account: AccountName | None) -> None:
         self._world = world
         self._loop = loop
         self._labels = (loop.name, account or "")

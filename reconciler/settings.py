@@ -26,39 +26,58 @@ class HubSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """What every process of the reconciler is told."""
+
     database_url: str
-    accounts: tuple[AccountName, ...]
     metrics_listen: tuple[str, int]
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a process is told whose loops reach providers or machines."""
+
+    accounts: tuple[AccountName, ...]
     ssh_key: Path | None
-    """Our private key for machines; None when machines and hub are on paper (development without root)."""
+    """Our private key for machines; None when machines and hub are simulated (development without root)."""
     hub: HubSettings | None
     accept_emulated_gpus: bool
     orphans_dry_run: bool
     proof_dry_run: bool
     verifier: ClientSettings | None
     """Where samples of GPU proofs are recomputed; None: in this process, for development."""
-    replica: str
 
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Raises SettingsError."""
-    on_paper = _flag(environ, "SPLITPLANE_MACHINES_ON_PAPER")
+    return Settings(
+        database_url=_required(environ, "SPLITPLANE_DATABASE_URL"),
+        metrics_listen=_listen(environ, "SPLITPLANE_RECONCILER_METRICS_LISTEN", "127.0.0.1:9465"),
+        replica=environ.get("SPLITPLANE_REPLICA") or socket.gethostname(),
+    )
+
+
+def read_accounts(environ: Mapping[str, str]) -> tuple[AccountName, ...]:
+    """Raises SettingsError."""
+    return _accounts(_required(environ, "SPLITPLANE_PROVIDER_ACCOUNTS"))
+
+
+def read_reach(environ: Mapping[str, str]) -> Reach:
+    """Raises SettingsError."""
+    simulated = _flag(environ, "SPLITPLANE_SIMULATED_MACHINES")
     ssh_key = environ.get("SPLITPLANE_SSH_KEY_PATH")
-    if not on_paper and not ssh_key:
+    if not simulated and not ssh_key:
         raise SettingsError(
             "SPLITPLANE_SSH_KEY_PATH is not set: the private key that machines are ordered to trust"
         )
-    return Settings(
-        database_url=_required(environ, "SPLITPLANE_DATABASE_URL"),
-        accounts=_accounts(_required(environ, "SPLITPLANE_PROVIDER_ACCOUNTS")),
-        metrics_listen=_listen(environ, "SPLITPLANE_RECONCILER_METRICS_LISTEN", "127.0.0.1:9465"),
-        ssh_key=Path(ssh_key) if ssh_key and not on_paper else None,
-        hub=None if on_paper else _hub(environ),
+    return Reach(
+        accounts=read_accounts(environ),
+        ssh_key=Path(ssh_key) if ssh_key and not simulated else None,
+        hub=None if simulated else _hub(environ),
         accept_emulated_gpus=_flag(environ, "SPLITPLANE_ACCEPT_EMULATED_GPUS"),
         orphans_dry_run=_flag(environ, "SPLITPLANE_ORPHANS_DRY_RUN"),
         proof_dry_run=_flag(environ, "SPLITPLANE_PROOF_DRY_RUN"),
         verifier=read_client(environ),
-        replica=environ.get("SPLITPLANE_REPLICA") or socket.gethostname(),
     )
 
 

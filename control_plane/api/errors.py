@@ -101,6 +101,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ACCOUNT_UNKNOWN: Kind(
         422, "There is no such provider account", "GET /v1/operator/accounts lists them."
     ),
+    RefusalCode.PROJECT_UNKNOWN: Kind(
+        422, "There is no such project", "Name one of your projects, or leave it out."
+    ),
     RefusalCode.PROVIDER_UNKNOWN: Kind(422, "There is no such provider", "GET /v1/offers shows providers."),
 }
 

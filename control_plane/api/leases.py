@@ -32,7 +32,7 @@ from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import QuoteRequest
@@ -46,9 +46,9 @@ States = Annotated[
 ]
 
 
-def wish_of(data: QuoteRequest) -> Wish:
+def wish_of(data: QuoteRequest) -> CapacityRequest:
     ceiling = data.price_usd_per_hour_max
-    return Wish(
+    return CapacityRequest(
         sku=data.sku,
         regions=data.regions,
         providers=data.providers,

@@ -1,17 +1,17 @@
-"""Queries on provider accounts: whose turn a listing is, what the last one showed, strangers on it."""
+"""Queries on provider accounts: whose turn a listing is, what the last one showed, orphans, and the shared pace."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
-from control_plane.domain.ids import AccountName, ProviderRef
-from control_plane.domain.sweep import Freeze, Listed, Stranger
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
+from control_plane.domain.orphan import Orphan
+from control_plane.domain.sighting import Sighting
+from control_plane.domain.sweep import Freeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,19 @@ class Account:
     name: AccountName
     provider: str
     listing_asked_at: datetime | None
+    """When the last list that counts as evidence was asked for."""
     listing_size: int
-    freeze: Freeze | None
+    frozen_since: datetime | None
+    frozen_lists: int
+    frozen_why: str | None
     failing_since: datetime | None
     failing_why: str | None
+
+    @property
+    def freeze(self) -> Freeze | None:
+        if self.frozen_since is None:
+            return None
+        return Freeze(self.frozen_since, self.frozen_lists, self.frozen_why or "")
 
 
 _REGISTER = text("""
@@ -58,55 +67,47 @@ UPDATE provider_accounts SET failing_since = coalesce(failing_since, :now), fail
 _INSTALLATION = text("SELECT code FROM installation")
 
 
-async def installation(connection: AsyncConnection) -> str:
-    """The eight digits in every launch key of this database."""
-    return str((await rows(connection, _INSTALLATION))[0].code)
+async def installation(connection: Connection) -> str:
+    """The eight digits in every launch key of this database. Raises LookupError before the first migration."""
+    code = await read_one(connection, _INSTALLATION, str)
+    if code is None:
+        raise LookupError("the database was not migrated: it names no installation")
+    return code
 
 
-async def register(connection: AsyncConnection, name: AccountName, provider: str, *, now: datetime) -> None:
-    await connection.execute(_REGISTER, {"name": name, "provider": provider, "now": now})
+async def register(connection: Connection, name: AccountName, provider: str, *, now: datetime) -> None:
+    """Write an account down, unless it is known already."""
+    await write(connection, _REGISTER, name=name, provider=provider, now=now)
 
 
-def _account(row: Any) -> Account:
-    freeze = None
-    if row.frozen_since is not None:
-        freeze = Freeze(row.frozen_since, row.frozen_lists, row.frozen_why)
-    return Account(
-        name=AccountName(row.name),
-        provider=row.provider,
-        listing_asked_at=row.listing_asked_at,
-        listing_size=row.listing_size,
-        freeze=freeze,
-        failing_since=row.failing_since,
-        failing_why=row.failing_why,
-    )
+async def get(connection: Connection, name: AccountName) -> Account:
+    """Raises LookupError for an account that was never registered."""
+    found = await read_one(connection, _ALL, Account, name=name)
+    if found is None:
+        raise LookupError(f"the provider account {name!r} was never registered")
+    return found
 
 
-async def get(connection: AsyncConnection, name: AccountName) -> Account:
-    return _account((await rows(connection, _ALL, name=name))[0])
-
-
-async def every(connection: AsyncConnection) -> list[Account]:
-    return [_account(row) for row in await rows(connection, _ALL, name=None)]
+async def every(connection: Connection) -> list[Account]:
+    return await read(connection, _ALL, Account, name=None)
 
 
 async def take_listing(
-    connection: AsyncConnection, name: AccountName, *, now: datetime, due_next: datetime
+    connection: Connection, name: AccountName, *, now: datetime, due_next: datetime
 ) -> bool:
-    """Whether this replica lists the account now. A replica that dies leaves the next turn to anyone."""
-    result = await connection.execute(_TAKE_LISTING, {"name": name, "now": now, "next": due_next})
-    return bool(result.rowcount)
+    """Whether this replica lists the account now. When it dies, the next turn is anyone's."""
+    return bool(await write(connection, _TAKE_LISTING, name=name, now=now, next=due_next))
 
 
 async def take_offers(
-    connection: AsyncConnection, name: AccountName, *, now: datetime, due_next: datetime
+    connection: Connection, name: AccountName, *, now: datetime, due_next: datetime
 ) -> bool:
-    result = await connection.execute(_TAKE_OFFERS, {"name": name, "now": now, "next": due_next})
-    return bool(result.rowcount)
+    """Whether this replica refreshes the account's offers now."""
+    return bool(await write(connection, _TAKE_OFFERS, name=name, now=now, next=due_next))
 
 
 async def record_listing(
-    connection: AsyncConnection,
+    connection: Connection,
     name: AccountName,
     *,
     asked_at: datetime,
@@ -114,84 +115,98 @@ async def record_listing(
     foreign: int,
     freeze: Freeze | None,
 ) -> None:
-    values = {
-        "name": name,
-        "asked_at": asked_at,
-        "size": size,
-        "foreign": foreign,
-        "frozen_since": freeze.since if freeze else None,
-        "frozen_lists": freeze.lists if freeze else 0,
-        "frozen_why": freeze.why if freeze else None,
-    }
-    await connection.execute(_LISTED, values)
+    """Write down what a complete list showed; the account's failure, if it had one, is over."""
+    await write(
+        connection,
+        _LISTED,
+        name=name,
+        asked_at=asked_at,
+        size=size,
+        foreign=foreign,
+        frozen_since=freeze.since if freeze else None,
+        frozen_lists=freeze.lists if freeze else 0,
+        frozen_why=freeze.why if freeze else None,
+    )
 
 
-async def record_refresh(connection: AsyncConnection, name: AccountName, *, now: datetime) -> None:
-    await connection.execute(_REFRESHED, {"name": name, "now": now})
+async def record_refresh(connection: Connection, name: AccountName, *, now: datetime) -> None:
+    await write(connection, _REFRESHED, name=name, now=now)
 
 
-async def record_failure(connection: AsyncConnection, name: AccountName, *, why: str, now: datetime) -> None:
-    """The account did not answer. Shown to operators, and to placement as a reason to wait."""
-    await connection.execute(_FAILING, {"name": name, "why": why, "now": now})
+async def record_failure(connection: Connection, name: AccountName, *, why: str, now: datetime) -> None:
+    """The account did not answer. Operators read it, and placement buys nothing there meanwhile."""
+    await write(connection, _FAILING, name=name, why=why, now=now)
 
 
-_SEE_STRANGERS = text("""
-WITH listed AS (
-  SELECT * FROM jsonb_to_recordset(CAST(:strangers AS jsonb))
-    AS s(provider_ref text, launch_key text, native_status text)
-), left_again AS (
-  DELETE FROM strangers WHERE account = :account AND provider_ref NOT IN (SELECT provider_ref FROM listed)
+# Orphans
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOrphan:
+    """An orphan as operators read it."""
+
+    account: AccountName
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+    native_status: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    lists_seen: int
+    terminate_asked_at: datetime | None
+    note: str | None
+    """What came of the last try to terminate it."""
+
+
+_LISTING = Recordset(Sighting, "listed")
+_SEE_ORPHANS = text(f"""
+WITH seen AS (
+  SELECT provider_ref, launch_key, native_status FROM {_LISTING}
+), claimed_or_gone AS (
+  DELETE FROM orphans WHERE account = :account AND provider_ref NOT IN (SELECT provider_ref FROM seen)
 )
-INSERT INTO strangers (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
-SELECT :account, provider_ref, launch_key, native_status, :asked_at, :asked_at FROM listed
+INSERT INTO orphans (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
+SELECT :account, provider_ref, launch_key, native_status, :asked_at, :asked_at FROM seen
 ON CONFLICT (account, provider_ref) DO UPDATE SET
-  last_seen_at = excluded.last_seen_at, native_status = excluded.native_status, lists_seen = strangers.lists_seen + 1
+  last_seen_at = excluded.last_seen_at, native_status = excluded.native_status, lists_seen = orphans.lists_seen + 1
 """)
-_STRANGERS = text("""
+_ORPHANS = text("""
 SELECT account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at, lists_seen, terminate_asked_at,
        note
-FROM strangers WHERE CAST(:account AS text) IS NULL OR account = :account ORDER BY account, provider_ref
+FROM orphans WHERE CAST(:account AS text) IS NULL OR account = :account ORDER BY account, provider_ref
 """)
-_STRANGER_ENDED = text("""
-UPDATE strangers SET terminate_asked_at = coalesce(terminate_asked_at, :now), note = :note
+_NOTE_ORPHAN = text("""
+UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now), note = :note
 WHERE account = :account AND provider_ref = :ref
 """)
 
 
-async def see_strangers(
-    connection: AsyncConnection,
-    account: AccountName,
-    listed: Sequence[tuple[Listed, str]],
-    *,
-    asked_at: datetime,
+async def see_orphans(
+    connection: Connection, account: AccountName, listed: Sequence[Sighting], *, asked_at: datetime
 ) -> None:
-    """Make the account's strangers what the list shows now. Pairs of machine and its native status."""
-    document = [
-        {"provider_ref": one.provider_ref, "launch_key": one.launch_key, "native_status": status}
-        for one, status in listed
-    ]
-    values = {"strangers": json.dumps(document), "account": account, "asked_at": asked_at}
-    await connection.execute(_SEE_STRANGERS, values)
+    """Make the account's orphans those that its last list shows."""
+    await write(
+        connection, _SEE_ORPHANS, listed=_LISTING.document(listed), account=account, asked_at=asked_at
+    )
 
 
-async def strangers(connection: AsyncConnection, account: AccountName) -> list[Stranger]:
-    return [
-        Stranger(row.provider_ref, row.launch_key, row.first_seen_at, row.lists_seen)
-        for row in await rows(connection, _STRANGERS, account=account)
-    ]
+async def orphans(connection: Connection, account: AccountName) -> list[Orphan]:
+    """The orphans of an account."""
+    return await read(connection, _ORPHANS, Orphan, account=account)
 
 
-async def strangers_shown(connection: AsyncConnection) -> list[dict[str, Any]]:
-    """Strangers of every account, for the operator."""
-    found = await rows(connection, _STRANGERS, account=None)
-    return [dict(row._mapping) for row in found]  # noqa: SLF001
+async def orphans_shown(connection: Connection) -> list[ListedOrphan]:
+    """The orphans of every account, for operators."""
+    return await read(connection, _ORPHANS, ListedOrphan, account=None)
 
 
-async def note_stranger(
-    connection: AsyncConnection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
+async def note_orphan(
+    connection: Connection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
 ) -> None:
-    await connection.execute(_STRANGER_ENDED, {"account": account, "ref": ref, "note": note, "now": now})
+    """Write down what came of a try to terminate an orphan."""
+    await write(connection, _NOTE_ORPHAN, account=account, ref=ref, note=note, now=now)
 
+
+# The pace that all replicas keep together
 
 _RESERVE = text("""
 INSERT INTO budgets (account, bucket, free_at) VALUES (:account, :bucket, CAST(:now AS timestamptz) + :spacing)
@@ -203,16 +218,14 @@ RETURNING free_at - :spacing AS starts_at
 
 
 async def reserve(
-    connection: AsyncConnection,
+    connection: Connection,
     account: AccountName,
     bucket: str,
     *,
-    spacing: object,
-    wait_max: object,
+    spacing: timedelta,
+    wait_max: timedelta,
     now: datetime,
 ) -> datetime | None:
-    """Take the next free moment of a bucket, at most `wait_max` (timedelta) from now; None when it is further away."""
-    found = await rows(
-        connection, _RESERVE, account=account, bucket=bucket, spacing=spacing, wait_max=wait_max, now=now
-    )
-    return found[0].starts_at if found else None
+    """Take the next free moment of a bucket, at most `wait_max` from now; None when it is further away."""
+    values = {"account": account, "bucket": bucket, "spacing": spacing, "wait_max": wait_max, "now": now}
+    return await read_one(connection, _RESERVE, datetime, **values)

@@ -6,19 +6,20 @@ The reconciler's role sees all tenants.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
-from control_plane.db.reader import Readers
+from control_plane.db.connection import Connection
+from control_plane.db.fast import FastPool
 
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
@@ -63,11 +64,11 @@ class Database:
         }
         driver_url = make_url(url).set(drivername="postgresql+asyncpg")
         self._writes = create_async_engine(driver_url, pool_size=pool_size, **arguments)
-        self._readers = Readers(url, settings=settings, size=readers, wait_seconds=10)
-        self._fast_writers = Readers(url, settings=settings, size=pool_size, wait_seconds=10)
+        self._readers = FastPool(url, settings=settings, size=readers, wait_seconds=10)
+        self._fast_writers = FastPool(url, settings=settings, size=pool_size, wait_seconds=10)
 
     @asynccontextmanager
-    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         """One transaction: commits at the end, rolls back on any exception."""
         async with self._writes.begin() as connection:
             if tenant is not None:
@@ -75,32 +76,32 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def fast_transaction(self, tenant: UUID) -> AsyncIterator[AsyncConnection]:
+    async def fast_transaction(self, tenant: UUID) -> AsyncIterator[Connection]:
         """As `transaction`, straight to asyncpg: for the writes that the API does by the hundred per second."""
         async with self._fast_writers.one("") as writer, writer.transaction(tenant):
-            yield cast("AsyncConnection", writer)
+            yield writer
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[AsyncConnection]:
+    async def statement(self) -> AsyncIterator[Connection]:
         """For one statement that is a transaction by itself, of the system; saves the round trips around it."""
         async with self.reading() as connection:
             yield connection
 
     @asynccontextmanager
-    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         """Single statements without a transaction around them: half the round trips of one.
 
-        It goes straight to asyncpg: see reader.py for what it can do and why.
+        It goes straight to asyncpg: see fast.py.
         """
         async with self._readers.one(str(tenant) if tenant is not None else "") as reader:
-            yield cast("AsyncConnection", reader)
+            yield reader
 
     async def close(self) -> None:
         await asyncio.gather(self._writes.dispose(), self._readers.close(), self._fast_writers.close())
 
 
 @asynccontextmanager
-async def acting_for(connection: AsyncConnection, tenant: UUID, *, back_to: UUID) -> AsyncIterator[None]:
+async def acting_for(connection: Connection, tenant: UUID, *, back_to: UUID) -> AsyncIterator[None]:
     """Let an operator's transaction write rows of another tenant, and come back to its own.
 
     Constraints that wait for the commit are checked before coming back: they are checked with the
@@ -129,7 +130,3 @@ def is_connection_trouble(error: BaseException) -> bool:
         return False
     state = str(getattr(error.orig, "sqlstate", None) or "")
     return error.connection_invalidated or state.startswith(_AWAY)
-
-
-async def rows(connection: AsyncConnection, statement: TextClause, **values: object) -> Sequence[Any]:
-    return (await connection.execute(statement, values)).all()

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read_one, write
 from control_plane.domain.ids import OrganizationId
 
 
@@ -25,48 +25,39 @@ _INSERT = text("""
 INSERT INTO idempotency_keys (organization_id, key, request_sha256, status, answer, created_at)
 VALUES (:organization_id, :key, :request_sha256, :status, :answer, :now)
 """)
-
-
-async def get(connection: AsyncConnection, organization_id: OrganizationId, key: str) -> StoredAnswer | None:
-    found = await rows(connection, _GET, organization_id=organization_id, key=key)
-    if not found:
-        return None
-    return StoredAnswer(bytes(found[0].request_sha256), found[0].status, bytes(found[0].answer))
-
-
 _FORGET = text("""
 DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
   SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before ORDER BY created_at LIMIT :limit)
 """)
 
 
-async def forget(connection: AsyncConnection, *, before: datetime, limit: int) -> int:
-    """Drop answers from before `before`, oldest first; answers how many."""
-    return (await connection.execute(_FORGET, {"before": before, "limit": limit})).rowcount
-
-
 class KeyTaken(Exception):  # noqa: N818 - not a fault: a twin of this request was faster
     """Another request with this key committed first; its effect stands and ours must roll back."""
 
 
+async def get(connection: Connection, organization_id: OrganizationId, key: str) -> StoredAnswer | None:
+    return await read_one(connection, _GET, StoredAnswer, organization_id=organization_id, key=key)
+
+
 async def insert(
-    connection: AsyncConnection,
-    organization_id: OrganizationId,
-    key: str,
-    answer: StoredAnswer,
-    *,
-    now: datetime,
+    connection: Connection, organization_id: OrganizationId, key: str, answer: StoredAnswer, *, now: datetime
 ) -> None:
     """Store an answer; raises KeyTaken when a concurrent request with this key committed first."""
-    values = {
-        "organization_id": organization_id,
-        "key": key,
-        "request_sha256": answer.request_sha256,
-        "status": answer.status,
-        "answer": answer.answer,
-        "now": now,
-    }
     try:
-        await connection.execute(_INSERT, values)
+        await write(
+            connection,
+            _INSERT,
+            organization_id=organization_id,
+            key=key,
+            request_sha256=answer.request_sha256,
+            status=answer.status,
+            answer=answer.answer,
+            now=now,
+        )
     except IntegrityError as error:
         raise KeyTaken from error
+
+
+async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Drop answers from before `before`, oldest first. How many were dropped."""
+    return await write(connection, _FORGET, before=before, limit=limit)

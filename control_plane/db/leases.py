@@ -1,131 +1,121 @@
 """Queries on leases. A state changes only through `move`."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+import msgspec
+from sqlalchemy import TextClause, text
 
-from control_plane.db.engine import rows
-from control_plane.db.proofs import record_of, record_of_instance
-from control_plane.domain.ids import InstanceId, LeaseId, OrganizationId
-from control_plane.domain.instance import InstanceState, Step
-from control_plane.domain.lease import BILLED, END_REASONS, LIVE, EndReason, Lease, LeaseMove, LeaseState
+from control_plane.db.connection import Connection
+from control_plane.db.journal import ACTOR, INSERT, actor_values
+from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.rows import Recordset, read, write
+from control_plane.domain.actor import Actor
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
+from control_plane.domain.lease import (
+    BILLED,
+    END_REASONS,
+    LIVE,
+    TERMINAL,
+    EndReason,
+    Lease,
+    LeaseEvent,
+    LeaseMove,
+    LeaseState,
+)
+from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
+from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
-from control_plane.domain.wish import Wish
 
-_COLUMNS = """id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, proof, regions, providers,
- price_nano_per_hour_max, authorized_keys, state, generation, attempts, end_reason, end_why, created_at, ready_at,
- billed_until, ended_at"""
+_COLUMNS = tuple(field.name for field in fields(Lease))
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM leases"
 
-
-def _lease(row: Any) -> Lease:
-    ceiling = row.price_nano_per_hour_max
-    return Lease(
-        id=LeaseId(row.id),
-        organization_id=OrganizationId(row.organization_id),
-        name=row.name,
-        wish=Wish(
-            sku=row.sku,
-            regions=tuple(row.regions),
-            providers=tuple(row.providers),
-            price_nano_per_hour_max=None if ceiling is None else Nano(ceiling),
-        ),
-        gpu_model=row.gpu_model,
-        gpu_count=row.gpu_count,
-        nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
-        proof=Tier(row.proof),
-        authorized_keys=tuple(row.authorized_keys),
-        state=LeaseState(row.state),
-        generation=row.generation,
-        attempts=row.attempts,
-        end_reason=None if row.end_reason is None else EndReason(row.end_reason),
-        end_why=row.end_why,
-        created_at=row.created_at,
-        ready_at=row.ready_at,
-        billed_until=row.billed_until,
-        ended_at=row.ended_at,
-    )
-
-
+_LATER = frozenset(
+    {"generation", "attempts", "end_reason", "end_why", "ready_at", "billed_until", "ended_at"}
+)
+"""Columns that a new lease has from the table's defaults."""
+_GIVEN = tuple(column for column in _COLUMNS if column not in _LATER)
 # The lease, its first journal line, its hold and the organization's standing: one statement, one round trip.
-_INSERT = text("""
+_INSERT = text(f"""
 WITH lease AS (
-  INSERT INTO leases (id, organization_id, name, sku, gpu_model, gpu_count, nano_per_gpu_hour, proof,
-                      regions, providers, price_nano_per_hour_max, authorized_keys, state, due_at, created_at)
-  VALUES (:id, :organization_id, :name, :sku, :gpu_model, :gpu_count, :nano_per_gpu_hour, :proof, :regions, :providers,
-          :price_nano_per_hour_max, :authorized_keys, 'placing', :now, :now)
-  RETURNING id, organization_id
+  INSERT INTO leases ({", ".join(_GIVEN)}, due_at) VALUES ({", ".join(f":{column}" for column in _GIVEN)}, :created_at)
+  RETURNING id, organization_id, project_id, state
 ), noted AS (
-  INSERT INTO journal (organization_id, lease_id, at, actor, event, state_after, why)
-  SELECT organization_id, id, :now, :actor, 'admitted', 'placing', :why FROM lease
+  {INSERT}
+  SELECT organization_id, project_id, id, NULL, :created_at, {ACTOR}, 'admitted', NULL, state, :why FROM lease
 ), held AS (
   INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
-  SELECT id, organization_id, :hold_nano, :now FROM lease
+  SELECT id, organization_id, :hold_nano, :created_at FROM lease
 )
 UPDATE standings SET gpus_held = gpus_held + :gpu_count, held_nano = held_nano + :hold_nano
 WHERE organization_id = :organization_id
 """)
 
 
-async def insert(
-    connection: AsyncConnection, lease: Lease, *, hold_nano: Nano, actor: str, why: str, now: datetime
-) -> None:
+async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor: Actor, why: str) -> None:
     """Write an admitted lease with its hold. The caller holds the standing's lock."""
-    await connection.execute(
-        _INSERT,
-        {
-            "id": lease.id,
-            "organization_id": lease.organization_id,
-            "name": lease.name,
-            "sku": lease.wish.sku,
-            "gpu_model": lease.gpu_model,
-            "gpu_count": lease.gpu_count,
-            "nano_per_gpu_hour": lease.nano_per_gpu_hour,
-            "proof": lease.proof.value,
-            "regions": list(lease.wish.regions),
-            "providers": list(lease.wish.providers),
-            "price_nano_per_hour_max": lease.wish.price_nano_per_hour_max,
-            "authorized_keys": list(lease.authorized_keys),
-            "hold_nano": hold_nano,
-            "actor": actor,
-            "why": why,
-            "now": now,
-        },
-    )
+    given: dict[str, object] = {column: getattr(lease, column) for column in _GIVEN}
+    for column in ("regions", "providers", "authorized_keys"):
+        given[column] = list(getattr(lease, column))
+    await write(connection, _INSERT, **given, hold_nano=hold_nano, why=why, **actor_values(actor))
 
 
-# One statement moves any number of leases, writes their journal lines and what follows from leaving a
-# state: the billing times, the quota, and the hold of a lease that was never billed.
-_MOVE = text("""
-WITH wanted AS (
-  SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS m(
-    id uuid, seen int, event text, before text, after text, why text, end_reason text, due_at timestamptz,
-    billed_from timestamptz, billed_until timestamptz, attempt int, leaves_live boolean)
-), moved AS (
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    """A move and what follows from leaving one state for another."""
+
+    id: LeaseId
+    seen: int
+    event: LeaseEvent
+    before: LeaseState
+    after: LeaseState
+    why: str | None
+    end_reason: EndReason | None
+    due_at: datetime | None
+    ready_at: datetime | None
+    billed_until: datetime | None
+    ended_at: datetime | None
+    attempt: int
+    leaves_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A lease that moved."""
+
+    id: LeaseId
+    organization_id: OrganizationId
+    gpu_count: int
+    ready_at: datetime | None
+    leaves_live: bool
+
+
+# One statement moves any number of leases and writes their journal lines.
+_MOVING = Recordset(_Moving, "moving")
+_MOVE = text(f"""
+WITH wanted AS (SELECT * FROM {_MOVING}),
+moved AS (
   UPDATE leases l SET
     state = w.after, generation = l.generation + 1, due_at = coalesce(w.due_at, l.due_at),
-    ready_at = coalesce(w.billed_from, l.ready_at), billed_until = coalesce(w.billed_until, l.billed_until),
+    ready_at = coalesce(w.ready_at, l.ready_at), billed_until = coalesce(w.billed_until, l.billed_until),
     end_reason = coalesce(w.end_reason, l.end_reason),
     end_why = CASE WHEN w.end_reason IS NULL THEN l.end_why ELSE w.why END,
-    ended_at = CASE WHEN w.after = 'ended' THEN CAST(:now AS timestamptz) ELSE l.ended_at END,
-    attempts = l.attempts + w.attempt, claim_token = NULL, claimed_until = NULL
+    ended_at = coalesce(w.ended_at, l.ended_at), attempts = l.attempts + w.attempt
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
-  RETURNING l.id, l.organization_id, l.gpu_count, l.ready_at, w.event, w.before, w.after, w.why, w.leaves_live
+  RETURNING l.id, l.organization_id, l.project_id, l.gpu_count, l.ready_at, w.event, w.before, w.after, w.why,
+            w.leaves_live
 ), noted AS (
-  INSERT INTO journal (organization_id, lease_id, at, actor, event, state_before, state_after, why)
-  SELECT organization_id, id, :now, :actor, event, before, after, why FROM moved
+  {INSERT}
+  SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
 SELECT id, organization_id, gpu_count, ready_at, leaves_live FROM moved ORDER BY id
 """)
-
 _LEAVE_LIVE = text("""
 WITH unused AS (
   SELECT lease_id, amount_nano FROM holds WHERE lease_id = ANY(:unused) AND released_at IS NULL FOR UPDATE
@@ -139,85 +129,76 @@ WHERE organization_id = :organization_id
 
 
 async def move(
-    connection: AsyncConnection, moves: Sequence[LeaseMove], *, actor: str, now: datetime
+    connection: Connection, moves: Sequence[LeaseMove], *, actor: Actor, now: datetime
 ) -> frozenset[LeaseId]:
-    """Apply the moves of which nobody moved the lease since; answers the leases that did move.
+    """Apply the moves of those leases that nobody moved since; answers the leases that did move.
 
-    Leaving READY stamps `billed_until`; leaving the live states frees the quota, and the hold too
-    when the lease was never ready (a billed lease keeps its hold until its last charge is posted).
+    Leaving READY stamps `billed_until`; leaving the live states frees the quota, and the hold too when the lease
+    was never ready (a billed lease keeps its hold until its last charge is posted).
     """
     if not moves:
         return frozenset()
-    document = json.dumps([_move_row(one, now) for one in moves])
-    moved = await rows(connection, _MOVE, moves=document, actor=actor, now=now)
-
-    by_tenant: dict[UUID, tuple[int, list[UUID]]] = {}
-    for row in moved:
-        if row.leaves_live:
-            gpus, unused = by_tenant.get(row.organization_id, (0, []))
-            by_tenant[row.organization_id] = (
-                gpus + row.gpu_count,
-                unused if row.ready_at is not None else [*unused, row.id],
-            )
+    document = _MOVING.document([_moving(each, now) for each in moves])
+    moved = await read(connection, _MOVE, _Left, moving=document, now=now, **actor_values(actor))
+    left = [lease for lease in moved if lease.leaves_live]
     # In one order everywhere, so that two batches cannot wait for each other's standings.
-    for organization_id, (gpus, unused) in sorted(by_tenant.items()):
-        await connection.execute(
+    for organization_id in sorted({lease.organization_id for lease in left}):
+        of_tenant = [lease for lease in left if lease.organization_id == organization_id]
+        await write(
+            connection,
             _LEAVE_LIVE,
-            {"unused": unused, "gpu_count": gpus, "organization_id": organization_id, "now": now},
+            organization_id=organization_id,
+            unused=[lease.id for lease in of_tenant if lease.ready_at is None],
+            gpu_count=sum(lease.gpu_count for lease in of_tenant),
+            now=now,
         )
-    return frozenset(LeaseId(row.id) for row in moved)
+    return frozenset(lease.id for lease in moved)
 
 
-def _move_row(move: LeaseMove, now: datetime) -> dict[str, Any]:
+def _moving(move: LeaseMove, now: datetime) -> _Moving:
     before, after = move.moved.before, move.moved.after
     leaves_bill = before in BILLED and after not in BILLED
-    return {
-        "id": str(move.id),
-        "seen": move.seen,
-        "event": move.moved.event,
-        "before": before,
-        "after": after,
-        "why": move.why,
-        "end_reason": END_REASONS.get(move.moved.event) if after is LeaseState.ENDING else None,
-        "due_at": now.isoformat() if after is LeaseState.PLACING else None,
-        "billed_from": now.isoformat() if after in BILLED else None,
-        "billed_until": (move.billed_until or now).isoformat() if leaves_bill else None,
-        "attempt": 1 if after is LeaseState.STARTING else 0,
-        "leaves_live": before in LIVE and after not in LIVE,
-    }
+    return _Moving(
+        id=move.id,
+        seen=move.seen,
+        event=move.moved.event,
+        before=before,
+        after=after,
+        why=move.why,
+        end_reason=END_REASONS.get(move.moved.event) if after is LeaseState.ENDING else None,
+        due_at=now if after is LeaseState.PLACING else None,
+        ready_at=now if after in BILLED else None,
+        billed_until=(move.billed_until or now) if leaves_bill else None,
+        ended_at=now if after in TERMINAL else None,
+        attempt=1 if after is LeaseState.STARTING else 0,
+        leaves_live=before in LIVE and after not in LIVE,
+    )
 
 
-_READ = text(f"SELECT {_COLUMNS} FROM leases WHERE id = ANY(:ids)")
-_LOCK = text(f"SELECT {_COLUMNS} FROM leases WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
+_LOCK = text(f"{_SELECT} WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
 
 
-async def read(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
-    found = await rows(connection, _READ, ids=list(lease_ids))
-    return {lease.id: lease for lease in map(_lease, found)}
+async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
+    """Lock leases, in id order. The order everywhere is: lease, claim, machine, standing, hold."""
+    found = await read(connection, _LOCK, Lease, ids=sorted(set(lease_ids)))
+    return {lease.id: lease for lease in found}
 
 
-async def lock(connection: AsyncConnection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
-    """Lock leases before their instances are touched, in id order: lease, then instance, then standing."""
-    found = await rows(connection, _LOCK, ids=sorted(set(lease_ids)))
-    return {lease.id: lease for lease in map(_lease, found)}
-
-
-# A lease as a customer reads it: with its latest attempt, in one round trip.
+# A lease as a customer reads it, in one round trip: with the claim of its latest attempt (every attempt has one), the
+# machine, the machine's place in the private network, and its latest GPU proof.
 _OVERVIEW = f"""
-SELECT {", ".join("l." + column.strip() for column in _COLUMNS.split(","))},
-  i.id AS instance_id, i.provider, i.region, i.state AS instance_state, i.step, i.address, i.ssh_port, i.host_key,
-  CASE WHEN i.sighted_at IS NULL OR i.missed_since IS NOT NULL OR i.state = 'gone' THEN i.sighted_at
-       ELSE greatest(i.sighted_at, a.listing_asked_at) END AS sighted_at,
-  p.address AS mesh_address,
-  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at,
-  r.passes, r.first_passed_at, r.last_passed_at, r.attested, r.failed, r.unanswered, r.last_at
+SELECT {", ".join(f"l.{column}" for column in _COLUMNS)},
+  m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
+  {SIGHTED_AT} AS sighted_at, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
+  m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
+  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at
 FROM leases l
-LEFT JOIN LATERAL (SELECT * FROM instances WHERE lease_id = l.id ORDER BY created_at DESC, id DESC LIMIT 1) i ON true
-LEFT JOIN provider_accounts a ON a.name = i.account
-LEFT JOIN peers p ON p.instance_id = i.id
-LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE l.proof <> 'listed' AND instance_id = i.id
+LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
+LEFT JOIN machines m ON m.id = c.machine_id
+LEFT JOIN provider_accounts a ON a.name = m.account
+LEFT JOIN peers p ON p.claim_id = c.id
+LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LISTED}' AND machine_id = m.id
   ORDER BY at DESC, id DESC LIMIT 1) v ON true
-LEFT JOIN LATERAL ({record_of_instance("i.id AND l.proof <> 'listed'")}) r ON true
 """
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(
@@ -236,53 +217,79 @@ class LatestProof:
     id: UUID
     outcome: ProofOutcome
     at: datetime
-    record: Record
-    """What this and all proofs of the machine before add up to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
     lease: Lease
-    evidence: Evidence | None
-    """Of the latest attempt; None before the first."""
+    evidence: Evidence | None = None
+    """Of the latest attempt's machine; None before the first attempt."""
+    record: Record | None = None
+    """What all GPU proofs of that machine add up to."""
     proof: LatestProof | None = None
-    """Of the latest attempt's machine; None before its first challenge."""
+    """Its latest GPU proof; None before its first challenge."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """What stands beside a lease in its row once it has had an attempt."""
+
+    machine_id: MachineId
+    provider: str
+    region: str
+    machine_state: MachineState
+    step: Step
+    sighted_at: datetime | None
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+    mesh_address: str | None
+    proof_id: UUID | None
+    proof_outcome: ProofOutcome | None
+    proof_at: datetime | None
+
+
+async def _overviews(connection: Connection, statement: TextClause, **values: object) -> list[Overview]:
+    return [_overview(row) for row in (await connection.execute(statement, values)).all()]
 
 
 def _overview(row: Any) -> Overview:
-    if row.instance_id is None:
-        return Overview(_lease(row), None)
-    evidence = Evidence(
-        instance_id=InstanceId(row.instance_id),
-        provider=row.provider,
-        region=row.region,
-        state=InstanceState(row.instance_state),
-        step=None if row.step is None else Step(row.step),
-        sighted_at=row.sighted_at,
-        address=row.address,
-        ssh_port=row.ssh_port,
-        host_key=row.host_key,
-        mesh_address=row.mesh_address,
+    lease = msgspec.convert(row, Lease, from_attributes=True)
+    if row.machine_id is None:
+        return Overview(lease)
+    claimed = msgspec.convert(row, _Claimed, from_attributes=True)
+    record = msgspec.convert(row, Record, from_attributes=True)
+    return Overview(lease, _evidence(claimed), record, _latest_proof(claimed))
+
+
+def _evidence(claimed: _Claimed) -> Evidence:
+    return Evidence(
+        machine_id=claimed.machine_id,
+        provider=claimed.provider,
+        region=claimed.region,
+        state=claimed.machine_state,
+        step=claimed.step,
+        sighted_at=claimed.sighted_at,
+        address=claimed.address,
+        ssh_port=claimed.ssh_port,
+        host_key=claimed.host_key,
+        mesh_address=claimed.mesh_address,
     )
-    return Overview(_lease(row), evidence, _latest_proof(row))
 
 
-def _latest_proof(row: Any) -> LatestProof | None:
-    if row.proof_id is None:
+def _latest_proof(claimed: _Claimed) -> LatestProof | None:
+    if claimed.proof_id is None or claimed.proof_outcome is None or claimed.proof_at is None:
         return None
-    known = Record() if row.passes is None else record_of(row)
-    return LatestProof(row.proof_id, ProofOutcome(row.proof_outcome), row.proof_at, known)
+    return LatestProof(claimed.proof_id, claimed.proof_outcome, claimed.proof_at)
 
 
-async def show(
-    connection: AsyncConnection, organization_id: OrganizationId, lease_id: LeaseId
-) -> Overview | None:
-    found = await rows(connection, _SHOW, organization_id=organization_id, id=lease_id)
-    return _overview(found[0]) if found else None
+async def show(connection: Connection, organization_id: OrganizationId, lease_id: LeaseId) -> Overview | None:
+    found = await _overviews(connection, _SHOW, organization_id=organization_id, id=lease_id)
+    return found[0] if found else None
 
 
 async def page(
-    connection: AsyncConnection,
+    connection: Connection,
     organization_id: OrganizationId,
     *,
     before: tuple[datetime, UUID] | None,
@@ -290,65 +297,43 @@ async def page(
     limit: int,
 ) -> list[Overview]:
     """Newest first; `before` is creation time and id of the last lease of the page before."""
-    found = await rows(
+    before_at, before_id = before or (None, None)
+    return await _overviews(
         connection,
         _PAGE,
         organization_id=organization_id,
-        before_at=before[0] if before else None,
-        before_id=before[1] if before else None,
-        states=[state.value for state in states] if states is not None else None,
+        before_at=before_at,
+        before_id=before_id,
+        states=None if states is None else list(states),
         limit=limit,
     )
-    return [_overview(row) for row in found]
 
 
-_DUE_FOR_PLACING = text(f"""
-SELECT {_COLUMNS} FROM leases WHERE state = 'placing' AND due_at <= :now
+_TAKE_PLACING = text(f"""
+{_SELECT} WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _POSTPONE = text("UPDATE leases SET due_at = :due_at WHERE id = ANY(:ids)")
-
-
-async def take_placing(connection: AsyncConnection, *, now: datetime, limit: int) -> list[Lease]:
-    """Leases that wait for a machine, locked for this transaction; those in other hands are skipped."""
-    return [_lease(row) for row in await rows(connection, _DUE_FOR_PLACING, now=now, limit=limit)]
-
-
-async def postpone(connection: AsyncConnection, lease_ids: Sequence[LeaseId], *, due_at: datetime) -> None:
-    await connection.execute(_POSTPONE, {"ids": list(lease_ids), "due_at": due_at})
-
-
-_FINISHED = text(f"""
-SELECT {_COLUMNS} FROM leases l WHERE state = 'ending'
-  AND NOT EXISTS (SELECT FROM instances i WHERE i.lease_id = l.id AND i.state <> 'gone')
+# Whoever had a slot leaves the node behind; a whole machine goes with its lease.
+_TAKE_FINISHED = text(f"""
+{_SELECT} l WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
+  SELECT FROM claims c JOIN machines m ON m.id = c.machine_id
+  WHERE c.lease_id = l.id AND (c.released_at IS NULL OR (c.slot IS NULL AND m.state <> '{MachineState.GONE}')))
 ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 
 
-async def take_finished(connection: AsyncConnection, *, limit: int) -> list[Lease]:
-    """Ending leases whose every machine is confirmed gone."""
-    return [_lease(row) for row in await rows(connection, _FINISHED, limit=limit)]
+async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[Lease]:
+    """Leases that wait for a machine, locked for this transaction; those in other hands are skipped."""
+    return await read(connection, _TAKE_PLACING, Lease, now=now, limit=limit)
 
 
-_PLACEMENT = text("""
-INSERT INTO placements (lease_id, number, organization_id, decided_at, chosen, ranking)
-SELECT p.lease_id, coalesce((SELECT max(number) FROM placements o WHERE o.lease_id = p.lease_id), 0) + 1,
-       p.organization_id, :now, p.chosen, p.ranking
-FROM jsonb_to_recordset(CAST(:placements AS jsonb))
-     AS p(lease_id uuid, organization_id uuid, chosen text, ranking jsonb)
-""")
-_PLACEMENTS = text(
-    "SELECT number, decided_at, chosen, ranking FROM placements WHERE lease_id = :id ORDER BY number"
-)
+async def postpone(connection: Connection, lease_ids: Sequence[LeaseId], *, due_at: datetime) -> None:
+    """Look at leases that wait for a machine again at `due_at`."""
+    if lease_ids:
+        await write(connection, _POSTPONE, ids=list(lease_ids), due_at=due_at)
 
 
-async def insert_placements(
-    connection: AsyncConnection, placements: Sequence[dict[str, Any]], *, now: datetime
-) -> None:
-    """Store decisions: `lease_id`, `organization_id`, `chosen` (an offer key or None), `ranking` (JSON)."""
-    if placements:
-        await connection.execute(_PLACEMENT, {"placements": json.dumps(placements), "now": now})
-
-
-async def placements(connection: AsyncConnection, lease_id: LeaseId) -> list[dict[str, Any]]:
-    return [dict(row._mapping) for row in await rows(connection, _PLACEMENTS, id=lease_id)]  # noqa: SLF001
+async def take_finished(connection: Connection, *, limit: int) -> list[Lease]:
+    """Ending leases whose claims are released and whose machines are confirmed gone, locked as above."""
+    return await read(connection, _TAKE_FINISHED, Lease, limit=limit)

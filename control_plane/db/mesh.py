@@ -1,22 +1,31 @@
-"""Queries on private networks: one per organization, one address per machine."""
+"""Queries on private networks: one per organization, and in it one address per claim."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
-from control_plane.domain.ids import InstanceId, OrganizationId
+from control_plane.db import work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ids import ClaimId, OrganizationId
 
 
 @dataclass(frozen=True, slots=True)
-class PeerRow:
-    instance_id: InstanceId
+class Peer:
+    """The place of a claim's machine in its organization's network."""
+
+    claim_id: ClaimId
     slot: int
     address: str
     public_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    organization_id: OrganizationId
+    number: int
 
 
 # Numbers are handed out one by one under an advisory lock; organizations come seldom.
@@ -30,107 +39,95 @@ _UNSYNCED = text("""
 SELECT organization_id, number FROM networks WHERE synced_at IS NULL OR synced_at < :before ORDER BY number LIMIT :limit
 """)
 _PEERS = text("""
-SELECT p.instance_id, p.slot, p.address, p.public_key FROM peers p JOIN instances i ON i.id = p.instance_id
-WHERE p.organization_id = :organization_id AND i.state IN ('bootstrapping', 'verified') ORDER BY p.slot
+SELECT p.claim_id, p.slot, p.address, p.public_key FROM peers p JOIN claims c ON c.id = p.claim_id
+WHERE p.organization_id = :organization_id AND c.ended_at IS NULL ORDER BY p.slot
 """)
 _SLOT = text("""
 SELECT coalesce(
-  (SELECT slot FROM peers WHERE instance_id = :instance_id),
+  (SELECT slot FROM peers WHERE claim_id = :claim_id),
   (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE organization_id = :organization_id))
      AS free
    WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.slot = free))
 ) AS slot
 """)
 _PUT_PEER = text("""
-INSERT INTO peers (instance_id, organization_id, slot, address, public_key)
-VALUES (:instance_id, :organization_id, :slot, :address, :public_key)
-ON CONFLICT (instance_id) DO UPDATE SET public_key = excluded.public_key RETURNING address
+INSERT INTO peers (claim_id, organization_id, slot, address, public_key)
+VALUES (:claim_id, :organization_id, :slot, :address, :public_key)
+ON CONFLICT (claim_id) DO UPDATE SET public_key = excluded.public_key
 """)
 _DROP = text("""
 WITH dropped AS (
-  DELETE FROM peers USING instances i
-  WHERE i.id = peers.instance_id AND i.state IN ('ending', 'gone') RETURNING peers.organization_id
+  DELETE FROM peers USING claims c WHERE c.id = peers.claim_id AND c.ended_at IS NOT NULL
+  RETURNING peers.organization_id
 )
 UPDATE networks SET synced_at = NULL WHERE organization_id IN (SELECT organization_id FROM dropped)
 """)
-_CLAIM = text("""
-UPDATE networks SET claim_token = :token, claimed_until = :until
-WHERE organization_id = :organization_id AND (claimed_until IS NULL OR claimed_until <= :now OR claim_token = :token)
+_TAKE = text(f"""
+UPDATE networks SET work_token = :token, work_until = :until
+WHERE organization_id = :organization_id AND ({work.FREE} OR {work.HELD})
 """)
-_UNCLAIM = text("""
-UPDATE networks SET claim_token = NULL, claimed_until = NULL, synced_at = coalesce(:synced_at, synced_at)
-WHERE organization_id = :organization_id AND claim_token = :token
+_GIVE_BACK = text(f"""
+UPDATE networks SET synced_at = coalesce(:synced_at, synced_at), {work.GIVE_BACK}
+WHERE organization_id = :organization_id AND {work.HELD}
 """)
 
 
-async def network_number(connection: AsyncConnection, organization_id: OrganizationId) -> int:
-    """The organization's network, made on first use, and locked: slots are handed out one by one."""
-    found = await rows(connection, _NETWORK, organization_id=organization_id)
-    if not found:
-        await connection.execute(_LOCK)
-        found = await rows(connection, _NETWORK, organization_id=organization_id) or await rows(
-            connection, _NEW_NETWORK, organization_id=organization_id
-        )
-    return int(found[0].number)
+async def network_number(connection: Connection, organization_id: OrganizationId) -> int:
+    """The organization's network, made at its first use, and locked: slots are handed out one by one."""
+    number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
+    if number is not None:
+        return number
+    await read(connection, _LOCK, object)
+    number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
+    number = number or await read_one(connection, _NEW_NETWORK, int, organization_id=organization_id)
+    if number is None:
+        raise LookupError(f"organization {organization_id} got no network")
+    return number
 
 
-async def unsynced(
-    connection: AsyncConnection, *, before: datetime, limit: int
-) -> list[tuple[OrganizationId, int]]:
-    """Networks that the hub was not told about since they changed, or not since `before`."""
-    found = await rows(connection, _UNSYNCED, before=before, limit=limit)
-    return [(OrganizationId(row.organization_id), row.number) for row in found]
+async def unsynced(connection: Connection, *, before: datetime, limit: int) -> list[Network]:
+    """Networks of which the hub has no list since they changed, or since `before`."""
+    return await read(connection, _UNSYNCED, Network, before=before, limit=limit)
 
 
-async def slot_for(
-    connection: AsyncConnection, organization_id: OrganizationId, instance_id: InstanceId
-) -> int:
-    """The machine's slot in its network, or the lowest free one. The caller holds the network's lock."""
-    found = await rows(connection, _SLOT, organization_id=organization_id, instance_id=instance_id)
-    return int(found[0].slot)
+async def slot_for(connection: Connection, organization_id: OrganizationId, claim_id: ClaimId) -> int:
+    """The claim's slot in its network, or the lowest free one. The caller holds the network's lock."""
+    (slot,) = await read(connection, _SLOT, int, organization_id=organization_id, claim_id=claim_id)
+    return slot
 
 
-async def put_peer(connection: AsyncConnection, organization_id: OrganizationId, peer: PeerRow) -> None:
-    values = {
-        "instance_id": peer.instance_id,
-        "organization_id": organization_id,
-        "slot": peer.slot,
-        "address": peer.address,
-        "public_key": peer.public_key,
-    }
-    await connection.execute(_PUT_PEER, values)
+async def put_peer(connection: Connection, organization_id: OrganizationId, peer: Peer) -> None:
+    await write(
+        connection,
+        _PUT_PEER,
+        claim_id=peer.claim_id,
+        organization_id=organization_id,
+        slot=peer.slot,
+        address=peer.address,
+        public_key=peer.public_key,
+    )
 
 
-async def peers(connection: AsyncConnection, organization_id: OrganizationId) -> list[PeerRow]:
-    """Who belongs on the hub now: machines being set up or verified."""
-    return [
-        PeerRow(InstanceId(row.instance_id), row.slot, row.address, row.public_key)
-        for row in await rows(connection, _PEERS, organization_id=organization_id)
-    ]
+async def peers(connection: Connection, organization_id: OrganizationId) -> list[Peer]:
+    """Who belongs on the hub now: the machines of open claims."""
+    return await read(connection, _PEERS, Peer, organization_id=organization_id)
 
 
-async def drop_ended(connection: AsyncConnection) -> int:
-    """Forget peers whose machine has to go; answers how many networks changed."""
-    return (await connection.execute(_DROP)).rowcount
+async def drop_ended(connection: Connection) -> int:
+    """Delete the peers of claims that have ended; answers how many networks changed."""
+    return await write(connection, _DROP)
 
 
-async def claim(
-    connection: AsyncConnection,
-    organization_id: OrganizationId,
-    *,
-    token: UUID,
-    now: datetime,
-    until: datetime,
+async def take(
+    connection: Connection, organization_id: OrganizationId, *, token: UUID, now: datetime, until: datetime
 ) -> bool:
-    """Whether this worker may speak to the hub for the network: two lists at once could lose a peer."""
+    """Whether this worker may speak to the hub for the network: of two lists at once, one could lose a peer."""
     values = {"organization_id": organization_id, "token": token, "now": now, "until": until}
-    result = await connection.execute(_CLAIM, values)
-    return bool(result.rowcount)
+    return bool(await write(connection, _TAKE, **values))
 
 
-async def unclaim(
-    connection: AsyncConnection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
+async def give_back(
+    connection: Connection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
 ) -> None:
-    """Give the network back; `synced_at` is when the list that reached the hub was read, None when none did."""
-    values = {"organization_id": organization_id, "token": token, "synced_at": synced_at}
-    await connection.execute(_UNCLAIM, values)
+    """Give the network back. `synced_at` is when the list was read that reached the hub, None when none did."""
+    await write(connection, _GIVE_BACK, organization_id=organization_id, token=token, synced_at=synced_at)

@@ -1,17 +1,16 @@
-"""Queries on ending permits: an operator's word that many failed proofs at an account are the provider's fault.
+"""Queries on termination permits: an operator found the provider at fault for many failed proofs at an account.
 
-A permit lasts for a while and is never taken back; the table keeps who gave it and why.
+A permit lasts for a while and cannot be withdrawn; the table keeps who gave it and why.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read, write
 from control_plane.domain.ids import AccountName
 
 
@@ -20,35 +19,35 @@ class Permit:
     account: AccountName
     why: str
     actor: str
+    """The operator's API key, as on the wire."""
     at: datetime
     until: datetime
 
 
 _INSERT = text("""
-INSERT INTO ending_permits (id, account, why, actor, at, until) VALUES (:id, :account, :why, :actor, :at, :until)
+INSERT INTO termination_permits (id, account, why, actor, at, until)
+VALUES (:id, :account, :why, :actor, :at, :until)
 """)
-# The one that lasts longest.
-_STANDING = text("""
-SELECT DISTINCT ON (account) account, why, actor, at, until FROM ending_permits
+# Of several permits of one account, the one that lasts longest.
+_VALID = text("""
+SELECT DISTINCT ON (account) account, why, actor, at, until FROM termination_permits
 WHERE until > :now AND (CAST(:account AS text) IS NULL OR account = :account) ORDER BY account, until DESC
 """)
 
 
-async def insert(connection: AsyncConnection, permit_id: UUID, permit: Permit) -> None:
-    values = {
-        "id": permit_id,
-        "account": permit.account,
-        "why": permit.why,
-        "actor": permit.actor,
-        "at": permit.at,
-        "until": permit.until,
-    }
-    await connection.execute(_INSERT, values)
+async def insert(connection: Connection, permit_id: UUID, permit: Permit) -> None:
+    await write(
+        connection,
+        _INSERT,
+        id=permit_id,
+        account=permit.account,
+        why=permit.why,
+        actor=permit.actor,
+        at=permit.at,
+        until=permit.until,
+    )
 
 
-async def standing(
-    connection: AsyncConnection, *, now: datetime, account: AccountName | None = None
-) -> Sequence[Permit]:
-    """The permits that last at `now`, of one account or of every, one each."""
-    found = await rows(connection, _STANDING, now=now, account=account)
-    return [Permit(AccountName(row.account), row.why, row.actor, row.at, row.until) for row in found]
+async def valid(connection: Connection, *, now: datetime, account: AccountName | None = None) -> list[Permit]:
+    """The permits that are valid at `now`, of one account or of all, one per account."""
+    return await read(connection, _VALID, Permit, now=now, account=account)

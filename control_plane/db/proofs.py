@@ -1,76 +1,56 @@
-"""Queries on GPU proofs: storing them, what they add up to, and whose turn it is to be challenged.
+"""Queries on GPU proofs: storing them with what they add up to, reading them, and whose turn it is.
 
-A proof is stored twice: with all its evidence among its customer's facts, and as a line of its
-provider's record, which says nothing of the customer and is read across all tenants.
+A proof is stored twice: with all its evidence among the facts of the customer whose machine it was, and as a
+line of its provider's record, which names no customer and is read across all tenants. What the proofs of a
+machine add up to is kept on the machine's row (`domain/proof.py`, `Record`) by the statement that stores them.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
-from control_plane.db.instances import SELECT, instance_of
-from control_plane.domain.ids import AccountName, InstanceId, LeaseId, OrganizationId
-from control_plane.domain.instance import Instance
+from control_plane.db import machines, work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read, read_one, write
+from control_plane.db.tables import among
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
+from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.placement import Disproven
-from control_plane.domain.proof import VOID, Occasion, ProofOutcome, Record
+from control_plane.domain.proof import COUNTED_AS_FAILURE, Occasion, OwnCode, ProofOutcome, Result
 
-# Of the last two weeks with proofs: what is older makes no tier. Answers of an emulation are held against a machine
-# like failures; what is shown after the end is not, nor a challenge that the customer's own work spoilt.
-_RECORD_OF_INSTANCE = """
-SELECT count(*) FILTER (WHERE passed) AS passes, min(at) FILTER (WHERE passed) AS first_passed_at, last_passed_at,
-  coalesce(bool_or(attested) FILTER (WHERE passed AND at = last_passed_at), false) AS attested,
-  count(*) FILTER (WHERE since AND outcome IN ('failed', 'emulated')) AS failed,
-  count(*) FILTER (WHERE since AND outcome = 'unanswered' AND NOT void) AS unanswered,
-  max(at) FILTER (WHERE NOT void) AS last_at
-FROM (
-  SELECT *, last_passed_at IS NULL OR at > last_passed_at AS since FROM (
-    SELECT p.at, p.outcome, p.attested, p.outcome = 'passed' AS passed,
-           coalesce(p.code IN ({void}), false) AS void,
-           max(p.at) FILTER (WHERE p.outcome = 'passed') OVER () AS last_passed_at
-    FROM proofs p WHERE p.instance_id = {instance} AND p.occasion <> 'end'
-      AND p.at > (SELECT max(at) - interval '15 days' FROM proofs WHERE instance_id = {instance})
-  ) each_proof
-) judged GROUP BY last_passed_at
-"""
-
-
-def record_of_instance(instance: str) -> str:
-    """SQL of what the challenges of one machine add up to; `instance` is an SQL expression."""
-    void = ", ".join(f"'{code}'" for code in sorted(VOID))
-    return _RECORD_OF_INSTANCE.format(instance=instance, void=void)
-
-
-_RECORD = text(record_of_instance(":instance_id"))
-
-
-def record_of(row: Any) -> Record:
-    return Record(
-        passes=row.passes,
-        first_passed_at=row.first_passed_at,
-        last_passed_at=row.last_passed_at,
-        attested=row.attested,
-        failed=row.failed,
-        unanswered=row.unanswered,
-        last_at=row.last_at,
-    )
-
-
-async def record(connection: AsyncConnection, instance_id: InstanceId) -> Record:
-    """What the challenges of a machine add up to."""
-    found = await rows(connection, _RECORD, instance_id=instance_id)
-    return record_of(found[0]) if found else Record()
+# Storing
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A proof as it is written down. JSON values are bounded, and hold nothing that PostgreSQL refuses."""
+class Finding:
+    """Something that a challenge found."""
+
+    code: str
+    gpu: int | None
+    """Index of the GPU; None when it is about the machine as a whole."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one GPU did in one try of a timed phase."""
+
+    gpu: int
+    phase: str
+    seconds: float
+    work: float
+    """In the units of the phase: see docs/gpu-proof.md."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewProof:
+    """A proof to be stored. Its JSON values are bounded, and hold nothing that PostgreSQL refuses."""
 
     id: UUID
     occasion: Occasion
@@ -81,198 +61,166 @@ class Stored:
     attested: bool
     code: str | None
     why: str | None
-    findings: Sequence[Mapping[str, Any]]
-    hints: Sequence[Mapping[str, Any]]
-    rates: Sequence[Mapping[str, Any]]
+    findings: Sequence[Finding]
+    hints: Sequence[Finding]
+    rates: Sequence[Rate]
     gpu_uuids: Sequence[str]
     devices: Sequence[str]
     """Identities that its GPUs attested."""
     proven_bytes: Sequence[int]
     seconds: float
-    evidence: Mapping[str, Any]
+    evidence: Mapping[str, object]
+
+    def result(self, at: datetime) -> Result:
+        """The challenge as decisions see it."""
+        hinted = bool(self.hints)
+        return Result(self.occasion, self.outcome, at, self.code, self.why, hinted, self.attested)
 
 
-_INSERT = text("""
+_COLUMNS = [field.name for field in fields(NewProof)]
+_JSON = frozenset({"findings", "hints", "rates", "evidence"})
+_VALUES = ", ".join(f"CAST(:{name} AS jsonb)" if name in _JSON else f":{name}" for name in _COLUMNS)
+# The proof belongs to the lease that has or had the whole machine; no proof of a node belongs to a lease.
+_INSERT = text(f"""
 WITH proof AS (
-  INSERT INTO proofs (id, organization_id, lease_id, instance_id, account, offer_key, gpu_model, occasion, outcome,
-                      source, driver, reference, attested, code, why, findings, hints, rates, gpu_uuids, devices,
-                      proven_bytes, seconds, evidence, at)
-  SELECT :id, i.organization_id, i.lease_id, i.id, i.account, i.offer_key, l.gpu_model, :occasion, :outcome,
-         :source, :driver, :reference, :attested, :code, :why, CAST(:findings AS jsonb), CAST(:hints AS jsonb),
-         CAST(:rates AS jsonb), :gpu_uuids, :devices, :proven_bytes, :seconds, CAST(:evidence AS jsonb), :now
-  FROM instances i JOIN leases l ON l.id = i.lease_id WHERE i.id = :instance_id
-  RETURNING id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, at
+  INSERT INTO proofs ({", ".join(_COLUMNS)}, organization_id, project_id, lease_id, machine_id, account, offer_key,
+                      gpu_model, at)
+  SELECT {_VALUES}, claimant.organization_id, claimant.project_id, claimant.lease_id, m.id, m.account, m.offer_key,
+         m.gpu_model, :now
+  FROM machines m LEFT JOIN LATERAL (
+    SELECT c.organization_id, c.project_id, c.lease_id FROM claims c
+    WHERE c.machine_id = m.id AND c.slot IS NULL ORDER BY c.claimed_at DESC, c.id DESC LIMIT 1) claimant ON true
+  WHERE m.id = :machine_id
+  RETURNING id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, at
+), recorded AS (
+  INSERT INTO proof_records (proof_id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended,
+                             at)
+  SELECT id, machine_id, account, offer_key, gpu_model, occasion, outcome, code, why, :ended, at FROM proof
 )
-INSERT INTO proof_records (proof_id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended,
-                           at)
-SELECT id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, :ended, at FROM proof
+UPDATE machines SET passes = :passes, first_passed_at = :first_passed_at, last_passed_at = :last_passed_at,
+  attested = :last_attested, failed = :failed, unanswered = :unanswered, last_challenged_at = :last_challenged_at
+WHERE id = :machine_id
 """)
 
 
 async def insert(
-    connection: AsyncConnection, instance_id: InstanceId, proof: Stored, *, ended: bool, now: datetime
+    connection: Connection, machine: Machine, proof: NewProof, *, ended: bool, now: datetime
 ) -> None:
-    """Store a proof and its line in the provider's record. `ended`: its machine is ended because of it."""
-    values = {
-        "id": proof.id,
-        "instance_id": instance_id,
-        "occasion": proof.occasion.value,
-        "outcome": proof.outcome.value,
-        "source": proof.source,
-        "driver": proof.driver,
-        "reference": proof.reference,
-        "attested": proof.attested,
-        "code": proof.code,
-        "why": proof.why,
-        "findings": json.dumps(list(proof.findings)),
-        "hints": json.dumps(list(proof.hints)),
-        "rates": json.dumps(list(proof.rates)),
-        "gpu_uuids": list(proof.gpu_uuids),
-        "devices": list(proof.devices),
-        "proven_bytes": list(proof.proven_bytes),
-        "seconds": proof.seconds,
-        "evidence": json.dumps(proof.evidence),
-        "ended": ended,
-        "now": now,
-    }
-    await connection.execute(_INSERT, values)
+    """Store a proof, its line in the provider's record, and the machine's new record.
+
+    `machine` is locked, and as it is written down now. `ended` says that it is terminated because of this proof.
+    """
+    record = machine.record.after(proof.result(now))
+    values = {name: getattr(proof, name) for name in _COLUMNS}
+    await write(
+        connection,
+        _INSERT,
+        **(values | {name: json.dumps(msgspec.to_builtins(values[name])) for name in _JSON}),
+        machine_id=machine.id,
+        ended=ended,
+        passes=record.passes,
+        first_passed_at=record.first_passed_at,
+        last_passed_at=record.last_passed_at,
+        last_attested=record.attested,
+        failed=record.failed,
+        unanswered=record.unanswered,
+        last_challenged_at=record.last_at,
+        now=now,
+    )
 
 
 # Whose turn it is
 
-_CLAIM_DUE = text("""
-UPDATE instances SET claim_token = :token, claimed_until = :until
-WHERE id IN (
-  SELECT id FROM instances
-  WHERE account = :account AND state = 'verified' AND proof_due_at <= :now
-    AND (claimed_until IS NULL OR claimed_until <= :now)
-  ORDER BY proof_due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-RETURNING id
-""")
-# Claimed no longer than the wait lasts: whoever does the work, the end is asked for in time.
-_CLAIM_ERASING = text("""
-UPDATE instances SET claim_token = :token, claimed_until = erasing_until
-WHERE id IN (
-  SELECT id FROM instances
-  WHERE account = :account AND state = 'ending' AND erasing_until > :now AND due_at <= :now
-    AND (claimed_until IS NULL OR claimed_until <= :now)
-  ORDER BY erasing_until, id LIMIT :limit FOR UPDATE SKIP LOCKED)
-RETURNING id
-""")
-_CLAIMED = text(SELECT + " WHERE i.claim_token = :token ORDER BY i.id")
+_TAKE_DUE = work.take(
+    "machines",
+    f"account = :account AND state = '{MachineState.VERIFIED}' AND proof_due_at <= :now",
+    order="proof_due_at, id",
+)
+# Held no longer than the wait lasts: the machine is terminated in time, whoever has it.
+_TAKE_ERASING = work.take(
+    "machines",
+    f"account = :account AND state = '{MachineState.TERMINATING}' AND erasing_until > :now AND due_at <= :now",
+    order="erasing_until, id",
+    until="erasing_until",
+)
+_TAKEN = text(f"{machines.SELECT} WHERE m.work_token = :token ORDER BY m.id")
 
 
-async def claim_due(
-    connection: AsyncConnection,
-    account: AccountName,
-    *,
-    token: UUID,
-    until: datetime,
-    now: datetime,
-    limit: int,
-) -> list[Instance]:
-    """Hold machines in use whose next challenge is due, until `until` or until they move."""
-    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit}
-    return await _claimed(connection, token, await rows(connection, _CLAIM_DUE, **values))
+async def take_due(
+    connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
+) -> list[Machine]:
+    """Hold verified machines whose next challenge is due, until `until` or until they move."""
+    taken = await read(
+        connection, _TAKE_DUE, UUID, account=account, token=token, until=until, now=now, limit=limit
+    )
+    return await read(connection, _TAKEN, Machine, token=token) if taken else []
 
 
-async def claim_erasing(
-    connection: AsyncConnection, account: AccountName, *, token: UUID, now: datetime, limit: int
-) -> list[Instance]:
-    """Hold machines whose end waits for the proof that their memory is overwritten, until the wait is over."""
-    values = {"account": account, "token": token, "now": now, "limit": limit}
-    return await _claimed(connection, token, await rows(connection, _CLAIM_ERASING, **values))
+async def take_erasing(
+    connection: Connection, account: AccountName, *, token: UUID, now: datetime, limit: int
+) -> list[Machine]:
+    """Hold machines whose termination waits for the proof that their memory is overwritten, until that wait is over."""
+    taken = await read(connection, _TAKE_ERASING, UUID, account=account, token=token, now=now, limit=limit)
+    return await read(connection, _TAKEN, Machine, token=token) if taken else []
 
 
-async def _claimed(connection: AsyncConnection, token: UUID, taken: Sequence[Any]) -> list[Instance]:
-    return [instance_of(row) for row in await rows(connection, _CLAIMED, token=token)] if taken else []
-
-
-_STILL_CLAIMED = text("SELECT id FROM instances WHERE id = :id AND claim_token = :token FOR UPDATE")
-_AGAIN = text("""
-UPDATE instances SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at),
-  claim_token = NULL, claimed_until = NULL
-WHERE id = :id AND claim_token = :token
-""")
-_NEXT = text("""
-UPDATE instances SET proof_due_at = :due_at, claim_token = NULL, claimed_until = NULL,
+_STILL_HELD = work.still_held("machines")
+_NEXT = text(f"""
+UPDATE machines SET proof_due_at = :due_at, {work.GIVE_BACK},
   suspect_since = CASE WHEN NOT CAST(:judged AS boolean) THEN suspect_since
                        WHEN CAST(:suspect AS boolean) THEN coalesce(suspect_since, :now) END
-WHERE id = :id AND claim_token = :token
+WHERE id = :id AND {work.HELD}
 """)
-_ERASED = text("""
-UPDATE instances SET erasing_until = NULL, tries = 0, due_at = :now, claim_token = NULL, claimed_until = NULL
-WHERE id = :id AND claim_token = :token
+_ERASED = text(f"""
+UPDATE machines SET erasing_until = NULL, tries = 0, due_at = :now, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}
 """)
 
 
-async def still_claimed(connection: AsyncConnection, instance_id: InstanceId, *, token: UUID) -> bool:
-    """Lock a machine if it is still in our hands. Whoever lost it drops what it found."""
-    return bool(await rows(connection, _STILL_CLAIMED, id=instance_id, token=token))
-
-
-async def again(
-    connection: AsyncConnection,
-    instance_id: InstanceId,
-    *,
-    token: UUID,
-    due_at: datetime,
-    deadline_at: datetime | None = None,
-) -> None:
-    """Give a machine that is being set up, or erased, back to be challenged again. Not a failed try of ours.
-
-    `deadline_at` puts the end of its patience off; it never comes nearer.
-    """
-    values = {"id": instance_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
-    await connection.execute(_AGAIN, values)
+async def still_held(connection: Connection, machine_id: MachineId, *, token: UUID) -> bool:
+    """Lock a machine if this worker still holds it. A worker that lost it drops what it found."""
+    return await read_one(connection, _STILL_HELD, UUID, id=machine_id, token=token) is not None
 
 
 async def next_challenge(
-    connection: AsyncConnection,
-    instance_id: InstanceId,
+    connection: Connection,
+    machine_id: MachineId,
     *,
     token: UUID,
     due_at: datetime,
     suspect: bool | None,
     now: datetime,
 ) -> None:
-    """Give a machine in use back, to be challenged again at `due_at`.
+    """Give a verified machine back, to be challenged next at `due_at`.
 
-    `suspect` says whether something is held against it from now on, or still; None leaves that as it is.
+    `suspect` says whether something speaks against it now; None leaves that as it is.
     """
-    values = {
-        "id": instance_id,
-        "token": token,
-        "due_at": due_at,
-        "judged": suspect is not None,
-        "suspect": bool(suspect),
-        "now": now,
-    }
-    await connection.execute(_NEXT, values)
+    values = {"due_at": due_at, "judged": suspect is not None, "suspect": bool(suspect), "now": now}
+    await write(connection, _NEXT, id=machine_id, token=token, **values)
 
 
-async def erased(connection: AsyncConnection, instance_id: InstanceId, *, token: UUID, now: datetime) -> None:
-    """A machine's end waits no longer."""
-    await connection.execute(_ERASED, {"id": instance_id, "token": token, "now": now})
+async def erased(connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime) -> None:
+    """Give a machine back whose termination waits no longer."""
+    await write(connection, _ERASED, id=machine_id, token=token, now=now)
 
 
 # GPUs that two machines show
 
-# Two workers that find the same GPU at the same moment wait for each other here, before they hold anything else.
+# Two workers that find the same GPU at the same moment wait for each other here, before they lock anything else.
 _LOCK_GPUS = text("""
 SELECT pg_advisory_xact_lock(hashtextextended(gpu, 4711)) FROM (SELECT gpu FROM unnest(CAST(:gpus AS text[])) gpu
   ORDER BY gpu) ordered
 """)
-_SHOWN_BY_OTHERS = text("""
-SELECT DISTINCT i.id, i.organization_id, i.lease_id, i.account
-FROM instances i JOIN proofs p ON p.instance_id = i.id
-WHERE i.state IN ('bootstrapping', 'verified') AND i.id <> :instance_id
-  AND p.outcome = 'passed'
+_HOLDERS = text(f"""
+SELECT DISTINCT m.id AS machine_id, m.account
+FROM machines m JOIN proofs p ON p.machine_id = m.id
+WHERE {among("m.state", {MachineState.BOOTSTRAPPING, MachineState.VERIFIED})} AND m.id <> :machine_id
+  AND p.outcome = '{ProofOutcome.PASSED}'
   AND (p.gpu_uuids && CAST(:uuids AS text[]) OR p.devices && CAST(:devices AS text[]))
-ORDER BY i.id
+ORDER BY m.id
 """)
-_CHALLENGE_NOW = text("""
-UPDATE instances SET proof_due_at = :now WHERE id = :id AND state = 'verified' AND proof_due_at > :now
+_CHALLENGE_NOW = text(f"""
+UPDATE machines SET proof_due_at = :now
+WHERE id = :id AND state = '{MachineState.VERIFIED}' AND proof_due_at > :now
 """)
 
 
@@ -280,90 +228,152 @@ UPDATE instances SET proof_due_at = :now WHERE id = :id AND state = 'verified' A
 class Holder:
     """A machine that has shown a GPU."""
 
-    instance_id: InstanceId
-    organization_id: OrganizationId
-    lease_id: LeaseId
+    machine_id: MachineId
     account: AccountName
 
 
-async def lock_gpus(connection: AsyncConnection, proof: Stored) -> None:
-    """Until the transaction's end nobody else judges a machine that shows one of its GPUs. Lock them first of all."""
+async def lock_gpus(connection: Connection, proof: NewProof) -> None:
+    """Keep everybody else from judging a machine that shows one of these GPUs, until the transaction ends.
+
+    This lock comes before all others.
+    """
     gpus = [*proof.gpu_uuids, *proof.devices]
     if gpus:
-        await rows(connection, _LOCK_GPUS, gpus=gpus)
+        await connection.execute(_LOCK_GPUS, {"gpus": gpus})
 
 
-async def holders(connection: AsyncConnection, instance_id: InstanceId, proof: Stored) -> list[Holder]:
-    """Other live machines that passed with one of its GPUs, by UUID or by what it attested. They are locked."""
-    values = {"uuids": list(proof.gpu_uuids), "devices": list(proof.devices)}
-    found = await rows(connection, _SHOWN_BY_OTHERS, instance_id=instance_id, **values)
-    return [
-        Holder(
-            InstanceId(row.id),
-            OrganizationId(row.organization_id),
-            LeaseId(row.lease_id),
-            AccountName(row.account),
-        )
-        for row in found
-    ]
+async def holders(connection: Connection, machine_id: MachineId, proof: NewProof) -> list[Holder]:
+    """Other live machines that passed with one of these GPUs, by UUID or by attested identity."""
+    return await read(
+        connection,
+        _HOLDERS,
+        Holder,
+        machine_id=machine_id,
+        uuids=list(proof.gpu_uuids),
+        devices=list(proof.devices),
+    )
 
 
-async def challenge_now(connection: AsyncConnection, instance_id: InstanceId, *, now: datetime) -> None:
-    await connection.execute(_CHALLENGE_NOW, {"id": instance_id, "now": now})
+async def challenge_now(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
+    """Bring the next challenge of a verified machine forward to now."""
+    await write(connection, _CHALLENGE_NOW, id=machine_id, now=now)
 
 
 # The record of a provider
 
-# Under a lock, so that replicas who judge machines of one account count each other's.
+# Under a lock, so that replicas that judge machines of one account count each other's.
 _LOCK_ACCOUNT = text("SELECT pg_advisory_xact_lock(hashtextextended(:account, 4712))")
-# A machine that is only silent fails too, once it was silent often enough: a fault of ours mostly looks like that.
-_FAILING = text("""
-SELECT count(*) AS machines FROM (
-  SELECT instance_id FROM proof_records
-  WHERE account = :account AND (ended OR outcome IN ('failed', 'emulated')) AND occasion <> 'end' AND at > :since
-    AND code IS DISTINCT FROM 'gpu_shown_elsewhere'
+_BLAMED = f"code IS DISTINCT FROM '{OwnCode.SHOWN_ELSEWHERE}'"
+# A machine that is only silent fails too, once it was silent often enough. Most faults of ours look like that.
+_FAILING = text(f"""
+SELECT count(*) FROM (
+  SELECT machine_id FROM proof_records
+  WHERE account = :account AND (ended OR {among("outcome", COUNTED_AS_FAILURE)}) AND occasion <> '{Occasion.END}'
+    AND at > :since AND {_BLAMED}
   UNION
-  SELECT id FROM instances WHERE account = :account AND state = 'verified' AND suspect_since IS NOT NULL
-) failing WHERE instance_id <> :but
+  SELECT id FROM machines
+  WHERE account = :account AND state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL
+) failing WHERE machine_id <> :but
 """)
-# One that passed and was ended made only a lesser tier than was sold, which no offer had promised.
-_DISPROVEN = text("""
+# A machine that passed and was terminated all the same made a lower tier than was sold. No offer promised that tier.
+_DISPROVEN = text(f"""
 SELECT offer_key, array_agg(proof_id ORDER BY at, proof_id) AS proofs FROM proof_records
-WHERE ended AND outcome <> 'passed' AND at > :since AND code IS DISTINCT FROM 'gpu_shown_elsewhere'
+WHERE ended AND outcome <> '{ProofOutcome.PASSED}' AND at > :since AND {_BLAMED}
 GROUP BY offer_key
 """)
 
 
 async def failing_machines(
-    connection: AsyncConnection, account: AccountName, *, since: datetime, but: InstanceId
+    connection: Connection, account: AccountName, *, since: datetime, but: MachineId
 ) -> int:
-    """How many machines of an account, `but` one, failed or were ended since then, or stand failed now.
+    """How many machines of an account, without `but`, failed or were terminated since then, or are suspect now.
 
-    One asker at a time.
+    Whoever asks for the same account waits until this transaction ends.
     """
-    await rows(connection, _LOCK_ACCOUNT, account=account)
-    found = await rows(connection, _FAILING, account=account, since=since, but=but)
-    return int(found[0].machines)
+    await connection.execute(_LOCK_ACCOUNT, {"account": account})
+    return await read_one(connection, _FAILING, int, account=account, since=since, but=but) or 0
 
 
-async def disproven(connection: AsyncConnection, *, since: datetime) -> dict[str, Disproven]:
-    """The offers of which machines were ended for their proof since then."""
-    found = await rows(connection, _DISPROVEN, since=since)
-    return {row.offer_key: Disproven(tuple(row.proofs)) for row in found}
+@dataclass(frozen=True, slots=True)
+class _DisprovenOffer:
+    offer_key: str
+    proofs: tuple[UUID, ...]
+
+
+async def disproven(connection: Connection, *, since: datetime) -> dict[str, Disproven]:
+    """By offer key, the machines that were terminated for their proof since then."""
+    found = await read(connection, _DISPROVEN, _DisprovenOffer, since=since)
+    return {offer.offer_key: Disproven(offer.proofs) for offer in found}
 
 
 # Reading
 
-_SUMMARY = """id, lease_id, instance_id, account, gpu_model, occasion, outcome, source, driver, reference, attested,
- code, why, findings, hints, rates, gpu_uuids, proven_bytes, seconds, at"""
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proof as its customer reads it."""
+
+    id: UUID
+    lease_id: LeaseId
+    machine_id: MachineId
+    account: AccountName
+    gpu_model: GpuModel
+    occasion: Occasion
+    outcome: ProofOutcome
+    source: str
+    driver: str
+    reference: str
+    attested: bool
+    code: str | None
+    why: str | None
+    findings: tuple[Finding, ...]
+    hints: tuple[Finding, ...]
+    rates: tuple[Rate, ...]
+    gpu_uuids: tuple[str, ...]
+    proven_bytes: tuple[int, ...]
+    seconds: float
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ProofDetail(Proof):
+    """A proof with all that is needed to check it again."""
+
+    evidence: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """A line of a provider's record. It does not say whose machine it was."""
+
+    proof_id: UUID
+    machine_id: MachineId
+    account: AccountName
+    offer_key: str
+    gpu_model: GpuModel
+    occasion: Occasion
+    outcome: ProofOutcome
+    code: str | None
+    why: str | None
+    ended: bool
+    """Whether its machine was terminated because of it."""
+    at: datetime
+
+
+def _columns(kind: type[Proof | RecordLine]) -> str:
+    return ", ".join(field.name for field in fields(kind))
+
+
 _PAGE = text(f"""
-SELECT {_SUMMARY} FROM proofs WHERE organization_id = :organization_id AND lease_id = :lease_id
+SELECT {_columns(Proof)} FROM proofs WHERE organization_id = :organization_id AND lease_id = :lease_id
   AND (CAST(:before_at AS timestamptz) IS NULL OR (at, id) < (:before_at, CAST(:before_id AS uuid)))
 ORDER BY at DESC, id DESC LIMIT :limit
 """)
-_SHOW = text(f"SELECT {_SUMMARY}, evidence FROM proofs WHERE organization_id = :organization_id AND id = :id")
-_RECORD_PAGE = text("""
-SELECT proof_id, instance_id, account, offer_key, gpu_model, occasion, outcome, code, why, ended, at FROM proof_records
+_DETAIL = text(f"""
+SELECT {_columns(ProofDetail)} FROM proofs WHERE organization_id = :organization_id AND id = :id
+""")
+_RECORD_PAGE = text(f"""
+SELECT {_columns(RecordLine)} FROM proof_records
 WHERE (CAST(:account AS text) IS NULL OR account = :account) AND (CAST(:outcome AS text) IS NULL OR outcome = :outcome)
   AND (CAST(:before_at AS timestamptz) IS NULL OR (at, proof_id) < (:before_at, CAST(:before_id AS uuid)))
 ORDER BY at DESC, proof_id DESC LIMIT :limit
@@ -371,35 +381,35 @@ ORDER BY at DESC, proof_id DESC LIMIT :limit
 
 
 async def page(
-    connection: AsyncConnection,
+    connection: Connection,
     organization_id: OrganizationId,
     lease_id: LeaseId,
     *,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[Any]:
+) -> list[Proof]:
     """The proofs of a lease's machines, newest first."""
     before_at, before_id = before or (None, None)
     values = {"organization_id": organization_id, "lease_id": lease_id, "limit": limit}
-    return list(await rows(connection, _PAGE, before_at=before_at, before_id=before_id, **values))
+    return await read(connection, _PAGE, Proof, before_at=before_at, before_id=before_id, **values)
 
 
-async def show(connection: AsyncConnection, organization_id: OrganizationId, proof_id: UUID) -> Any | None:
+async def get(connection: Connection, organization_id: OrganizationId, proof_id: UUID) -> ProofDetail | None:
     """One proof with its evidence."""
-    found = await rows(connection, _SHOW, organization_id=organization_id, id=proof_id)
-    return found[0] if found else None
+    return await read_one(connection, _DETAIL, ProofDetail, organization_id=organization_id, id=proof_id)
 
 
 async def record_page(
-    connection: AsyncConnection,
+    connection: Connection,
     *,
     account: str | None,
     outcome: ProofOutcome | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[Any]:
+) -> list[RecordLine]:
     """How the machines of our providers answered, newest first."""
     before_at, before_id = before or (None, None)
-    named = None if outcome is None else outcome.value
-    values = {"account": account, "outcome": named, "limit": limit}
-    return list(await rows(connection, _RECORD_PAGE, before_at=before_at, before_id=before_id, **values))
+    values = {"account": account, "outcome": outcome, "limit": limit}
+    return await read(
+        connection, _RECORD_PAGE, RecordLine, before_at=before_at, before_id=before_id, **values
+    )

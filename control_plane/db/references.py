@@ -1,20 +1,19 @@
-"""Queries on the reference times of GPU proofs: what passed proofs showed, and what was learnt from it."""
+"""Queries on the reference times of GPU proofs: what passed proofs showed, and what was learnt from them."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one
+from control_plane.domain.proof import ProofOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """The pace of one device in one phase, per second: the median of its passed proofs."""
+class DeviceRate:
+    """How fast one device is in one phase, per second: the median of its passed proofs."""
 
     provider: str
     device_uuid: str
@@ -34,13 +33,13 @@ class Learnt:
     rate: float
     providers: int
     learnt_on: str
-    """The day its rate last changed, ISO 8601."""
+    """The day on which its rate last changed, ISO 8601."""
 
 
-# Of one phase the best try of a proof counts. Accounts of one provider are one owner. A machine speaks of the GPUs that
-# it first passed with: UUIDs are its word, and with new ones every time it would outvote the others. And no provider
-# has more to say of one model than `each_max` devices, or it would push the others out of what is looked at.
-_SHOWN = text("""
+# Of each phase, the best try of a proof counts. Accounts of one provider are one source. A machine counts only with the
+# GPUs that it first passed with: it chooses the UUIDs that it reports, and with new ones every time it would outvote
+# the others. And of one model, at most `each_max` devices of a provider count: more would crowd out the others.
+_DEVICE_RATES = text(f"""
 SELECT provider, device_uuid, gpu_model, driver, phase, rate FROM (
   SELECT *, row_number() OVER (PARTITION BY provider, gpu_model, phase ORDER BY device_uuid, driver) AS number FROM (
     SELECT provider, device_uuid, gpu_model, driver, phase, percentile_cont(0.5) WITHIN GROUP (ORDER BY rate) AS rate
@@ -48,10 +47,11 @@ SELECT provider, device_uuid, gpu_model, driver, phase, rate FROM (
       SELECT a.provider, p.gpu_uuids[r.gpu + 1] AS device_uuid, p.gpu_model, p.driver, r.phase,
              max(r.work / r.seconds) AS rate
       FROM proofs p JOIN provider_accounts a ON a.name = p.account
-      JOIN LATERAL (SELECT f.gpu_uuids FROM proofs f WHERE f.instance_id = p.instance_id AND f.outcome = 'passed'
+      JOIN LATERAL (SELECT f.gpu_uuids FROM proofs f
+                    WHERE f.machine_id = p.machine_id AND f.outcome = '{ProofOutcome.PASSED}'
                     ORDER BY f.at, f.id LIMIT 1) first ON first.gpu_uuids = p.gpu_uuids,
            jsonb_to_recordset(p.rates) AS r(gpu int, phase text, seconds double precision, work double precision)
-      WHERE p.outcome = 'passed' AND p.at > :since AND r.seconds > 0
+      WHERE p.outcome = '{ProofOutcome.PASSED}' AND p.at > :since AND r.seconds > 0
       GROUP BY p.id, a.provider, device_uuid, p.gpu_model, p.driver, r.phase
     ) best WHERE device_uuid IS NOT NULL
     GROUP BY provider, device_uuid, gpu_model, driver, phase
@@ -63,11 +63,11 @@ _LEARNT = text("""
 SELECT gpu_model, driver_major, phase, rate, providers, learnt_on FROM proof_references
 ORDER BY gpu_model, driver_major, phase
 """)
-# The whole table at once; a reference that did not change is not written.
-_REPLACE = text("""
+_WANTED = Recordset(Learnt, "wanted")
+# Replaces the whole table; a reference that did not change is not written.
+_REPLACE = text(f"""
 WITH wanted AS (
-  SELECT * FROM jsonb_to_recordset(CAST(:references AS jsonb)) AS w(
-    gpu_model text, driver_major int, phase text, rate double precision, providers int, learnt_on text)
+  SELECT * FROM {_WANTED}
 ), gone AS (
   DELETE FROM proof_references r WHERE NOT EXISTS (
     SELECT FROM wanted w
@@ -81,25 +81,22 @@ WITH wanted AS (
   WHERE proof_references.rate <> excluded.rate OR proof_references.providers <> excluded.providers
   RETURNING 1
 )
-SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put) AS changed
+SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put)
 """)
 
 
-async def shown(connection: AsyncConnection, *, since: datetime, each_max: int, limit: int) -> list[Shown]:
-    """What each device has shown since then; of one model and phase at most `each_max` readings of one provider."""
-    found = await rows(connection, _SHOWN, since=since, each_max=each_max, limit=limit)
-    return [Shown(**row._mapping) for row in found]  # noqa: SLF001 - a row as keywords
+async def device_rates(
+    connection: Connection, *, since: datetime, each_max: int, limit: int
+) -> list[DeviceRate]:
+    """The rates of each device since then; at most `each_max` of one provider's per model and phase."""
+    return await read(connection, _DEVICE_RATES, DeviceRate, since=since, each_max=each_max, limit=limit)
 
 
-async def learnt(connection: AsyncConnection) -> list[Learnt]:
-    return [_learnt(row) for row in await rows(connection, _LEARNT)]
+async def learnt(connection: Connection) -> list[Learnt]:
+    """Every reference time that was learnt."""
+    return await read(connection, _LEARNT, Learnt)
 
 
-def _learnt(row: Any) -> Learnt:
-    return Learnt(row.gpu_model, row.driver_major, row.phase, row.rate, row.providers, row.learnt_on)
-
-
-async def replace(connection: AsyncConnection, references: Sequence[Learnt]) -> int:
-    """Make these all that is learnt. Answers how many changed, came or went."""
-    document = json.dumps([asdict(one) for one in references])
-    return int((await rows(connection, _REPLACE, references=document))[0].changed)
+async def replace(connection: Connection, references: Sequence[Learnt]) -> int:
+    """Make these the only learnt references. Answers how many were changed, added or removed."""
+    return await read_one(connection, _REPLACE, int, wanted=_WANTED.document(references)) or 0

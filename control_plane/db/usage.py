@@ -1,55 +1,81 @@
-"""Queries on metered time: intervals, charges, and what a customer reads of them."""
+"""Queries on metered time: meters, intervals, charges, and what a customer reads of them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.engine import rows
-from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.metering import Interval, Meter
+from control_plane.db.connection import Connection
+from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.lease import LeaseState, PurchaseKind
+from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
+
+USE = f"l.ready_at, l.billed_until, {SIGHTED_AT} AS evidence_at, m.suspect_since"
+"""SQL: the columns of `metering.Use`. Needs `MACHINE`."""
+MACHINE = """
+JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL
+JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
+"""
+"""SQL: the machine that the customer of lease `l` was admitted to. A lease is admitted once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metered(Use):
+    """A lease whose meter is to be read, and what its intervals carry."""
+
+    lease_id: LeaseId
+    organization_id: OrganizationId
+    project_id: ProjectId
+    machine_id: MachineId
+    provider: str
+    region: str
+    gpu_count: int
+    metered_until: datetime | None
+    intervals: int
+
+    @property
+    def meter(self) -> Meter:
+        return Meter(self.ready_at, self.gpu_count, self.metered_until, self.intervals)
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class IntervalRow:
+    """An interval as it is stored."""
+
     lease_id: LeaseId
+    number: int
     organization_id: OrganizationId
-    meter: Meter
-    ready: bool
-    billed_until: datetime | None
-    evidence_at: datetime | None
-    """When the provider last listed the machine; None when it never did."""
-    suspect_since: datetime | None
-    """Since when the machine's GPU proofs speak against it; None while none does."""
+    project_id: ProjectId
+    machine_id: MachineId
+    provider: str
+    region: str
+    started_at: datetime
+    ended_at: datetime
+    gpu_seconds_before: int
+    gpu_seconds: int
+    final: bool
 
 
-_TO_METER = text("""
-SELECT l.id, l.organization_id, l.ready_at, l.gpu_count, l.metered_until, l.intervals, l.state = 'ready' AS ready,
-       l.billed_until,
-       (SELECT max(CASE WHEN i.missed_since IS NOT NULL THEN i.sighted_at
-                        ELSE greatest(i.sighted_at, a.listing_asked_at) END)
-        FROM instances i JOIN provider_accounts a ON a.name = i.account
-        WHERE i.lease_id = l.id AND i.state = 'verified') AS evidence_at,
-       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since
-FROM leases l
+_TO_METER = text(f"""
+SELECT l.id AS lease_id, l.organization_id, l.project_id, m.id AS machine_id, m.provider, m.region, l.gpu_count,
+       l.metered_until, l.intervals, {USE}
+FROM leases l {MACHINE}
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
   AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
 ORDER BY l.metered_until, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
 """)
-_RECORD = text("""
+_RECORD = text(f"""
 WITH made AS (
-  INSERT INTO intervals (lease_id, number, organization_id, started_at, ended_at, gpu_seconds_before, gpu_seconds,
-                         final, recorded_at)
-  SELECT lease_id, number, organization_id, started_at, ended_at, gpu_seconds_before, gpu_seconds, final, :now
-  FROM jsonb_to_recordset(CAST(:intervals AS jsonb)) AS m(
-    lease_id uuid, number int, organization_id uuid, started_at timestamptz, ended_at timestamptz,
-    gpu_seconds_before bigint, gpu_seconds bigint, final boolean)
+  INSERT INTO intervals (lease_id, number, organization_id, project_id, machine_id, provider, region, started_at,
+                         ended_at, gpu_seconds_before, gpu_seconds, final, recorded_at)
+  SELECT lease_id, number, organization_id, project_id, machine_id, provider, region, started_at, ended_at,
+         gpu_seconds_before, gpu_seconds, final, :now
+  FROM {Recordset(IntervalRow, "intervals")}
   RETURNING lease_id, number, organization_id, ended_at, final
 ), queued AS (
   INSERT INTO unrated (lease_id, number, organization_id) SELECT lease_id, number, organization_id FROM made
@@ -59,59 +85,81 @@ WITH made AS (
 UPDATE leases SET metered_until = last.ended_at, intervals = last.number, meter_closed = last.final
 FROM last WHERE leases.id = last.lease_id
 """)
+_SILENT = text(f"""
+SELECT count(*) FROM leases
+WHERE state = '{LeaseState.READY}' AND coalesce(metered_until, ready_at) < :before
+""")
 
 
-async def take_meters(connection: AsyncConnection, *, hour: datetime, limit: int) -> list[Metered]:
+async def take_meters(connection: Connection, *, hour: datetime, limit: int) -> list[Metered]:
     """Leases with something to meter, locked for this transaction.
 
     That is time before the current hour, which starts at `hour`, or an end that is not metered yet.
     """
-    return [
-        Metered(
-            lease_id=LeaseId(row.id),
-            organization_id=OrganizationId(row.organization_id),
-            meter=Meter(row.ready_at, row.gpu_count, row.metered_until, row.intervals),
-            ready=row.ready,
-            billed_until=row.billed_until,
-            evidence_at=row.evidence_at,
-            suspect_since=row.suspect_since,
-        )
-        for row in await rows(connection, _TO_METER, hour=hour, limit=limit)
-    ]
+    return await read(connection, _TO_METER, Metered, hour=hour, limit=limit)
 
 
 async def record_intervals(
-    connection: AsyncConnection,
-    intervals: Sequence[tuple[LeaseId, OrganizationId, Interval]],
-    *,
-    now: datetime,
+    connection: Connection, intervals: Sequence[tuple[Metered, Interval]], *, now: datetime
 ) -> None:
     """Write intervals, queue them for rating and move the meters on: one statement."""
     if not intervals:
         return
-    document = [
-        {
-            "lease_id": str(lease_id),
-            "organization_id": str(organization_id),
-            "number": interval.number,
-            "started_at": interval.started_at.isoformat(),
-            "ended_at": interval.ended_at.isoformat(),
-            "gpu_seconds_before": interval.gpu_seconds_before,
-            "gpu_seconds": interval.gpu_seconds,
-            "final": interval.final,
-        }
-        for lease_id, organization_id, interval in intervals
+    stored = [
+        IntervalRow(
+            lease_id=metered.lease_id,
+            number=interval.number,
+            organization_id=metered.organization_id,
+            project_id=metered.project_id,
+            machine_id=metered.machine_id,
+            provider=metered.provider,
+            region=metered.region,
+            started_at=interval.started_at,
+            ended_at=interval.ended_at,
+            gpu_seconds_before=interval.gpu_seconds_before,
+            gpu_seconds=interval.gpu_seconds,
+            final=interval.final,
+        )
+        for metered, interval in intervals
     ]
-    await connection.execute(_RECORD, {"intervals": json.dumps(document), "now": now})
+    await write(connection, _RECORD, intervals=Recordset.document(stored), now=now)
+
+
+async def silent(connection: Connection, *, before: datetime) -> int:
+    """How many running leases have a meter that stands still since before `before`."""
+    return await read_one(connection, _SILENT, int, before=before) or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unrated:
+    """An interval that waits for its price, and what its charge carries."""
+
     lease_id: LeaseId
+    number: int
     organization_id: OrganizationId
+    project_id: ProjectId
+    machine_id: MachineId
+    provider: str
+    region: str
     sku: str
+    purchase: PurchaseKind
+    price_book: int
     nano_per_gpu_hour: Nano
-    interval: Interval
+    started_at: datetime
+    ended_at: datetime
+    gpu_seconds_before: int
+    gpu_seconds: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewCharge:
+    """The price of an interval."""
+
+    id: UUID
+    lease_id: LeaseId
+    number: int
+    amount_nano: Nano
 
 
 _TAKE_UNRATED = text("""
@@ -120,63 +168,81 @@ WITH taken AS (
     SELECT lease_id, number FROM unrated ORDER BY lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED)
   RETURNING lease_id, number
 )
-SELECT i.lease_id, i.number, i.organization_id, i.started_at, i.ended_at, i.gpu_seconds_before, i.gpu_seconds, i.final,
-       l.sku, l.nano_per_gpu_hour
+SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
+       l.price_book, l.nano_per_gpu_hour, i.started_at, i.ended_at, i.gpu_seconds_before, i.gpu_seconds, i.final
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
-_CHARGE = text("""
-INSERT INTO charges (id, organization_id, lease_id, number, sku, started_at, ended_at, gpu_seconds, nano_per_gpu_hour,
-                     amount_nano, rated_at)
-VALUES (:id, :organization_id, :lease_id, :number, :sku, :started_at, :ended_at, :gpu_seconds, :nano_per_gpu_hour,
-        :amount_nano, :now)
+_CHARGE = text(f"""
+INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
+                     price_book, started_at, ended_at, gpu_seconds, nano_per_gpu_hour, amount_nano, rated_at)
+SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
+       l.purchase, l.price_book, i.started_at, i.ended_at, i.gpu_seconds, l.nano_per_gpu_hour, charges.amount_nano, :now
+FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 """)
 
 
-async def take_unrated(connection: AsyncConnection, *, limit: int) -> list[Unrated]:
+async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:
     """Take intervals out of the queue, in this transaction: they are rated in it or stay queued."""
-    return [
-        Unrated(
-            lease_id=LeaseId(row.lease_id),
-            organization_id=OrganizationId(row.organization_id),
-            sku=row.sku,
-            nano_per_gpu_hour=Nano(row.nano_per_gpu_hour),
-            interval=Interval(
-                number=row.number,
-                started_at=row.started_at,
-                ended_at=row.ended_at,
-                gpu_seconds_before=row.gpu_seconds_before,
-                gpu_seconds=row.gpu_seconds,
-                final=row.final,
-            ),
-        )
-        for row in await rows(connection, _TAKE_UNRATED, limit=limit)
-    ]
+    return await read(connection, _TAKE_UNRATED, Unrated, limit=limit)
 
 
-async def insert_charge(
-    connection: AsyncConnection, charge_id: UUID, unrated: Unrated, amount: Nano, *, now: datetime
-) -> None:
-    interval = unrated.interval
-    values = {
-        "id": charge_id,
-        "organization_id": unrated.organization_id,
-        "lease_id": unrated.lease_id,
-        "number": interval.number,
-        "sku": unrated.sku,
-        "started_at": interval.started_at,
-        "ended_at": interval.ended_at,
-        "gpu_seconds": interval.gpu_seconds,
-        "nano_per_gpu_hour": unrated.nano_per_gpu_hour,
-        "amount_nano": amount,
-        "now": now,
-    }
-    await connection.execute(_CHARGE, values)
+async def insert_charges(connection: Connection, charges: Sequence[NewCharge], *, now: datetime) -> None:
+    """Write charges. What else a charge carries is its interval's and its lease's."""
+    if charges:
+        await write(connection, _CHARGE, charges=Recordset.document(charges), now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A charge as its customer reads it."""
+
+    id: UUID
+    lease_id: LeaseId
+    lease_name: str
+    number: int
+    """The number of its interval in the lease."""
+    project_id: ProjectId
+    machine_id: MachineId
+    provider: str
+    region: str
+    sku: str
+    purchase: PurchaseKind
+    price_book: int
+    started_at: datetime
+    ended_at: datetime
+    gpu_seconds: int
+    nano_per_gpu_hour: Nano
+    amount_nano: Nano
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    amount_nano: Nano
+    gpu_seconds: int
+    charges: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseUsage(Use):
+    """What a lease used in a period, and what is needed to add the part that is not rated yet."""
+
+    id: LeaseId
+    name: str
+    sku: str
+    nano_per_gpu_hour: Nano
+    gpu_count: int
+    metered_until: datetime | None
+    gpu_seconds: int
+    """Rated in the period."""
+    amount_nano: Nano
+    """Rated in the period."""
 
 
 _CHARGES = text("""
-SELECT c.id, c.lease_id, l.name AS lease_name, c.sku, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
-       c.amount_nano, c.number
+SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, c.machine_id, c.provider, c.region, c.sku,
+       c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour, c.amount_nano
 FROM charges c JOIN leases l ON l.id = c.lease_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
@@ -187,65 +253,55 @@ SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(gpu_se
        count(*) AS charges
 FROM charges WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
 """)
-_BY_LEASE = text("""
-SELECT l.id, l.name, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.state, l.ready_at, l.billed_until, l.metered_until,
-       (SELECT min(i.suspect_since) FROM instances i WHERE i.lease_id = l.id AND i.state = 'verified') AS suspect_since,
-       coalesce(c.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(c.amount_nano, 0)::bigint AS amount_nano
-FROM leases l
+_BY_LEASE = text(f"""
+SELECT l.id, l.name, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.metered_until, {USE},
+       coalesce(rated.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
+FROM leases l {MACHINE}
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
-           GROUP BY lease_id) c ON c.lease_id = l.id
+           GROUP BY lease_id) rated ON rated.lease_id = l.id
 WHERE l.organization_id = :organization_id AND l.ready_at IS NOT NULL AND l.ready_at < :until
-  AND (c.lease_id IS NOT NULL OR NOT l.meter_closed)
+  AND (rated.lease_id IS NOT NULL OR NOT l.meter_closed)
 ORDER BY l.created_at, l.id
 """)
 
 
 async def charges(
-    connection: AsyncConnection,
+    connection: Connection,
     organization_id: OrganizationId,
     *,
     since: datetime,
     until: datetime,
     after: tuple[datetime, UUID] | None = None,
     limit: int,
-) -> list[Any]:
-    """Charge rows of a period in order of their start; `after` is the last row of the page before."""
-    return list(
-        await rows(
-            connection,
-            _CHARGES,
-            organization_id=organization_id,
-            since=since,
-            until=until,
-            after_at=after[0] if after else None,
-            after_id=after[1] if after else None,
-            limit=limit,
-        )
+) -> list[Charge]:
+    """Charges of a period in order of their start; `after` is start and id of the last one of the page before."""
+    return await read(
+        connection,
+        _CHARGES,
+        Charge,
+        organization_id=organization_id,
+        since=since,
+        until=until,
+        after_at=after[0] if after else None,
+        after_id=after[1] if after else None,
+        limit=limit,
     )
 
 
 async def total(
-    connection: AsyncConnection, organization_id: OrganizationId, *, since: datetime, until: datetime
-) -> Any:
-    """`amount_nano`, `gpu_seconds` and number of `charges` of a period."""
-    return (await rows(connection, _TOTAL, organization_id=organization_id, since=since, until=until))[0]
+    connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
+) -> Total:
+    """The sum over the charges of a period."""
+    (found,) = await read(
+        connection, _TOTAL, Total, organization_id=organization_id, since=since, until=until
+    )
+    return found
 
 
 async def by_lease(
-    connection: AsyncConnection, organization_id: OrganizationId, *, since: datetime, until: datetime
-) -> list[Any]:
+    connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
+) -> list[LeaseUsage]:
     """Charges of a period per lease, with what is needed to add the part that is not rated yet."""
-    found = await rows(connection, _BY_LEASE, organization_id=organization_id, since=since, until=until)
-    return list(found)
-
-
-_SILENT = text("""
-SELECT count(*) AS silent FROM leases
-WHERE state = 'ready' AND coalesce(metered_until, ready_at) < :before
-""")
-
-
-async def silent(connection: AsyncConnection, *, before: datetime) -> int:
-    """Running leases whose meter stands still since before `before`."""
-    return int((await rows(connection, _SILENT, before=before))[0].silent)
+    values = {"organization_id": organization_id, "since": since, "until": until}
+    return await read(connection, _BY_LEASE, LeaseUsage, **values)

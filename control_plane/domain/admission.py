@@ -1,4 +1,4 @@
-"""Whether a wish may become a lease: decided at the door, before anything is bought.
+"""Whether a request may become a lease: decided at the door, before anything is bought.
 
 The checks run in the order in which a customer can do something about them, and all of them run
 again when a quote is asked for, so that a quote and a create never disagree on the same facts.
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from control_plane.domain.money import Nano, accrued, usd
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Sku
-from control_plane.domain.wish import Wish
 
 HOLD_SECONDS = 3_600
 """A lease is admitted when its first hour can be set aside."""
@@ -28,13 +28,23 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ListPrice:
+    """A line of a price book: what we sell, and for how much."""
+
     sku: Sku
     nano_per_gpu_hour: Nano
 
     @property
     def nano_per_hour(self) -> Nano:
         return Nano(self.nano_per_gpu_hour * self.sku.shape.gpu_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Price(ListPrice):
+    """A price that is in force."""
+
+    book: int
+    """The version of the price book that it is from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +57,21 @@ def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
     return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
 
 
-def admit(wish: Wish, price: Price | None, standing: Standing) -> Admitted | Refused:
-    """Decide on a wish. `price` is the price book's entry for `wish.sku`, or None when we do not sell it."""
+def admit(request: CapacityRequest, price: Price | None, standing: Standing) -> Admitted | Refused:
+    """Decide on a request. `price` is the price book's entry for `request.sku`, or None when we do not sell it."""
     if standing.suspended:
         return Refused(
             RefusalCode.ORGANIZATION_SUSPENDED,
             "The organization is suspended; settle its account to lease again.",
         )
     if price is None:
-        return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {wish.sku!r}; GET /v1/skus lists them.")
+        return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {request.sku!r}; GET /v1/skus lists them.")
 
-    ceiling = wish.price_nano_per_hour_max
+    ceiling = request.price_nano_per_hour_max
     if ceiling is not None and price.nano_per_hour > ceiling:
         return Refused(
             RefusalCode.PRICE_ABOVE_CEILING,
-            f"{wish.sku} costs {usd(price.nano_per_hour)} USD per hour, above the ceiling of {usd(ceiling)}.",
+            f"{request.sku} costs {usd(price.nano_per_hour)} USD per hour, above the ceiling of {usd(ceiling)}.",
         )
 
     gpus_after = standing.gpus_held + price.sku.shape.gpu_count

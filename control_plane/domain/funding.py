@@ -1,18 +1,24 @@
 """Whether a running lease can go on: holds are renewed ahead of time, so a balance is never overspent.
 
-A hold sets an hour aside. When half of it is used, it is filled up again. When the balance no
-longer covers that, the customer is warned once; when the hold itself is nearly used, the lease
-ends. Between the warning and the end lie at least `RENEW_BELOW - END_BELOW` of paid time.
+A hold sets an hour aside. When half of it is used, it is filled up again. When the balance no longer covers
+that, the customer is warned once; when the hold itself is nearly used, the lease ends. Between the warning and
+the end lie at least `RENEW_BELOW - END_BELOW` of paid time.
+
+Nobody has to look at a hold while more than half of it is left, and when that changes is known ahead:
+`next_look` says when.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from control_plane.domain.admission import HOLD_SECONDS
-from control_plane.domain.money import Nano, accrued, usd
+from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, usd
 
+HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
 END_BELOW = timedelta(minutes=2)
+LOOK_AGAIN_AFTER = timedelta(seconds=30)
+"""Between two looks at a hold of which half is used already and that cannot be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +28,15 @@ class Funding:
     held_nano: Nano
     """Set aside now, posted charges already taken out of it."""
     unposted_nano: Nano
-    """Used, but not yet posted."""
+    """What may be owed at most and is not posted yet."""
     available_nano: Nano
     """The organization's posted balance less all its open holds."""
     warned: bool
+
+    @property
+    def left_nano(self) -> Nano:
+        """What is set aside for the time to come; negative when more than the hold is used."""
+        return Nano(self.held_nano - self.unposted_nano)
 
     def cost_of(self, duration: timedelta) -> Nano:
         return accrued(self.nano_per_gpu_hour, self.gpu_count * int(duration.total_seconds()))
@@ -33,7 +44,7 @@ class Funding:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Enough is set aside."""
+    """Enough is set aside, or the customer has been warned and the hold lasts for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +62,14 @@ class End:
     why: str
 
 
-def decide(funding: Funding) -> Keep | Renew | Warn | End:
-    left = funding.held_nano - funding.unposted_nano
+Decision = Keep | Renew | Warn | End
+
+
+def decide(funding: Funding) -> Decision:
+    left = funding.left_nano
     if left >= funding.cost_of(RENEW_BELOW):
         return Keep()
-    more = funding.cost_of(timedelta(seconds=HOLD_SECONDS)) - left
+    more = funding.cost_of(HOLD) - left
     if funding.available_nano >= more:
         return Renew(Nano(more))
     if left < funding.cost_of(END_BELOW):
@@ -68,3 +82,21 @@ def decide(funding: Funding) -> Keep | Renew | Warn | End:
         f"{usd(funding.available_nano)} USD is available and the next hour needs {usd(Nano(more))} more;"
         " top up, or the lease ends when its hold is used."
     )
+
+
+def first_look(ready_at: datetime) -> datetime:
+    """When to look at the hold of a lease that becomes ready at `ready_at`, with a whole hour set aside."""
+    return ready_at + HOLD - RENEW_BELOW
+
+
+def next_look(funding: Funding, now: datetime) -> datetime:
+    """When to look at a hold next: as soon as half of it is used at this price, and not before that.
+
+    `funding` is what it is at `now`, after anything that was added to the hold. At most an hour ahead, and at
+    least `LOOK_AGAIN_AFTER`.
+    """
+    per_hour = funding.nano_per_gpu_hour * funding.gpu_count
+    spare = funding.left_nano - funding.cost_of(RENEW_BELOW)
+    seconds = spare * SECONDS_PER_HOUR // per_hour + 1 if per_hour else HOLD_SECONDS
+    soonest = int(LOOK_AGAIN_AFTER.total_seconds())
+    return now + timedelta(seconds=max(soonest, min(HOLD_SECONDS, seconds)))

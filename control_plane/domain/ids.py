@@ -1,6 +1,6 @@
 """Every id is a UUIDv7 inside and wears a prefix on the wire: `le_0190c2...`.
 
-A prefix makes a pasted id say what it is, and lets the API refuse an instance id where a lease
+A prefix makes a pasted id say what it is, and lets the API refuse a machine id where a lease
 id belongs. Ids are made by the world (`World.new_id`), never here: the domain has no randomness.
 """
 
@@ -10,12 +10,15 @@ from typing import NewType
 from uuid import UUID
 
 OrganizationId = NewType("OrganizationId", UUID)
+ProjectId = NewType("ProjectId", UUID)
 ApiKeyId = NewType("ApiKeyId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
 LeaseId = NewType("LeaseId", UUID)
-InstanceId = NewType("InstanceId", UUID)
+MachineId = NewType("MachineId", UUID)
+ClaimId = NewType("ClaimId", UUID)
+LedgerAccountId = NewType("LedgerAccountId", UUID)
 LaunchKey = NewType("LaunchKey", str)
-"""Our id for one attempt to get one machine. Travels to the provider as tag, name or token."""
+"""Our id for the order of one machine. Travels to the provider as tag, name or token."""
 ProviderRef = NewType("ProviderRef", str)
 """The provider's id for a machine."""
 AccountName = NewType("AccountName", str)
@@ -24,10 +27,11 @@ AccountName = NewType("AccountName", str)
 
 class Prefix(StrEnum):
     ORGANIZATION = "org"
+    PROJECT = "prj"
     API_KEY = "key"
     SSH_KEY = "ssh"
     LEASE = "le"
-    INSTANCE = "in"
+    MACHINE = "mc"
     INTERVAL = "iv"
     CHARGE = "ch"
     PROOF = "pf"
@@ -60,13 +64,13 @@ def off_wire(prefix: Prefix, text: str) -> UUID:
 _LAUNCH_KEY = re.compile(r"sp-([0-9a-f]{8})-([0-9a-f]{32})")
 
 
-def launch_key(installation: str, instance_id: UUID) -> LaunchKey:
-    """The launch key of an attempt: 44 characters, DNS-safe, short enough for every provider's name rule.
+def launch_key(installation: str, machine_id: UUID) -> LaunchKey:
+    """The launch key of a machine: 44 characters, DNS-safe, short enough for every provider's name rule.
 
     `installation` is eight hexadecimal digits, drawn once per database. Two installations that share
     a provider account (staging and production) must never take each other's machines for orphans.
     """
-    return LaunchKey(f"sp-{installation}-{instance_id.hex}")
+    return LaunchKey(f"sp-{installation}-{machine_id.hex}")
 
 
 def installation_of(key: str) -> str | None:

@@ -1,23 +1,24 @@
-"""The lease machine: the customer's right to capacity, from the request to the last machine gone.
+"""The state machine of a lease: a customer's right to capacity, from the request to the last machine gone.
 
     PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/disproven--> ENDING --gone--> ENDED
        ^                   |
        `--attempt failed---'      a release, or giving up, leads to ENDING from anywhere before
 
 The bill runs exactly while the lease is READY. ENDING holds until the provider has confirmed the
-end of every machine the lease ever had; why it ended is `EndReason`, not more states.
+end of every machine that was ordered for the lease; why it ended is `EndReason`, not more states.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.machine import Ignored, Moved
-from control_plane.domain.machine import step as step_table
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.transitions import Ignored, Moved
+from control_plane.domain.transitions import step as step_table
 
 
 class LeaseState(StrEnum):
@@ -38,7 +39,7 @@ class LeaseEvent(StrEnum):
     ATTEMPT_FAILED = "attempt_failed"
     VERIFIED = "verified"
     RELEASED = "released"
-    """The customer let go."""
+    """The customer released it."""
     GAVE_UP = "gave_up"
     """No candidate is left, or the lease waited too long."""
     UNFUNDED = "unfunded"
@@ -49,6 +50,13 @@ class LeaseEvent(StrEnum):
     """The machine of a ready lease failed its GPU proof twice in a row."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
+
+
+class PurchaseKind(StrEnum):
+    """How a lease is bought."""
+
+    ON_DEMAND = "on_demand"
+    """By the second, until it is released."""
 
 
 class EndReason(StrEnum):
@@ -103,14 +111,21 @@ class Lease:
 
     id: LeaseId
     organization_id: OrganizationId
+    project_id: ProjectId
     name: str
-    wish: Wish
-    gpu_model: str
+    sku: str
+    gpu_model: GpuModel
     gpu_count: int
+    purchase: PurchaseKind
     nano_per_gpu_hour: Nano
     """Fixed when the lease was admitted; later price changes do not touch it."""
+    price_book: int
+    """The version of the price book that the price is from."""
     proof: Tier
     """What its machine has to prove: what the SKU demanded when the lease was admitted."""
+    regions: tuple[str, ...]
+    providers: tuple[str, ...]
+    price_nano_per_hour_max: Nano | None
     authorized_keys: tuple[str, ...]
     state: LeaseState
     generation: int
@@ -121,6 +136,11 @@ class Lease:
     ready_at: datetime | None
     billed_until: datetime | None
     ended_at: datetime | None
+
+    @property
+    def request(self) -> CapacityRequest:
+        """What was asked for."""
+        return CapacityRequest(self.sku, self.regions, self.providers, self.price_nano_per_hour_max)
 
 
 @dataclass(frozen=True, slots=True)

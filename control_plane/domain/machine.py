@@ -1,33 +1,264 @@
-"""How every state machine here is spoken about: a table of moves, and what stepping through it answers."""
+"""The state machine of a provider's machine, from the intent to buy it to the proof of its end.
 
-from collections.abc import Mapping
+    INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
+       |  ^----put back----|                             |                        |                        |
+       |               rejected                          `--- failed / vanished --+-------- released, disproven
+       |                   |                                   |
+       v                   v                                   v
+      GONE                GONE  <----------- gone -------- TERMINATING
+
+A machine is one order at one provider. It knows no lease: customers hold claims on it (`claim.py`), none
+while it waits in a pool, one when it was ordered for a lease, many when it is a node of a cluster.
+
+A row is committed as LAUNCHING *before* the call that costs money. From then on only the provider can
+close it: by a definite no to the launch, or by evidence that no machine is there. An answer that was
+lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
+"""
+
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
 
-S = TypeVar("S", bound=StrEnum)
-E = TypeVar("E", bound=StrEnum)
+from control_plane.domain.failure import FailReason
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
+from control_plane.domain.money import Nano
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Record, Tier, challenged
+from control_plane.domain.transitions import Ignored, Moved
+from control_plane.domain.transitions import step as step_table
+
+ERASED_WITHIN = timedelta(minutes=2)
+"""How long a machine is kept after its claim to show that its GPU memory is overwritten."""
+
+
+class Purpose(StrEnum):
+    """What a machine was ordered for."""
+
+    LEASE = "lease"
+    """One lease. It is terminated when that lease's claim ends."""
+    POOL = "pool"
+    """Kept ready before anybody asks. It is terminated after its first claim, like one ordered for a lease."""
+    NODE = "node"
+    """A node of a cluster: claims take slots of it, and it stays when they end."""
+
+
+class MachineState(StrEnum):
+    INTENDED = "intended"
+    """Chosen and written down. Nothing was asked of the provider."""
+    LAUNCHING = "launching"
+    """The launch was or is being asked for; there may be a machine."""
+    BOOTING = "booting"
+    """The provider accepted it; we know its reference."""
+    BOOTSTRAPPING = "bootstrapping"
+    """It runs and has an address; we connect and check it."""
+    VERIFIED = "verified"
+    """It is what was ordered, and reachable."""
+    TERMINATING = "terminating"
+    """It has to go. An open liability until the provider confirms that it is gone."""
+    GONE = "gone"
+
+
+class MachineEvent(StrEnum):
+    ASKED = "asked"
+    REJECTED = "rejected"
+    """The provider's definite no to the launch."""
+    PUT_BACK = "put_back"
+    """The request never left us, or the provider was too busy to take it: nothing was bought."""
+    ACCEPTED = "accepted"
+    """The provider answered with a reference."""
+    FOUND = "found"
+    """The answer was lost, and the inventory shows the launch key."""
+    REACHABLE = "reachable"
+    VERIFIED = "verified"
+    FAILED = "failed"
+    """It never booted, never answered, is not what was ordered, or could not be handed to its customer."""
+    VANISHED = "vanished"
+    """The provider's complete lists no longer show it."""
+    DISPROVEN = "disproven"
+    """It failed its GPU proof twice in a row after it was verified."""
+    RELEASED = "released"
+    """Nobody has a claim on it any more."""
+    CONFIRMED_GONE = "confirmed_gone"
+    """The provider says so explicitly, or complete lists miss it twice."""
+    NEVER_ASKED = "never_asked"
+    """It was dropped before anything was asked of the provider."""
+
+
+_S = MachineState
+_E = MachineEvent
+
+NEXT: dict[tuple[MachineState, MachineEvent], MachineState] = {
+    (_S.INTENDED, _E.ASKED): _S.LAUNCHING,
+    (_S.INTENDED, _E.NEVER_ASKED): _S.GONE,
+    (_S.LAUNCHING, _E.REJECTED): _S.GONE,
+    (_S.LAUNCHING, _E.PUT_BACK): _S.INTENDED,
+    (_S.LAUNCHING, _E.ACCEPTED): _S.BOOTING,
+    (_S.LAUNCHING, _E.FOUND): _S.BOOTING,
+    (_S.LAUNCHING, _E.FAILED): _S.TERMINATING,  # The answer never came: keep looking for it meanwhile.
+    (_S.LAUNCHING, _E.RELEASED): _S.TERMINATING,
+    (_S.BOOTING, _E.REACHABLE): _S.BOOTSTRAPPING,
+    (_S.BOOTING, _E.FAILED): _S.TERMINATING,
+    (_S.BOOTING, _E.VANISHED): _S.TERMINATING,
+    (_S.BOOTING, _E.RELEASED): _S.TERMINATING,
+    (_S.BOOTSTRAPPING, _E.VERIFIED): _S.VERIFIED,
+    (_S.BOOTSTRAPPING, _E.FAILED): _S.TERMINATING,
+    (_S.BOOTSTRAPPING, _E.VANISHED): _S.TERMINATING,
+    (_S.BOOTSTRAPPING, _E.RELEASED): _S.TERMINATING,
+    (_S.VERIFIED, _E.FAILED): _S.TERMINATING,  # Its customer could not be let in.
+    (_S.VERIFIED, _E.VANISHED): _S.TERMINATING,
+    (_S.VERIFIED, _E.DISPROVEN): _S.TERMINATING,
+    (_S.VERIFIED, _E.RELEASED): _S.TERMINATING,
+    (_S.TERMINATING, _E.CONFIRMED_GONE): _S.GONE,
+    (_S.TERMINATING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
+}
+
+MAY_EXIST = frozenset({_S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED, _S.TERMINATING})
+"""States in which the provider may be charging us."""
+WANTED = frozenset({_S.INTENDED, _S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
+SHOULD_BE_SIGHTED = frozenset({_S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
+"""States in which a complete list without it is odd."""
+TERMINAL = frozenset({_S.GONE})
+PROVIDER_CONFIRMS = frozenset({_E.REJECTED, _E.CONFIRMED_GONE})
+"""The only events that may close the row of a machine that may exist."""
+
+
+def step(
+    state: MachineState, event: MachineEvent
+) -> Moved[MachineState, MachineEvent] | Ignored[MachineState, MachineEvent]:
+    return step_table(NEXT, state, event)
 
 
 @dataclass(frozen=True, slots=True)
-class Moved(Generic[S, E]):
-    """The event applies: the state goes from `before` to `after`."""
+class Machine:
+    """A machine as it is written down now."""
 
-    before: S
-    event: E
-    after: S
+    id: MachineId
+    purpose: Purpose
+    account: AccountName
+    provider: str
+    region: str
+    native_region: str
+    native_type: str
+    offer_key: str
+    gpu_model: GpuModel
+    gpu_count: int
+    proof: Tier
+    """What it has to prove before it counts as verified."""
+    launch_key: LaunchKey
+    state: MachineState
+    generation: int
+    tries: int
+    """Failed tries of the step in progress."""
+    host_key: str | None
+    provider_ref: ProviderRef | None
+    address: str | None
+    ssh_port: int
+    asked_at: datetime | None
+    sighted_at: datetime | None
+    """When the provider last listed it."""
+    missed_since: datetime | None
+    missed_lists: int
+    step: Step
+    fail_reason: FailReason | None
+    fail_why: str | None
+    suspect_since: datetime | None
+    """Since when its GPU proofs speak against it."""
+    erasing_until: datetime | None
+    """Until when its termination waits for the proof that its GPU memory is overwritten."""
+    passes: int
+    first_passed_at: datetime | None
+    last_passed_at: datetime | None
+    attested: bool
+    failed: int
+    unanswered: int
+    last_challenged_at: datetime | None
+
+    @property
+    def record(self) -> Record:
+        """What its GPU proofs add up to."""
+        return Record(
+            passes=self.passes,
+            first_passed_at=self.first_passed_at,
+            last_passed_at=self.last_passed_at,
+            attested=self.attested,
+            failed=self.failed,
+            unanswered=self.unanswered,
+            last_at=self.last_challenged_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored(Generic[S, E]):
-    """The event does not apply in this state. Not an error: somebody else was faster, or it came twice."""
+class MachineMove:
+    """One move of one machine, with what becomes known in the same moment. None leaves a column as it is."""
 
-    state: S
-    event: E
+    id: MachineId
+    seen: int
+    """The generation the decision was made on."""
+    moved: Moved[MachineState, MachineEvent]
+    why: str | None = None
+    host_key: str | None = None
+    asked_at: datetime | None = None
+    deadline_at: datetime | None = None
+    provider_ref: ProviderRef | None = None
+    provider_state: str | None = None
+    address: str | None = None
+    ssh_port: int | None = None
+    step: Step | None = None
+    fail_reason: FailReason | None = None
+    gone_evidence: str | None = None
+    due_at: datetime | None = None
+    proof_due_at: datetime | None = None
+    erasing_until: datetime | None = None
 
 
-def step(table: Mapping[tuple[S, E], S], state: S, event: E) -> Moved[S, E] | Ignored[S, E]:
-    after = table.get((state, event))
-    if after is None:
-        return Ignored(state, event)
-    return Moved(state, event, after)
+def release(machine: Machine, *, admitted: bool, why: str, now: datetime) -> MachineMove | None:
+    """How a machine ends after its claim ended; None when it stays, or goes already.
+
+    `admitted` says whether a customer was on it. Then a machine that had to prove its GPUs is kept for a
+    moment, for the proof that their memory is overwritten.
+    """
+    if machine.purpose is Purpose.NODE:
+        return None
+    dropped = step(machine.state, MachineEvent.NEVER_ASKED)
+    if isinstance(dropped, Moved):
+        evidence = "nothing was asked of the provider"
+        return MachineMove(machine.id, machine.generation, dropped, why=why, gone_evidence=evidence)
+    released = step(machine.state, MachineEvent.RELEASED)
+    if not isinstance(released, Moved):
+        return None
+    erases = admitted and challenged(machine.proof)
+    until = now + ERASED_WITHIN if erases else None
+    return MachineMove(machine.id, machine.generation, released, why=why, erasing_until=until)
+
+
+@dataclass(frozen=True, slots=True)
+class MachineOrder:
+    """What is written down of a machine before a provider is asked for it."""
+
+    id: MachineId
+    purpose: Purpose
+    account: AccountName
+    provider: str
+    region: str
+    native_region: str
+    native_type: str
+    offer_key: str
+    cost_nano_per_hour: Nano
+    gpu_model: GpuModel
+    gpu_count: int
+    proof: Tier
+    launch_key: LaunchKey
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFailure:
+    """Why a machine has to go, whatever its claims."""
+
+    event: MachineEvent
+    reason: FailReason
+    why: str
+    gone_evidence: str | None = None
+    """For events that close the row."""
+    failed_since: datetime | None = None
+    """Of a machine that failed its GPU proof: since when that speaks against it. Nobody pays for what came after."""

@@ -1,12 +1,11 @@
 """From the journal's transitions to billable time.
 
-A lease is billed in whole UTC seconds from the first full second after it was verified ready to
-the last full second before the customer let go. Time is cut at full hours and at the end, and an
-interval carries the GPU-seconds *before* it as well: a charge is the difference of two totals.
+A lease is billed in whole UTC seconds from the first full second after it was ready to the last full second
+before it was released. Time is cut at full hours and at the end, and an interval carries the GPU-seconds
+*before* it as well: a charge is the difference of two totals.
 
-An interval of a running lease is only written through the last time the provider listed its
-machine: we never bill a second for which there is no evidence, so a machine that is found dead
-needs no correction.
+Until when a lease has been used is answered once, by `used_until`, for everybody who asks: the meter and the
+bill take what is certain, and a hold covers what may still be billed at most.
 """
 
 from collections.abc import Iterator
@@ -16,6 +15,46 @@ from datetime import UTC, datetime, timedelta
 HOUR = timedelta(hours=1)
 SILENT_AFTER = timedelta(hours=2)
 """A running lease whose meter stands still for longer raises an alarm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What is written down about the use of a lease."""
+
+    ready_at: datetime
+    billed_until: datetime | None
+    """When billing stopped; None while the lease is ready."""
+    evidence_at: datetime | None
+    """When the provider last listed the machine; None when it never did."""
+    suspect_since: datetime | None
+    """Since when the machine's GPU proofs speak against it; None while none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedUntil:
+    """Until when a lease has been used."""
+
+    certain: datetime
+    """The customer had what was sold at least until then: what the meter writes and the bill shows."""
+    at_most: datetime
+    """The customer may still have to pay until then: what the hold has to cover."""
+    ended: bool
+    """Billing has stopped, so both are the same moment and stay what they are."""
+
+
+def used_until(use: Use, now: datetime) -> UsedUntil:
+    """Until when a lease has been used, as far as it is known at `now`.
+
+    A running lease is only billed through the last time the provider listed its machine, so a machine that is
+    found dead needs no correction. While a GPU proof speaks against the machine, the bill stops at the moment
+    when that began: either the machine is terminated and nobody pays for what came after, or the doubt ends and
+    the time is billed later. Until then it is neither certain nor free, and the hold covers it.
+    """
+    if use.billed_until is not None:
+        return UsedUntil(use.billed_until, use.billed_until, ended=True)
+    evidence_at = use.evidence_at or use.ready_at
+    certain = min(now, evidence_at, use.suspect_since or now)
+    return UsedUntil(max(use.ready_at, certain), max(use.ready_at, now), ended=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +71,7 @@ class Meter:
 @dataclass(frozen=True, slots=True)
 class Interval:
     number: int
-    """1, 2, 3 ... per lease. With the lease id it names the interval for ever."""
+    """1, 2, 3 ... per lease. Together with the lease's id it names the interval for ever."""
     started_at: datetime
     ended_at: datetime
     gpu_seconds_before: int
@@ -62,20 +101,17 @@ def next_hour(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) + HOUR
 
 
-def due_intervals(meter: Meter, *, evidence_at: datetime, ended_at: datetime | None) -> Iterator[Interval]:
-    """The intervals that can be closed now: full hours up to `evidence_at`, and the rest once the lease ended.
-
-    `ended_at` is when the lease stopped being billed; None while it is ready.
-    """
+def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
+    """The intervals that can be closed now: full hours of certain use, and the rest once billing has stopped."""
     start = billing_start(meter.ready_at)
     position = meter.metered_until or start
     number = meter.intervals
-    stop = billing_end(meter.ready_at, ended_at if ended_at is not None else evidence_at)
-    while (boundary := next_hour(position)) < stop or (boundary == stop and ended_at is None):
+    stop = billing_end(meter.ready_at, used.certain)
+    while (boundary := next_hour(position)) < stop or (boundary == stop and not used.ended):
         number += 1
         yield _interval(meter, start, position, boundary, number, final=False)
         position = boundary
-    if ended_at is not None:
+    if used.ended:
         yield _interval(meter, start, position, max(position, stop), number + 1, final=True)
 
 

@@ -1,31 +1,38 @@
 """Which machine to try next: every candidate in order, and every rejected one with the reason.
 
-Order: what we pay, then how sure the provider is of its stock, then a stable key, so that the same
-facts always give the same order. A candidate that failed this lease before comes last or not at
-all: an offer that had no capacity may be tried again after a pause, an offer that sold us the
-wrong hardware never.
+Order: what we pay, then how sure the provider is of its stock, then a stable key, so that the same facts
+always give the same order. An offer on which this lease failed before is passed over: for a while when it had
+no capacity, for good when it sold us the wrong hardware.
+
+What an offer is sold as (`serves`) is decided here too, for placement and for the catalogue alike.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from control_plane.domain.instance import FailReason
+from control_plane.domain.admission import ListPrice
+from control_plane.domain.failure import FailReason
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape
-from control_plane.domain.wish import Wish
 
 OFFER_STALE_AFTER = timedelta(minutes=15)
-"""A price older than this is not sold: dstack's hourly and SkyPilot's 7-hour catalogues sell ghosts."""
+"""An offer that was last seen longer ago is not bought: dstack's hourly and SkyPilot's 7-hour catalogues sell
+capacity that is long gone."""
 RETRY_AFTER = timedelta(minutes=2)
-"""How long an offer that failed for a passing reason rests, per lease."""
+"""How long an offer that failed for a passing reason is not tried again, per lease."""
 PROOF_RECORD_WINDOW = timedelta(hours=24)
 PROOF_RECORD_MAX = 2
-"""An offer of which so many machines were ended for their GPU proof within the window is passed over."""
+"""An offer of which so many machines were terminated for their GPU proof within the window is passed over."""
 ATTEMPTS_MAX = 12
 """Attempts per lease before it is given up."""
+WAIT_MAX = timedelta(minutes=30)
+"""How long a lease waits for capacity before it is given up."""
 
 _PASSING = frozenset(
     {
@@ -84,10 +91,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Disproven:
-    """The machines of one offer that were ended for their GPU proof within PROOF_RECORD_WINDOW."""
+    """The machines of one offer that were terminated for their GPU proof within PROOF_RECORD_WINDOW."""
 
     proofs: tuple[UUID, ...]
-    """The proof that ended each."""
+    """For each machine, the proof that it was terminated for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,7 @@ _CONFIDENCE_ORDER = {"live": 0, "advisory": 1, "static": 2}
 
 
 def rank(
-    wish: Wish,
+    request: CapacityRequest,
     shape: Shape,
     price_nano_per_hour: Nano,
     offers: Iterable[Offer],
@@ -120,7 +127,7 @@ def rank(
     disproven: Mapping[str, Disproven],
     now: datetime,
 ) -> Ranking:
-    """Order the offers that can serve `wish`; say of every other one why not.
+    """Order the offers that can serve `request`; say of every other one why it cannot.
 
     `failures` maps offer keys to this lease's latest failure there, `disproven` to everybody's failed
     GPU proofs; `unhealthy_accounts` maps account names to the sentence that says why nothing is bought
@@ -130,7 +137,7 @@ def rank(
     rejected: list[Rejection] = []
     for offer in offers:
         refusal = (
-            _does_not_fit(wish, shape, price_nano_per_hour, offer)
+            _does_not_fit(request, shape, price_nano_per_hour, offer)
             or _cannot_be_bought(offer, unhealthy_accounts, now)
             or _failed_here(offer, failures.get(offer.key), now)
             or _disproven(offer, disproven.get(offer.key))
@@ -144,6 +151,63 @@ def rank(
     return Ranking(tuple(candidates), tuple(rejected))
 
 
+def serves(offer: Offer, price: ListPrice) -> bool:
+    """Whether an offer can be sold as this SKU at this price."""
+    return offer.shape.holds(price.sku.shape) and _pays(offer, price.nano_per_hour)
+
+
+def _pays(offer: Offer, price_nano_per_hour: Nano) -> bool:
+    """Whether it costs us no more than it is sold for."""
+    return offer.cost_nano_per_hour <= price_nano_per_hour
+
+
+@dataclass(frozen=True, slots=True)
+class SoldAs:
+    """What an offer is sold as."""
+
+    skus: tuple[str, ...]
+    """In the order of the price book."""
+    nano_per_hour: Nano | None
+    """The dearest of their prices; None when it is not sold at all."""
+
+
+def sold_as(offer: Offer, book: Iterable[ListPrice]) -> SoldAs:
+    """Every SKU of a price book that the offer serves."""
+    served = [price for price in book if serves(offer, price)]
+    dearest = max((price.nano_per_hour for price in served), default=None)
+    return SoldAs(tuple(price.sku.name for price in served), dearest)
+
+
+def digest(ranking: Ranking) -> bytes:
+    """What a ranking decides, as SHA-256: the order of the candidates, why each other offer lost, and all costs.
+
+    The sentences are left out, because some of them count seconds. Two rankings with the same digest are the
+    same decision on the same offers.
+    """
+    candidates = [(offer.key, offer.cost_nano_per_hour) for offer in ranking.candidates]
+    rejected = [(lost.offer.key, lost.code, lost.offer.cost_nano_per_hour) for lost in ranking.rejected]
+    return hashlib.sha256(json.dumps([candidates, rejected]).encode()).digest()
+
+
+def is_news(ranking: Ranking, last: bytes | None) -> bool:
+    """Whether a ranking is to be stored. `last` is the digest of the lease's last one, None before the first.
+
+    A ranking with a candidate places the lease, and every placement is stored. A lease that waits is looked at
+    every few seconds, and its ranking is stored when it changes.
+    """
+    return bool(ranking.candidates) or digest(ranking) != last
+
+
+def gives_up(ranking: Ranking, *, attempts: int, waited: timedelta) -> str | None:
+    """Why a lease that tried so often, and was made so long ago, is given up; None when it tries on."""
+    if attempts >= ATTEMPTS_MAX:
+        return f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit"
+    if not ranking.candidates and waited >= WAIT_MAX:
+        minutes = int(WAIT_MAX.total_seconds() // 60)
+        return f"no offer could serve it for {minutes} minutes; see the explanation for each offer's reason"
+    return None
+
+
 def _order(offer: Offer) -> tuple[int, int, str]:
     return (offer.cost_nano_per_hour, _CONFIDENCE_ORDER.get(offer.confidence, 3), offer.key)
 
@@ -152,20 +216,36 @@ def _rejection_order(rejection: Rejection) -> tuple[str, str]:
     return (rejection.code, rejection.offer.key)
 
 
-def _does_not_fit(wish: Wish, shape: Shape, price_nano_per_hour: Nano, offer: Offer) -> Rejection | None:
-    if not offer.shape.holds(shape):
-        why = f"{offer.native_type} is {_spoken(offer.shape)}; the SKU promises {_spoken(shape)}."
-        return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
-    if not wish.allows_region(offer.region):
-        why = f"The wish is for {' or '.join(wish.regions)}."
+def _does_not_fit(
+    request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer
+) -> Rejection | None:
+    return _smaller(offer, shape) or _excluded(offer, request) or _dearer(offer, price_nano_per_hour)
+
+
+def _smaller(offer: Offer, shape: Shape) -> Rejection | None:
+    if offer.shape.holds(shape):
+        return None
+    why = f"{offer.native_type} is {_described(offer.shape)}; the SKU promises {_described(shape)}."
+    return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
+
+
+def _excluded(offer: Offer, request: CapacityRequest) -> Rejection | None:
+    if not request.allows_region(offer.region):
+        why = f"The request is for {' or '.join(request.regions)}."
         return Rejection(offer, RejectCode.REGION_EXCLUDED, why)
-    if not wish.allows_provider(offer.provider):
-        why = f"The wish is for {' or '.join(wish.providers)}."
+    if not request.allows_provider(offer.provider):
+        why = f"The request is for {' or '.join(request.providers)}."
         return Rejection(offer, RejectCode.PROVIDER_EXCLUDED, why)
-    if offer.cost_nano_per_hour > price_nano_per_hour:
-        why = f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."
-        return Rejection(offer, RejectCode.COSTS_MORE_THAN_SOLD, why)
     return None
+
+
+def _dearer(offer: Offer, price_nano_per_hour: Nano) -> Rejection | None:
+    if _pays(offer, price_nano_per_hour):
+        return None
+    why = (
+        f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."
+    )
+    return Rejection(offer, RejectCode.COSTS_MORE_THAN_SOLD, why)
 
 
 def _cannot_be_bought(offer: Offer, unhealthy_accounts: Mapping[str, str], now: datetime) -> Rejection | None:
@@ -202,7 +282,7 @@ def _disproven(offer: Offer, record: Disproven | None) -> Rejection | None:
     return Rejection(offer, RejectCode.PROOF_RECORD, why, record.proofs)
 
 
-def _spoken(shape: Shape) -> str:
+def _described(shape: Shape) -> str:
     return (
         f"{shape.gpu_count} x {shape.gpu_model}, {shape.vcpus} vCPUs, {shape.memory_gib} GiB memory,"
         f" {shape.disk_gib} GiB disk"

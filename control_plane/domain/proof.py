@@ -1,21 +1,23 @@
-"""What follows from a GPU proof: which tier a machine has, when it is challenged, and when it has to go.
+"""What follows from a GPU proof: a machine's tier, when it is challenged next, and when it has to go.
 
-A proof is evidence and decides nothing by itself. Here is what it leads to:
+A proof is evidence and decides nothing by itself. This is what it leads to:
 
-    starting   PASSED       ready, if that makes the tier that was sold
-               FAILED       once: again at once. Twice: another machine
-               EMULATED     another machine, at once: an emulation says of itself that it is none
-               UNANSWERED   again, until the time for setting the machine up is over
-    running    PASSED       the next challenge, at a time nobody can foresee. Without the attestation that was sold:
-                            again soon, and the second time it is ended like one that failed
-               FAILED       once: again soon. Twice in a row: the machine is ended, if law 5 lets us
-               UNANSWERED   again; several in a row, while the machine can be reached, are one failure
-               void         the customer's own work was in its way: it says nothing, and is made again later
+    starting   PASSED       the machine is verified, if the proof makes the tier that was ordered
+               FAILED       the first time, another challenge at once; the second time, another machine
+               EMULATED     another machine, at once: what answered says itself that it is an emulation
+               UNANSWERED   another challenge, until the time for setting the machine up is over
+    in use     PASSED       the next challenge, at a time that nobody can predict. Without the attestation that was
+                            ordered: another challenge soon; the second time the machine is terminated
+               FAILED       the first time, another challenge soon; the second time in a row, the machine is
+                            terminated, unless law 5 keeps it
+               UNANSWERED   another challenge; several in a row count as one failure
+               void         the customer's own work got in the way: it counts for nothing and is repeated later
 
-Silence between two failures changes nothing: "in a row" means that no challenge was passed in between.
-From the first failure the bill waits, for a second one or a pass. If no look can be had for DOUBT_LASTS,
-because the GPUs are busy or the machine is out of reach, it waits no longer: who computes, pays.
-The arithmetic of the proof itself is in docs/gpu-proof.md; who speaks to machines is in the loops.
+Failures are "in a row" when no challenge was passed between them; unanswered ones in between change nothing.
+The bill waits from the first failure until a second one or a pass. When no other challenge can be made for
+DOUBT_LASTS, because the GPUs are busy or the machine is out of reach, the bill goes on.
+
+docs/gpu-proof.md explains the proof itself. The loops do the challenging (reconciler/loops/proof).
 """
 
 import math
@@ -24,18 +26,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.failure import FailReason
 
 STRIKES_MAX = 2
-"""Failures in a row that end a machine."""
+"""A machine with this many failures in a row is terminated."""
 UNANSWERED_PER_STRIKE = 4
-"""Unanswered challenges, with no pass between them, that count as one failure."""
+"""Unanswered challenges without a pass between them that count as one failure."""
 AGAIN_WHILE_STARTING = timedelta(seconds=15)
 AGAIN_WHILE_RUNNING = timedelta(minutes=5)
 BUSY_POSTPONED = timedelta(minutes=15)
-"""A customer who computes is not disturbed; when to look again."""
+"""When a machine is looked at again whose customer computes."""
 DOUBT_LASTS = timedelta(minutes=30)
-"""How long a failure holds the bill while no other look can be had."""
+"""How long the bill waits after a failure while no other challenge can be made."""
 IDLE_PERCENT_MAX = 2
 """Utilisation up to which a GPU without processes counts as idle, percent."""
 IDLE_MEAN = timedelta(hours=4)
@@ -44,38 +46,38 @@ IDLE_MAX = timedelta(hours=12)
 HINTED_WITHIN = timedelta(minutes=30)
 """How soon a machine is challenged again that showed signs of sharing or throttling."""
 FRESH_FOR = timedelta(days=7)
-"""How long a pass counts. GPUs that are busy for longer are not challenged, and so not proven any more."""
+"""How long a pass counts. A machine whose GPUs are busy for longer is not challenged, and loses its tier."""
 WATCHED_FOR = timedelta(days=7)
 WATCHED_PASSES_MIN = 5
-ERASED_WITHIN = timedelta(minutes=2)
-"""How long a machine is kept after its lease to show that its memory is overwritten."""
+FORGOTTEN_AFTER = timedelta(days=15)
+"""The record of a machine that was not challenged for longer than this begins anew: old passes make no tier."""
 
 FAILING_WINDOW = timedelta(hours=1)
 FAILING_MACHINES_MAX = 3
-"""More machines of one account than this failing within the window look like our own mistake."""
+"""When more machines of one account than this fail within the window, the fault is probably ours."""
 ENDED_PER_RUN_MAX = 2
-"""Machines of one account that one activation ends because of their proof."""
+"""Machines of one account that one activation may terminate because of their proof."""
 HELD_AGAIN = timedelta(minutes=15)
-"""When a machine that should go and may not is challenged again."""
+"""When a machine is challenged again that failed and is kept for now."""
 HELD_FOR_OTHERS_AGAIN = timedelta(minutes=1)
-"""The same, if it may not only because others went in the same run."""
+"""The same, when it is kept only because others were terminated in the same run."""
 
 
 class Tier(StrEnum):
-    """How much is known of a machine's GPUs, least first."""
+    """How much is known about a machine's GPUs, least first."""
 
     LISTED = "listed"
-    """The machine's own word."""
+    """Only what the machine says itself."""
     PROVEN = "proven"
-    """All GPUs passed a challenge lately, and failed none since."""
+    """All GPUs passed a challenge lately, and none failed since."""
     WATCHED = "watched"
     """Proven, and passed several challenges over at least a week."""
     ATTESTED = "attested"
-    """Proven, and a report signed by the chip's key was checked on our side."""
+    """Proven, and we verified a report that the chip's own key signed."""
 
 
 DEMANDED = frozenset({Tier.LISTED, Tier.PROVEN, Tier.ATTESTED})
-"""What a SKU may demand. Not `watched`: no machine has a week behind it when it is leased."""
+"""What a SKU may demand. A new machine cannot be `watched`: that takes a week."""
 
 
 def at_least(tier: Tier, demanded: Tier) -> bool:
@@ -84,12 +86,12 @@ def at_least(tier: Tier, demanded: Tier) -> bool:
 
 
 def challenged(demanded: Tier) -> bool:
-    """Whether machines of a SKU that demands this are challenged at all."""
+    """Whether machines that have to make this tier are challenged at all."""
     return demanded is not Tier.LISTED
 
 
 class Occasion(StrEnum):
-    """Why a machine is challenged. The same words as the data plane's; a test holds them together."""
+    """Why a machine is challenged. A test holds these words together with the data plane's."""
 
     START = "start"
     RECHECK = "recheck"
@@ -98,7 +100,7 @@ class Occasion(StrEnum):
 
 
 class ProofOutcome(StrEnum):
-    """What came of a challenge. The same words as the data plane's."""
+    """What a challenge came to. A test holds these words together with the data plane's."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -106,39 +108,46 @@ class ProofOutcome(StrEnum):
     EMULATED = "emulated"
 
 
+COUNTED_AS_FAILURE = frozenset({ProofOutcome.FAILED, ProofOutcome.EMULATED})
+"""Outcomes that are a strike at once."""
+
+
 class OwnCode(StrEnum):
-    """Codes of findings that are ours and not the conversation's."""
+    """Codes of what we find ourselves, outside the conversation with the machine."""
 
     SOLD_TWICE = "gpu_sold_twice"
     SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
     DISTURBED = "disturbed"
+    BUSY_UNCLAIMED = "busy_without_customer"
     NO_HEALTH = "no_health"
     NO_PROVER = "no_prover"
     NO_END = "no_end"
 
 
 OWN_CODES = {
-    OwnCode.SOLD_TWICE: "A machine of this account that is leased now has shown the same GPU. It fails.",
-    OwnCode.SHOWN_ELSEWHERE: "A machine of another account has shown the same GPU. It fails, and nobody is blamed.",
-    OwnCode.DISTURBED: "The customer began to compute while the challenge went on. It counts for nothing.",
-    OwnCode.NO_HEALTH: "Whether the GPUs are in use could not be read, so they were not challenged. A silence.",
+    OwnCode.SOLD_TWICE: "Another live machine of this account has shown the same GPU. It fails.",
+    OwnCode.SHOWN_ELSEWHERE: "A live machine of another account has shown the same GPU. It fails; nobody is blamed.",
+    OwnCode.DISTURBED: "The customer began to compute during the challenge. It counts for nothing.",
+    OwnCode.BUSY_UNCLAIMED: "The GPUs are in use although no customer is on the machine. A silence.",
+    OwnCode.NO_HEALTH: "The machine did not report whether its GPUs are in use, so it was not challenged. A silence.",
     OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",
-    OwnCode.NO_END: "The challenge as a whole took longer than any may. A silence.",
+    OwnCode.NO_END: "The whole challenge took longer than any may. A silence.",
 }
 
 VOID = frozenset({OwnCode.DISTURBED.value, "memory_in_use"})
-"""Codes of unanswered challenges that count for nothing: the customer's own work was in the way."""
+"""Codes of unanswered challenges that count for nothing, because the customer's own work got in the way."""
 
 
 def settled(outcome: ProofOutcome, source: str) -> ProofOutcome:
-    """The outcome as it counts: only CUDA passes, whoever says otherwise."""
+    """The outcome as it counts: whatever does not come from CUDA cannot pass."""
     return ProofOutcome.EMULATED if outcome is ProofOutcome.PASSED and source != "cuda" else outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One challenge, as far as a decision needs it."""
+    """One challenge, as far as decisions need it."""
 
+    occasion: Occasion
     outcome: ProofOutcome
     """Settled."""
     at: datetime
@@ -163,11 +172,11 @@ class Record:
     attested: bool = False
     """Whether the last pass came with an attestation."""
     failed: int = 0
-    """Failures since the last pass, answers of an emulation among them."""
+    """Failures since the last pass, including answers of an emulation."""
     unanswered: int = 0
-    """Unanswered challenges since the last pass, void ones left out."""
+    """Unanswered challenges since the last pass, without void ones."""
     last_at: datetime | None = None
-    """When it was challenged last, void challenges left out."""
+    """When the machine was last challenged, without void challenges."""
 
     @property
     def strikes(self) -> int:
@@ -175,29 +184,38 @@ class Record:
 
     @property
     def confirmed(self) -> bool:
-        """It failed, and a second look found the same."""
+        """Whether the machine failed, and another challenge confirmed it."""
         return self.strikes >= STRIKES_MAX
 
     @property
     def quiet(self) -> bool:
-        """Nothing is held against it since it last passed."""
+        """Whether nothing speaks against the machine since it last passed."""
         return self.failed == 0 and self.unanswered == 0
 
     def after(self, result: Result) -> "Record":
+        """The record with one more challenge.
+
+        Void challenges and those at the end of a claim leave it as it is: they say nothing about the GPUs that
+        a customer gets.
+        """
+        if result.void or result.occasion is Occasion.END:
+            return self
+        before = self if self._remembered(result.at) else Record()
         match result.outcome:
             case ProofOutcome.PASSED:
-                first = self.first_passed_at or result.at
-                return Record(self.passes + 1, first, result.at, result.attested, last_at=result.at)
-            case ProofOutcome.UNANSWERED if result.void:
-                return self
+                first = before.first_passed_at or result.at
+                return Record(before.passes + 1, first, result.at, result.attested, last_at=result.at)
             case ProofOutcome.UNANSWERED:
-                return replace(self, unanswered=self.unanswered + 1, last_at=result.at)
+                return replace(before, unanswered=before.unanswered + 1, last_at=result.at)
             case ProofOutcome.FAILED | ProofOutcome.EMULATED:
-                return replace(self, failed=self.failed + 1, last_at=result.at)
+                return replace(before, failed=before.failed + 1, last_at=result.at)
+
+    def _remembered(self, now: datetime) -> bool:
+        return self.last_at is None or now - self.last_at <= FORGOTTEN_AFTER
 
 
 def tier(record: Record, now: datetime) -> Tier:
-    """What a machine with this record is at `now`."""
+    """The tier of a machine with this record at `now`."""
     first, last = record.first_passed_at, record.last_passed_at
     if first is None or last is None or record.strikes or now - last > FRESH_FOR:
         return Tier.LISTED
@@ -210,7 +228,7 @@ def tier(record: Record, now: datetime) -> Tier:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one GPU does, by the machine's word. None where it does not say."""
+    """What one GPU does, as the machine reports it. None where it reports nothing."""
 
     lost: bool
     processes: int | None
@@ -218,10 +236,10 @@ class Load:
 
 
 def busy(gpus: Sequence[Load]) -> str | None:
-    """Why a machine is not to be disturbed; None when its GPUs are idle.
+    """Why a customer's machine must not be disturbed now; None when its GPUs are idle.
 
-    A machine that only claims to be busy is not challenged either, and stops being proven in a week. A GPU that is
-    lost, or of which nothing is known, does not keep us from asking.
+    A machine that only claims to be busy gains little: it is not challenged, and loses its tier in a week. A GPU that
+    is lost, or that reports nothing, does not prevent a challenge.
     """
     for index, gpu in enumerate(gpus):
         if gpu.lost:
@@ -247,11 +265,11 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Nothing is concluded yet: challenge it again."""
+    """Nothing is concluded yet: challenge the machine again."""
 
     after: timedelta
     suspect: bool | None
-    """Whether something is held against it: the bill waits at the moment this began. None: as before."""
+    """Whether something speaks against the machine, so that the bill waits. None: as before this challenge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,61 +281,62 @@ class Drop:
 
 
 def while_starting(record: Record, result: Result, demanded: Tier, *, chance: float) -> Keep | Again | Drop:
-    """What a challenge means for a machine that is being set up. `record` is what was known before it.
+    """What a challenge means for a machine that is being set up. `record` is from before the challenge.
 
     `chance` is uniform in [0, 1).
     """
     after = record.after(result)
     match result.outcome:
         case ProofOutcome.PASSED:
-            shown = tier(after, result.at)
-            if at_least(shown, demanded):
-                return Keep(shown, _next(result, chance))
-            return Drop(FailReason.PROOF_FAILED, _too_low(shown, demanded))
+            reached = tier(after, result.at)
+            if at_least(reached, demanded):
+                return Keep(reached, _next(result, chance))
+            return Drop(FailReason.PROOF_FAILED, _tier_too_low(reached, demanded))
         case ProofOutcome.EMULATED:
             return Drop(FailReason.PROOF_EMULATED, "an emulation answered; it never counts as proof")
         case ProofOutcome.FAILED if after.failed >= STRIKES_MAX:
-            return Drop(FailReason.PROOF_FAILED, _told(result))
+            return Drop(FailReason.PROOF_FAILED, _failed_again(result))
         case ProofOutcome.FAILED | ProofOutcome.UNANSWERED:
             return Again(AGAIN_WHILE_STARTING, suspect=False)
 
 
-def makes(result: Result, demanded: Tier) -> bool:
-    """Whether a machine that shows this while it is being set up is what was sold."""
-    return isinstance(while_starting(Record(), result, demanded, chance=0.0), Keep)
-
-
 def while_running(record: Record, result: Result, demanded: Tier, *, chance: float) -> Keep | Again | Drop:
-    """What a challenge means for a machine that a customer uses. `record` is what was known before it."""
+    """What a challenge means for a verified machine. `record` is from before the challenge.
+
+    `chance` is uniform in [0, 1).
+    """
     after = record.after(result)
     if result.outcome is ProofOutcome.PASSED:
-        shown = tier(after, result.at)
-        if at_least(shown, demanded):
-            return Keep(shown, _next(result, chance))
+        reached = tier(after, result.at)
+        if at_least(reached, demanded):
+            return Keep(reached, _next(result, chance))
         if record.attested:
             return Again(AGAIN_WHILE_RUNNING, suspect=False)
-        return Drop(FailReason.PROOF_FAILED, _too_low(shown, demanded))
+        return Drop(FailReason.PROOF_FAILED, _tier_too_low(reached, demanded))
     if result.void:
         return Again(BUSY_POSTPONED, suspect=None)
     if after.confirmed:
-        return Drop(FailReason.PROOF_FAILED, _told(result))
+        return Drop(FailReason.PROOF_FAILED, _failed_again(result))
     return Again(AGAIN_WHILE_RUNNING, suspect=after.strikes > 0)
 
 
 def doubt_lapses(record: Record, since: datetime | None, now: datetime) -> bool:
-    """Whether a failure holds the bill no longer, because no other look could be had. `since` is when doubt began."""
+    """Whether the bill goes on after a failure, because no other challenge could be made for DOUBT_LASTS.
+
+    `since` is when the machine became suspect; None when it is not.
+    """
     return since is not None and now - max(since, record.last_at or since) >= DOUBT_LASTS
 
 
 def next_occasion(record: Record) -> Occasion:
-    """Why a running machine is challenged now."""
+    """Why a verified machine is challenged now."""
     return Occasion.IDLE if record.quiet else Occasion.RECHECK
 
 
 def idle_wait(chance: float) -> timedelta:
     """How long until the next challenge of an idle machine, for a `chance` that is uniform in [0, 1).
 
-    Exponential: that none came for long says nothing about when the next one comes.
+    The wait is exponential, so the time since the last challenge does not help to predict the next one.
     """
     drawn = -math.log1p(-chance) * IDLE_MEAN
     return min(max(drawn, IDLE_MIN), IDLE_MAX)
@@ -328,13 +347,13 @@ def _next(result: Result, chance: float) -> timedelta:
     return min(drawn, HINTED_WITHIN) if result.hinted else drawn
 
 
-def _too_low(shown: Tier, demanded: Tier) -> str:
-    return f"tier_too_low: it is {shown}; {demanded} was sold"
+def _tier_too_low(reached: Tier, demanded: Tier) -> str:
+    return f"tier_too_low: it is {reached}; {demanded} was sold"
 
 
-def _told(result: Result) -> str:
-    said = f"{result.code}: {result.why}" if result.code else "no answer"
-    return f"the GPU proof was failed again, {said}"
+def _failed_again(result: Result) -> str:
+    finding = f"{result.code}: {result.why}" if result.code else "no answer"
+    return f"the GPU proof was failed again, {finding}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,31 +365,23 @@ class Held:
 
 
 def held_back(*, failing: int, ended: int, dry_run: bool, permitted: bool) -> Held | None:
-    """Why a running machine that failed is not ended now (law 5); None when it may be.
+    """Why a verified machine that failed is not terminated now (law 5); None when it may be.
 
-    `failing` counts the machines of its account that failed within FAILING_WINDOW, this one included;
-    `ended` those that this activation has ended. `permitted` is an operator's word that the many failures
-    are the provider's fault and not ours.
+    `failing` counts the machines of its account that failed within FAILING_WINDOW, including this one, and
+    `ended` those that this activation has terminated. `permitted` says that an operator found the provider
+    at fault for the many failures.
     """
     if dry_run:
-        return Held("dry run: it would be ended")
+        return Held("dry run: it would be terminated")
     if failing > FAILING_MACHINES_MAX and not permitted:
         minutes = int(FAILING_WINDOW.total_seconds() // 60)
         return Held(
             f"{failing} machines of this account failed within {minutes} min; more than"
-            f" {FAILING_MACHINES_MAX} look like a mistake of ours, so none is ended until fewer do"
+            f" {FAILING_MACHINES_MAX} look like a mistake of ours, so none is terminated until fewer fail"
             " or an operator permits it"
         )
     if ended >= ENDED_PER_RUN_MAX:
-        return Held(f"{ended} machines were ended in this run; more wait for the next", HELD_FOR_OTHERS_AGAIN)
+        return Held(
+            f"{ended} machines were terminated in this run; more wait for the next", HELD_FOR_OTHERS_AGAIN
+        )
     return None
-
-
-def erased_until(before: InstanceState, demanded: Tier, now: datetime) -> datetime | None:
-    """Until when a machine that its lease lets go is kept for the proof that its memory is overwritten.
-
-    None when nobody worked on it, or when it was never proven that we could.
-    """
-    if before is not InstanceState.VERIFIED or not challenged(demanded):
-        return None
-    return now + ERASED_WITHIN

@@ -16,6 +16,7 @@ class RefusalCode(StrEnum):
     REGION_NOT_SERVED = "region_not_served"
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"
+    PROJECT_UNKNOWN = "project_unknown"
     LEASE_NOT_FOUND = "lease_not_found"
     NAME_TAKEN = "name_taken"
     SSH_KEY_INVALID = "ssh_key_invalid"

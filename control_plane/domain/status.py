@@ -1,19 +1,20 @@
-"""What a customer reads: computed from lease, instance and evidence, never stored.
+"""What a customer reads of a lease: computed from the lease, its claim and its machine, never stored.
 
-The only place where the two machines meet. Every arm says why it reads as it does.
+This is the only place where the states of leases and of machines meet.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.ids import InstanceId
-from control_plane.domain.instance import InstanceState, Step
+from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.machine import MachineState
+from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import Tier, challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
-"""Without a sighting for longer, a ready lease is shown as unconfirmed. It is not ended (law 5)."""
+"""A ready lease whose machine was not sighted for longer reads as unconfirmed. It is not ended (law 5)."""
 
 
 class Phase(StrEnum):
@@ -29,19 +30,20 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of the lease's latest instance."""
+    """What is known of the machine of the lease's latest attempt."""
 
-    instance_id: InstanceId
+    machine_id: MachineId
     provider: str
     region: str
-    state: InstanceState
-    step: Step | None
+    state: MachineState
+    step: Step
+    """The last step that was taken, of the claim if it has begun, of the machine otherwise."""
     sighted_at: datetime | None
     """When the provider last listed it."""
     address: str | None
     ssh_port: int
     host_key: str | None
-    """The SSH host key the machine was ordered with; another one is another machine."""
+    """The SSH host key that the machine was ordered with. Whoever shows another one is another machine."""
     mesh_address: str | None
     """Its address in the organization's private network."""
 
@@ -56,27 +58,27 @@ class Status:
 
 
 _ORDER = {step: number for number, step in enumerate(Step)}
-_NEXT_STEP = {
-    None: "Choosing a machine.",
+_AFTER_STEP = {
     Step.PLACED: "Asking the provider for the machine.",
     Step.LAUNCHED: "The provider accepted it; the machine boots.",
     Step.BOOTED: "The machine runs; connecting.",
-    Step.CONNECTED: "Connected; joining your private network.",
-    Step.MESH_JOINED: "On your private network; reading the GPUs.",
-    Step.GPUS_VERIFIED: "The GPUs read as sold; installing your SSH keys.",
-    Step.GPUS_PROVEN: "The GPUs are proven; installing your SSH keys.",
+    Step.CONNECTED: "Connected; reading the GPUs.",
+    Step.GPUS_VERIFIED: "The GPUs read as sold; joining your private network.",
+    Step.GPUS_PROVEN: "The GPUs are proven; joining your private network.",
+    Step.MESH_JOINED: "On your private network; installing your SSH keys.",
     Step.KEYS_INSTALLED: "Your SSH keys are installed.",
 }
+"""What is done next, once a step was taken."""
 
 
 def project(
     lease: LeaseState, evidence: Evidence | None, *, demanded: Tier, attempts: int, now: datetime
 ) -> Status:
-    """The status of a lease as its customer reads it at `now`."""
-    steps = _steps(demanded)
+    """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt."""
+    steps = steps_for(demanded)
     total = len(steps)
-    step = evidence.step if evidence is not None else None
-    steps_done = sum(_ORDER[one] <= _ORDER[step] for one in steps) if step is not None else 0
+    step = None if evidence is None else evidence.step
+    steps_done = 0 if step is None else sum(_ORDER[each] <= _ORDER[step] for each in steps)
 
     def status(phase: Phase, message: str, *, done: int = steps_done, at: Step | None = step) -> Status:
         return Status(phase, at, done, total, message)
@@ -84,33 +86,35 @@ def project(
     match lease:
         case LeaseState.PLACING:
             # The last attempt's progress is history: the customer waits for a new one.
-            waiting = (
-                "Choosing a machine."
-                if attempts == 0
-                else f"Attempt {attempts} failed; choosing another machine."
-            )
-            return status(Phase.PENDING, waiting, done=0, at=None)
+            return status(Phase.PENDING, _waiting(attempts), done=0, at=None)
         case LeaseState.STARTING:
-            if evidence is not None and evidence.state is InstanceState.LAUNCHING and step is Step.PLACED:
-                return status(Phase.STARTING, "Asking the provider for the machine.")
-            if step is Step.GPUS_VERIFIED and challenged(demanded):
-                return status(Phase.STARTING, "The GPUs read as sold; proving them.")
-            return status(Phase.STARTING, _NEXT_STEP[step])
-        case LeaseState.READY:
-            if (
-                evidence is None
-                or evidence.sighted_at is None
-                or now - evidence.sighted_at > CONTACT_LOST_AFTER
-            ):
-                return status(Phase.UNCONFIRMED, "Ready; the provider has not confirmed the machine lately.")
+            return status(Phase.STARTING, _starting(step, demanded))
+        case LeaseState.READY if _confirmed(evidence, now):
             return status(Phase.READY, "Ready.", done=total)
+        case LeaseState.READY:
+            return status(Phase.UNCONFIRMED, "Ready; the provider has not confirmed the machine lately.")
         case LeaseState.ENDING:
-            # Billing has stopped; the machine is ours to chase.
-            return status(Phase.ENDING, "No longer billed; the machine is being ended.")
+            return status(Phase.ENDING, "No longer billed; the machine is being terminated.")
         case LeaseState.ENDED:
             return status(Phase.ENDED, "Ended; the provider confirmed that no machine is left.")
 
 
-def _steps(demanded: Tier) -> tuple[Step, ...]:
-    """Those that a machine of this tier takes, in their order."""
-    return tuple(step for step in Step if step is not Step.GPUS_PROVEN or challenged(demanded))
+def _waiting(attempts: int) -> str:
+    if attempts == 0:
+        return "Choosing a machine."
+    return f"Attempt {attempts} failed; choosing another machine."
+
+
+def _starting(step: Step | None, demanded: Tier) -> str:
+    if step is None:
+        return _AFTER_STEP[Step.PLACED]
+    if step is Step.GPUS_VERIFIED and challenged(demanded):
+        return "The GPUs read as sold; proving them."
+    return _AFTER_STEP[step]
+
+
+def _confirmed(evidence: Evidence | None, now: datetime) -> bool:
+    """Whether the provider listed the machine lately."""
+    if evidence is None or evidence.sighted_at is None:
+        return False
+    return now - evidence.sighted_at <= CONTACT_LOST_AFTER

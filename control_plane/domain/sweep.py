@@ -1,96 +1,90 @@
-"""Records held against what a provider lists: who is found, who is absent, who is a stranger.
+"""A sweep holds an account's machines against one list of its provider, and says what the list means for each.
 
-A listing is complete or it is an error; the port sees to that. But a complete-looking list can
-still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue 10517). So a list
-that misses too much of what should be there freezes the account: nothing is concluded from an
-absence until the lists look sane again, or keep saying the same for a long time.
+A lost launch answer finds its machine by launch key, a booting machine shows its address, a terminating one its
+end, a running one that it still lives. A listing is complete or it is an error; the port sees to that. But a
+complete-looking list can still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue 10517).
+So a list that misses too much of what should be there freezes the account: nothing is concluded from an absence
+until the lists look sane again, or keep saying the same for a long time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.domain.ids import InstanceId, installation_of
-from control_plane.domain.instance import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, InstanceState
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import MachineId, ProviderRef, installation_of
+from control_plane.domain.machine import (
+    MAY_EXIST,
+    SHOULD_BE_SIGHTED,
+    Machine,
+    MachineEvent,
+    MachineFailure,
+    MachineMove,
+    MachineState,
+    step,
+)
+from control_plane.domain.progress import Step
+from control_plane.domain.sighting import ListedState, Sighting, concluded
+from control_plane.domain.transitions import Moved
 
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
-ORPHAN_GRACE = timedelta(minutes=2)
-"""How long a stranger is only watched: a record may be about to claim it."""
-ORPHANS_PER_RUN_MAX = 5
-ORPHAN_SHARE_MAX_PERCENT = 20
-"""More strangers than this share of a list (and more than three) is our memory failing, not a leak."""
 THAW_AFTER = timedelta(minutes=15)
 THAW_LISTS = 5
 """A list that says the same for this long, this often, is believed after all."""
 LOOK_EXTRA = timedelta(seconds=10)
+SETUP_MAX = timedelta(minutes=10)
+"""From a machine's first address to a verified machine; after that it counts as unreachable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a sweep needs of an instance row."""
-
-    id: InstanceId
-    launch_key: str
-    provider_ref: str | None
-    state: InstanceState
-    asked_at: datetime | None
-    """When the launch was asked for; a list asked for earlier cannot show it."""
-    sighted_at: datetime | None
-    missed_since: datetime | None
-    missed_lists: int
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What a sweep needs of a sighting."""
-
-    provider_ref: str
-    launch_key: str
+# Who is on the list
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    found: tuple[tuple[Record, Listed], ...]
-    missed: tuple[Record, ...]
-    strangers: tuple[Listed, ...]
-    """Machines with our launch keys that no open record claims."""
+    found: tuple[tuple[Machine, Sighting], ...]
+    missed: tuple[Machine, ...]
+    orphans: tuple[Sighting, ...]
+    """Sightings with launch keys of this installation that no open record claims."""
     foreign: int
-    """Machines of other installations on the same account; never touched."""
+    """Sightings of other installations on the same account; they are never touched."""
 
 
 def match(
-    records: Iterable[Record], listing: Sequence[Listed], *, installation: str, asked_at: datetime
+    machines: Iterable[Machine], listing: Sequence[Sighting], *, installation: str, asked_at: datetime
 ) -> Findings:
-    """Hold the open records of an account against one complete list that was asked for at `asked_at`.
+    """Hold the records of an account against one complete list that was asked for at `asked_at`.
 
-    A machine is claimed by one record at most, by reference before by launch key: a provider may hand
-    out a reference again, or list a machine twice, and two claims on one machine could not be written.
+    A sighting is claimed by one record at most, by reference before by launch key: a provider may hand
+    out a reference again, or list a machine twice, and two records with one reference could not be written.
     """
-    machines: dict[str, Listed] = {}
-    by_key: dict[str, Listed] = {}
-    for listed in listing:
-        machines.setdefault(listed.provider_ref, listed)
-    for listed in machines.values():
-        by_key.setdefault(listed.launch_key, listed)
+    listed: dict[str, Sighting] = {}
+    by_key: dict[str, Sighting] = {}
+    for sighting in listing:
+        listed.setdefault(sighting.provider_ref, sighting)
+    for sighting in listed.values():
+        by_key.setdefault(sighting.launch_key, sighting)
 
-    found: list[tuple[Record, Listed]] = []
-    missed: list[Record] = []
+    found: list[tuple[Machine, Sighting]] = []
+    missed: list[Machine] = []
     claimed: set[str] = set()
-    # Those that know their reference come first, in whatever order the records came.
-    for record in sorted(records, key=lambda record: record.provider_ref is None):
-        if record.state not in MAY_HAVE_MACHINE:
+    # Records that know their reference come first, in whatever order they were read.
+    for machine in sorted(machines, key=lambda machine: machine.provider_ref is None):
+        if machine.state not in MAY_EXIST:
             continue
-        here = machines.get(record.provider_ref) if record.provider_ref else by_key.get(record.launch_key)
+        here = listed.get(machine.provider_ref) if machine.provider_ref else by_key.get(machine.launch_key)
         if here is not None and here.provider_ref not in claimed:
-            found.append((record, here))
+            found.append((machine, here))
             claimed.add(here.provider_ref)
-        elif record.asked_at is not None and record.asked_at < asked_at:
-            missed.append(record)
+        elif machine.asked_at is not None and machine.asked_at < asked_at:
+            missed.append(machine)  # A list that was asked for before the launch could not show it.
 
-    unclaimed = [listed for listed in machines.values() if listed.provider_ref not in claimed]
-    strangers = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
-    return Findings(tuple(found), tuple(missed), strangers, foreign=len(unclaimed) - len(strangers))
+    unclaimed = [sighting for sighting in listed.values() if sighting.provider_ref not in claimed]
+    orphans = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
+    return Findings(tuple(found), tuple(missed), orphans, foreign=len(unclaimed) - len(orphans))
+
+
+# Whether the list is believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +97,11 @@ class Odd:
 def oddness(findings: Findings, listing_size: int) -> Odd | None:
     """Whether a list is too empty or too short to draw conclusions from.
 
-    Only machines that were sighted before and that nobody asked to end are expected.
+    Only machines that were sighted before and that nobody asked to terminate are expected.
     """
-    expected_found = sum(record.state in SHOULD_BE_SIGHTED for record, _ in findings.found)
+    expected_found = sum(machine.state in SHOULD_BE_SIGHTED for machine, _ in findings.found)
     expected_missed = sum(
-        record.state in SHOULD_BE_SIGHTED and record.sighted_at is not None for record in findings.missed
+        machine.state in SHOULD_BE_SIGHTED and machine.sighted_at is not None for machine in findings.missed
     )
     expected = expected_found + expected_missed
     if expected_missed == 0:
@@ -121,83 +115,211 @@ def oddness(findings: Findings, listing_size: int) -> Odd | None:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """An account on which absences are not believed for now."""
+    """An account whose lists look wrong: absences on it are not believed for now."""
 
     since: datetime
     lists: int
+    """How many odd lists there were in a row, with the last one."""
     why: str
+
+    def persists(self, now: datetime) -> bool:
+        """Whether the lists have been odd for so long that they are believed after all.
+
+        One list proves no absence, so the next ones are believed as well: the freeze stays on record, with its
+        age, until what is missing was written off and the lists look sane.
+        """
+        return now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
 
 
 def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Freeze | None:
-    """The account's freeze after one more list. Thaws on a sane list, or when the odd one persists."""
+    """The account's freeze after one more list. A sane list ends it at once."""
     if odd is None:
         return None
     if before is None:
         return Freeze(now, 1, odd.why)
-    if now - before.since >= THAW_AFTER and before.lists + 1 >= THAW_LISTS:
-        return None
     return Freeze(before.since, before.lists + 1, odd.why)
 
 
+# What an absence proves
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a provider takes, seconds."""
+
+    list_lag_seconds: float
+    """Until a machine whose launch was accepted shows on its lists."""
+    boot_seconds_max: float
+
+
 def look_for(list_lag_seconds: float) -> timedelta:
-    """How long a launch whose answer was lost is looked for before the lease tries elsewhere.
+    """How long a launch whose answer was lost is looked for before its machine is given up.
 
     Its record stays open for longer: see `absence_proves_gone`.
     """
     return timedelta(seconds=2 * list_lag_seconds) + LOOK_EXTRA
 
 
-def absence_proves_gone(
-    record: Record, *, list_lag_seconds: float, boot_seconds_max: float, now: datetime
-) -> bool:
-    """Whether missing from complete lists is proof enough that no machine lives.
+def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool:
+    """Whether missing from complete lists is proof enough that the machine does not exist.
 
     A machine that was sighted is gone when two lists, apart by the list's lag, miss it. One that
     was never sighted may still be on its way: it has to stay away for a whole boot as well.
     """
-    if record.missed_since is None or record.missed_lists < MISSED_LISTS_MIN or record.asked_at is None:
+    if machine.missed_since is None or machine.missed_lists < MISSED_LISTS_MIN or machine.asked_at is None:
         return False
-    lag = timedelta(seconds=list_lag_seconds)
-    if now - record.missed_since < lag:
+    lag = timedelta(seconds=timing.list_lag_seconds)
+    if now - machine.missed_since < lag:
         return False
-    if record.sighted_at is not None:
+    if machine.sighted_at is not None:
         return True
-    return now - record.asked_at >= lag + timedelta(seconds=boot_seconds_max)
+    return now - machine.asked_at >= lag + timedelta(seconds=timing.boot_seconds_max)
+
+
+# What the list means
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """A sighting that no open record claims, with how long we have watched it."""
+class Adoption:
+    """A terminating machine whose launch answer was lost is on the list: now its reference is known."""
 
-    provider_ref: str
-    launch_key: str
-    first_seen_at: datetime
-    lists_seen: int
+    id: MachineId
+    provider_ref: ProviderRef
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanVerdict:
-    end: tuple[Stranger, ...]
-    refused_why: str | None = None
+class Loss:
+    """A machine that has to go, whatever its claims."""
+
+    id: MachineId
+    failure: MachineFailure
 
 
-def orphans_to_end(
-    strangers: Sequence[Stranger], *, listing_size: int, frozen_why: str | None, now: datetime
-) -> OrphanVerdict:
-    """Which strangers to end now: old enough, seen twice, few enough, and never on a frozen account."""
-    ripe = [
-        stranger
-        for stranger in strangers
-        if stranger.lists_seen >= MISSED_LISTS_MIN and now - stranger.first_seen_at >= ORPHAN_GRACE
+Conclusion = MachineMove | Adoption | Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one list means for an account, sorted by how it is written down."""
+
+    moves: tuple[MachineMove, ...]
+    adoptions: tuple[Adoption, ...]
+    losses: tuple[Loss, ...]
+    sighted: tuple[MachineId, ...]
+    """Machines that are listed again, or for the first time. A steady machine costs no write."""
+    missed: tuple[MachineId, ...]
+    """Machines of which this list is no evidence that they live."""
+    orphans: tuple[Sighting, ...]
+    foreign: int
+    freeze: Freeze | None
+
+
+def sweep(
+    machines: Iterable[Machine],
+    listing: Sequence[Sighting],
+    before: Freeze | None,
+    *,
+    installation: str,
+    timing: Timing,
+    asked_at: datetime,
+) -> Swept:
+    """What a complete list that was asked for at `asked_at` means for the open records of its account.
+
+    `before` is the account's freeze so far. Nothing is concluded from an absence while the account is frozen.
+    """
+    findings = match(machines, listing, installation=installation, asked_at=asked_at)
+    freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
+    absent = findings.missed if freeze is None or freeze.persists(asked_at) else ()
+    conclusions = [
+        *(said for pair in findings.found for said in _of_sighting(*pair, timing, asked_at)),
+        *(said for machine in absent for said in _of_absence(machine, timing, asked_at)),
     ]
-    if not ripe:
-        return OrphanVerdict(())
-    if frozen_why is not None:
-        return OrphanVerdict((), f"The account is frozen: {frozen_why}")
-    if len(ripe) > 3 and len(ripe) * 100 > listing_size * ORPHAN_SHARE_MAX_PERCENT:
-        return OrphanVerdict(
-            (),
-            f"{len(ripe)} of {listing_size} machines look like orphans; that is more likely our own loss of memory.",
-        )
-    ripe.sort(key=lambda stranger: (stranger.first_seen_at, stranger.provider_ref))
-    return OrphanVerdict(tuple(ripe[:ORPHANS_PER_RUN_MAX]))
+    return Swept(
+        moves=tuple(one for one in conclusions if isinstance(one, MachineMove)),
+        adoptions=tuple(one for one in conclusions if isinstance(one, Adoption)),
+        losses=tuple(one for one in conclusions if isinstance(one, Loss)),
+        sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
+        # Listed as gone is not listed as living: such a list is no evidence that the machine ran until now.
+        missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
+        + tuple(machine.id for machine in absent),
+        # A machine that ended and is still listed for a while is history, not an orphan.
+        orphans=tuple(sighting for sighting in findings.orphans if sighting.state is not ListedState.GONE),
+        foreign=findings.foreign,
+        freeze=freeze,
+    )
+
+
+def _appeared(machine: Machine, sighting: Sighting) -> bool:
+    return sighting.state is not ListedState.GONE and (
+        machine.sighted_at is None or machine.missed_since is not None
+    )
+
+
+def _of_sighting(
+    machine: Machine, sighting: Sighting, timing: Timing, asked_at: datetime
+) -> Iterator[Conclusion]:
+    if machine.provider_ref is None and machine.state is MachineState.TERMINATING:
+        yield Adoption(machine.id, sighting.provider_ref)
+    event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
+    moved = None if event is None else step(machine.state, event)
+    if not isinstance(moved, Moved):
+        return
+    listed_as = f"the provider lists it as {sighting.native_status!r}"
+    match moved.event:
+        case MachineEvent.FOUND:
+            yield _found(machine, moved, sighting, timing, asked_at)
+        case MachineEvent.REACHABLE:
+            yield _reachable(machine, moved, sighting, asked_at)
+        case MachineEvent.CONFIRMED_GONE:
+            yield MachineMove(machine.id, machine.generation, moved, gone_evidence=listed_as)
+        case MachineEvent.VANISHED:
+            yield Loss(machine.id, MachineFailure(moved.event, FailReason.VANISHED, listed_as))
+        case _:
+            reason = FailReason.PROVIDER_REPORTED_FAILURE
+            yield Loss(machine.id, MachineFailure(moved.event, reason, listed_as))
+
+
+def _found(
+    machine: Machine,
+    moved: Moved[MachineState, MachineEvent],
+    sighting: Sighting,
+    timing: Timing,
+    asked_at: datetime,
+) -> MachineMove:
+    return MachineMove(
+        machine.id,
+        machine.generation,
+        moved,
+        why="found in the inventory by its launch key",
+        provider_ref=sighting.provider_ref,
+        step=Step.LAUNCHED,
+        deadline_at=asked_at + timedelta(seconds=timing.boot_seconds_max),
+    )
+
+
+def _reachable(
+    machine: Machine, moved: Moved[MachineState, MachineEvent], sighting: Sighting, asked_at: datetime
+) -> MachineMove:
+    return MachineMove(
+        machine.id,
+        machine.generation,
+        moved,
+        provider_state=sighting.native_status,
+        address=sighting.address,
+        ssh_port=sighting.ssh_port,
+        step=Step.BOOTED,
+        deadline_at=asked_at + SETUP_MAX,
+    )
+
+
+def _of_absence(machine: Machine, timing: Timing, asked_at: datetime) -> Iterator[Conclusion]:
+    if not absence_proves_gone(machine, timing, asked_at):
+        return
+    since = machine.missed_since.isoformat(timespec="seconds") if machine.missed_since else "never listed"
+    evidence = f"missing from {machine.missed_lists + 1} complete lists, the first at {since}"
+    gone = step(machine.state, MachineEvent.CONFIRMED_GONE)
+    vanished = step(machine.state, MachineEvent.VANISHED)
+    if isinstance(gone, Moved):
+        yield MachineMove(machine.id, machine.generation, gone, gone_evidence=evidence)
+    elif isinstance(vanished, Moved):
+        yield Loss(machine.id, MachineFailure(vanished.event, FailReason.VANISHED, evidence))

@@ -1,8 +1,8 @@
-"""Whether a machine is what was sold: its GPU reading held against the shape.
+"""Whether a machine is what was ordered: its GPU reading held against the order.
 
-A reading is the machine's own word (law 11), so it can only lose a sale, never prove one: this
-check catches the honest mistake and the crude fake. `source` says whether NVML or an emulation
-spoke; an emulation counts only where the operator says so.
+A reading is the machine's own word (law 11), so it can disqualify the machine and never prove it: this
+check catches the honest mistake and the crude fake. A reading that an emulation made instead of NVML
+counts only where the operator allows it.
 """
 
 from collections import Counter
@@ -10,8 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from control_plane.domain.gpu import APPEARANCES, memory_in_band
-from control_plane.domain.sku import Shape
+from control_plane.domain.gpu import APPEARANCES, GpuModel, memory_in_band
+
+
+class Verdict(StrEnum):
+    """What came of holding a machine against its order, as it is stored with the reading."""
+
+    VERIFIED = "verified"
+    MISMATCH = "mismatch"
 
 
 class MismatchCode(StrEnum):
@@ -49,27 +55,37 @@ _PARTS = frozenset({"mig", "vgpu"})
 
 
 def verify(
-    sold: Shape, readings: Sequence[Reading], *, emulated: bool, accept_emulated: bool
+    gpu_model: GpuModel,
+    gpu_count: int,
+    readings: Sequence[Reading],
+    *,
+    emulated: bool,
+    accept_emulated: bool,
 ) -> Verified | Mismatch:
+    """Hold a machine's reading against the GPUs that were ordered."""
     if emulated and not accept_emulated:
         return Mismatch(
             MismatchCode.EMULATED, "The reading comes from an emulation; this deployment wants real NVML."
         )
-    if len(readings) != sold.gpu_count:
-        return Mismatch(MismatchCode.COUNT, f"{len(readings)} GPUs found, {sold.gpu_count} sold.")
+    if len(readings) != gpu_count:
+        return Mismatch(MismatchCode.COUNT, f"{len(readings)} GPUs found, {gpu_count} ordered.")
     twice = [uuid for uuid, times in Counter(reading.uuid for reading in readings).items() if times > 1]
     if twice:
         return Mismatch(MismatchCode.DUPLICATE, f"The GPU {twice[0]} is listed more than once.")
-    for reading in readings:
-        if reading.name not in APPEARANCES[sold.gpu_model].nvml_names:
-            return Mismatch(MismatchCode.MODEL, f"{reading.name!r} found, {sold.gpu_model} sold.")
-        if reading.sharing in _PARTS:
-            why = f"{reading.name} is a part of a card ({reading.sharing}); whole cards are sold."
-            return Mismatch(MismatchCode.SHARED, why)
-        if not memory_in_band(sold.gpu_model, reading.memory_mib):
-            expected = " or ".join(str(mib) for mib in APPEARANCES[sold.gpu_model].memory_mib)
-            return Mismatch(
-                MismatchCode.MEMORY,
-                f"{reading.memory_mib} MiB found on {reading.name}, about {expected} expected.",
-            )
-    return Verified(emulated=emulated)
+    mismatches = (_mismatch(gpu_model, reading) for reading in readings)
+    return next((mismatch for mismatch in mismatches if mismatch), Verified(emulated=emulated))
+
+
+def _mismatch(gpu_model: GpuModel, reading: Reading) -> Mismatch | None:
+    """How one card differs from the model that was ordered."""
+    looks = APPEARANCES[gpu_model]
+    if reading.name not in looks.nvml_names:
+        return Mismatch(MismatchCode.MODEL, f"{reading.name!r} found, {gpu_model} ordered.")
+    if reading.sharing in _PARTS:
+        why = f"{reading.name} is a part of a card ({reading.sharing}); whole cards were ordered."
+        return Mismatch(MismatchCode.SHARED, why)
+    if not memory_in_band(gpu_model, reading.memory_mib):
+        expected = " or ".join(str(mib) for mib in looks.memory_mib)
+        why = f"{reading.memory_mib} MiB found on {reading.name}, about {expected} expected."
+        return Mismatch(MismatchCode.MEMORY, why)
+    return None

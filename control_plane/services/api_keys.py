@@ -1,62 +1,42 @@
-"""API keys: issue, list and revoke them, and find whose key a secret is."""
+"""API keys: who may ask in an organization's name."""
 
 import base64
 import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from control_plane.db import organizations as rows
+from control_plane.db import api_keys
+from control_plane.db.api_keys import ApiKey, Owner
+from control_plane.db.connection import Connection
 from control_plane.domain.ids import ApiKeyId, OrganizationId
 from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
+__all__ = ["ApiKey", "IssuedKey", "Owner"]  # Controllers name these rows, and do not import the layer below.
+
 KEY_PREFIX = "spk_"
-_SECRET_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    id: ApiKeyId
-    name: str
-    role: Role
-    hint: str
-    """The first and last characters of the secret."""
-    created_at: datetime
-    revoked_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new API key. The secret is returned once and stored only as a digest."""
+    """A new API key. The secret leaves here once and is stored only as a digest."""
 
     key: ApiKey
     secret: str
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The organization that an API key belongs to, and the key's role."""
-
-    organization_id: OrganizationId
-    api_key_id: ApiKeyId
-    role: Role
-
-
 def digest(secret: str) -> bytes:
-    """What is stored of a key. The secret has 256 random bits, so that a plain hash is enough."""
+    """What is stored of a key. The secret has 256 random bits, so a plain hash cannot be guessed back."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 async def issue(
-    connection: AsyncConnection, world: World, organization_id: OrganizationId, *, name: str, role: Role
+    connection: Connection, world: World, organization_id: OrganizationId, *, name: str, role: Role
 ) -> IssuedKey:
-    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).decode().rstrip("=")
+    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
     key = ApiKey(
         id=ApiKeyId(world.new_id()),
         name=name,
@@ -65,52 +45,31 @@ async def issue(
         created_at=world.now(),
         revoked_at=None,
     )
-    await rows.insert_api_key(
-        connection,
-        key.id,
-        organization_id,
-        name=name,
-        operator=role is Role.OPERATOR,
-        secret_sha256=digest(secret),
-        hint=key.hint,
-        now=key.created_at,
-    )
+    await api_keys.insert(connection, organization_id, key, secret_sha256=digest(secret))
     return IssuedKey(key, secret)
 
 
-def _role(*, operator: bool) -> Role:
-    """The role of a key as its row has it. This module is the only one that knows the column."""
-    return Role.OPERATOR if operator else Role.CUSTOMER
-
-
 async def owner_of(world: World, secret: str) -> Owner | None:
-    """The owner of a key; None when the key is unknown or revoked."""
+    """Whose key this is; None for an unknown or revoked one."""
     async with world.db.reading() as connection:
-        found = await rows.owner(connection, digest(secret))
-    if found is None:
-        return None
-    return Owner(found.organization_id, found.api_key_id, _role(operator=found.operator))
+        return await api_keys.owner(connection, digest(secret))
 
 
 async def every(world: World, organization_id: OrganizationId) -> Sequence[ApiKey]:
-    """The keys of an organization, revoked ones included, oldest first."""
+    """All keys of the organization, oldest first, revoked ones too."""
     async with world.db.reading(organization_id) as connection:
-        found = await rows.api_keys(connection, organization_id)
-    return [
-        ApiKey(key.id, key.name, _role(operator=key.operator), key.hint, key.created_at, key.revoked_at)
-        for key in found
-    ]
+        return await api_keys.every(connection, organization_id)
 
 
 async def revoke(
     world: World, organization_id: OrganizationId, key_id: UUID, *, using: ApiKeyId
 ) -> Refused | None:
-    """Revoke a key. `using` is the key of this request, which is refused: it would lock its owner out."""
+    """Revoke a key. The key that asks cannot revoke itself: that could lock the organization out by mistake."""
     if key_id == using:
         return Refused(
             RefusalCode.KEY_IN_USE, "This request uses the key it would revoke; revoke it with another key."
         )
     async with world.db.transaction(organization_id) as connection:
-        if await rows.revoke_api_key(connection, organization_id, key_id, now=world.now()):
+        if await api_keys.revoke(connection, organization_id, key_id, now=world.now()):
             return None
         return Refused(RefusalCode.NOT_FOUND, "There is no such API key, or it is revoked already.")

@@ -1,16 +1,15 @@
-"""What a customer owes and why: top-ups, usage rows, the bill of the running period."""
+"""What a customer owes and why: top-ups, charges, the bill of the running period."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from control_plane.db import ledger, organizations, usage
-from control_plane.domain.ids import OrganizationId
+from control_plane.db.connection import Connection
+from control_plane.db.usage import Charge
+from control_plane.domain import metering
+from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.ledger import AccountKind, top_up
-from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.money import Nano, accrued
 from control_plane.world import World
 
@@ -23,16 +22,16 @@ def period_of(now: datetime) -> tuple[datetime, datetime]:
 
 
 async def credit(
-    connection: AsyncConnection, world: World, organization_id: OrganizationId, amount: Nano, *, key: str
+    connection: Connection, world: World, organization_id: OrganizationId, amount: Nano, *, key: str
 ) -> bool:
     """Post a top-up once per key. False when the key was posted before."""
     transaction = top_up(organization_id, amount, key=key)
-    return await ledger.post(connection, transaction, transaction_id=world.new_id(), now=world.now())
+    return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=world.now()))
 
 
 @dataclass(frozen=True, slots=True)
 class BillLine:
-    lease_id: UUID
+    lease_id: LeaseId
     name: str
     sku: str
     nano_per_gpu_hour: Nano
@@ -41,7 +40,7 @@ class BillLine:
     amount_nano: Nano
     """Rated in this period, and posted."""
     unrated_gpu_seconds: int
-    """Used since, not yet rated."""
+    """Certainly used since, and not yet rated."""
     unrated_nano: Nano
 
 
@@ -64,7 +63,7 @@ class Bill:
 
 
 async def bill(world: World, organization_id: OrganizationId) -> Bill:
-    """The running period: every rated charge, and what running leases used since."""
+    """The running period: every rated charge, and what leases certainly used since."""
     now = world.now()
     since, until = period_of(now)
     async with world.db.reading(organization_id) as connection:
@@ -75,28 +74,27 @@ async def bill(world: World, organization_id: OrganizationId) -> Bill:
     return Bill(
         since=since,
         until=until,
-        lines=tuple(_line(row, now) for row in found),
+        lines=tuple(bill_line(lease, now) for lease in found),
         posted_nano=organization.posted_nano,
         held_nano=organization.held_nano,
     )
 
 
-def _line(row: Any, now: datetime) -> BillLine:
-    price = Nano(row.nano_per_gpu_hour)
-    # What was metered before this period is history; what runs since the last interval is not rated yet.
-    metered_until = row.metered_until or row.ready_at
-    before = gpu_seconds_total(row.ready_at, row.gpu_count, metered_until)
-    # As the meter: it waits while a failed GPU proof stands.
-    through = gpu_seconds_total(
-        row.ready_at, row.gpu_count, row.billed_until or min(now, row.suspect_since or now)
-    )
+def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
+    """A lease on the bill: what was rated, and what was certainly used since."""
+    # What was metered before this period is history; what was used since the last interval is not rated yet.
+    metered_until = lease.metered_until or lease.ready_at
+    before = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, metered_until)
+    used = metering.used_until(lease, now)
+    through = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, used.certain)
+    price = lease.nano_per_gpu_hour
     return BillLine(
-        lease_id=row.id,
-        name=row.name,
-        sku=row.sku,
+        lease_id=lease.id,
+        name=lease.name,
+        sku=lease.sku,
         nano_per_gpu_hour=price,
-        gpu_seconds=row.gpu_seconds,
-        amount_nano=Nano(row.amount_nano),
+        gpu_seconds=lease.gpu_seconds,
+        amount_nano=lease.amount_nano,
         unrated_gpu_seconds=max(0, through - before),
         unrated_nano=Nano(max(0, accrued(price, through) - accrued(price, before))),
     )
@@ -110,8 +108,8 @@ async def usage_page(
     until: datetime,
     after: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[Any]:
-    """Rated usage rows of a period, in order of their start."""
+) -> list[Charge]:
+    """Charges of a period, in order of their start."""
     async with world.db.reading(organization_id) as connection:
         return await usage.charges(
             connection, organization_id, since=since, until=until, after=after, limit=limit
@@ -141,7 +139,7 @@ async def reconcile(world: World, organization_id: OrganizationId) -> Reconcilia
         posted = await ledger.totals(connection, organization_id)
     return Reconciliation(
         gpu_seconds=rated.gpu_seconds,
-        rated_nano=Nano(rated.amount_nano),
+        rated_nano=rated.amount_nano,
         posted_nano=posted.get(AccountKind.REVENUE, Nano(0)),
         balance_nano=posted.get(AccountKind.WALLET, Nano(0)),
     )

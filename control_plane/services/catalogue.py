@@ -4,10 +4,9 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from control_plane.db import catalogue
-from control_plane.domain.admission import Price
+from control_plane.db.connection import Connection
+from control_plane.domain.admission import ListPrice, Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.placement import Offer
@@ -20,7 +19,7 @@ class CatalogueError(ValueError):
     """A price book file that cannot be read; the message names the entry and what is wrong."""
 
 
-def parse_price_book(text: str) -> list[Price]:
+def parse_price_book(text: str) -> list[ListPrice]:
     """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
 
     `proof` is what its machines have to prove: `proven` when left out, `listed` where they are emulated.
@@ -29,22 +28,29 @@ def parse_price_book(text: str) -> list[Price]:
         entries = tomllib.loads(text).get("sku", [])
     except tomllib.TOMLDecodeError as error:
         raise CatalogueError(f"not TOML: {error}") from error
-    book: list[Price] = []
+    book: dict[str, ListPrice] = {}
     for number, entry in enumerate(entries, start=1):
         try:
-            shape = Shape(
-                gpu_model=GpuModel(entry["gpu_model"]),
-                gpu_count=int(entry["gpu_count"]),
-                vcpus=int(entry["vcpus"]),
-                memory_gib=int(entry["memory_gib"]),
-                disk_gib=int(entry["disk_gib"]),
-            )
-            capacity = CapacityShape(entry.get("capacity", "vm"))
-            sku = Sku(str(entry["name"]), shape, capacity, _demanded(entry))
-            book.append(Price(sku, parse_usd(entry["usd_per_gpu_hour"])))
+            price = _list_price(entry)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise CatalogueError(f"SKU number {number}: {error}") from error
-    return book
+        if price.sku.name in book:
+            raise CatalogueError(f"SKU number {number}: there is another {price.sku.name!r} before it")
+        book[price.sku.name] = price
+    return list(book.values())
+
+
+def _list_price(entry: dict[str, Any]) -> ListPrice:
+    shape = Shape(
+        gpu_model=GpuModel(entry["gpu_model"]),
+        gpu_count=int(entry["gpu_count"]),
+        vcpus=int(entry["vcpus"]),
+        memory_gib=int(entry["memory_gib"]),
+        disk_gib=int(entry["disk_gib"]),
+    )
+    capacity = CapacityShape(entry.get("capacity", CapacityShape.VM))
+    sku = Sku(str(entry["name"]), shape, capacity, _demanded(entry))
+    return ListPrice(sku, parse_usd(entry["usd_per_gpu_hour"]))
 
 
 def _demanded(entry: dict[str, Any]) -> Tier:
@@ -55,10 +61,12 @@ def _demanded(entry: dict[str, Any]) -> Tier:
     return tier
 
 
-async def load_price_book(connection: AsyncConnection, world: World, book: Sequence[Price]) -> None:
-    """Put SKUs and prices in force from now on. Unchanged prices are left alone."""
-    for price in book:
-        await catalogue.put_price(connection, price, effective_from=world.now())
+async def load_price_book(connection: Connection, world: World, book: Sequence[ListPrice]) -> int | None:
+    """Put SKUs and prices in force from now on.
+
+    Answers the new version of the price book; None when no price changed, and then there is none.
+    """
+    return await catalogue.put_price_book(connection, book, now=world.now())
 
 
 async def skus(world: World) -> Sequence[Price]:

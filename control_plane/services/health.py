@@ -1,10 +1,13 @@
 """Whether the database can be worked with, and what its errors mean to somebody who asked over HTTP."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from control_plane.db.engine import is_connection_trouble, rows
+from control_plane.db.engine import is_connection_trouble
+from control_plane.db.rows import read
 from control_plane.db.tables import metadata
 from control_plane.world import World
 
@@ -17,16 +20,22 @@ WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind = 'r' AND a.
 """)
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    table_name: str
+    column_name: str
+
+
 async def missing_column(world: World) -> str | None:
     """A column this code knows and the database lacks; None when it is migrated far enough.
 
     A newer schema is fine: migrations run beside old code.
     """
     async with world.db.reading() as connection:
-        present = {(row.table_name, row.column_name) for row in await rows(connection, _COLUMNS)}
+        present = set(await read(connection, _COLUMNS, _Column))
     for table in metadata.sorted_tables:
         for column in table.columns:
-            if (table.name, column.name) not in present:
+            if _Column(table.name, column.name) not in present:
                 return f"{table.name}.{column.name}"
     return None
 

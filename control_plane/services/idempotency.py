@@ -3,16 +3,20 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
+from control_plane.db.connection import Connection
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
 from control_plane.db.idempotency import get as get_answer
 from control_plane.db.idempotency import insert as insert_answer
 from control_plane.domain.ids import OrganizationId
 from control_plane.world import World
 
-Connection = AsyncConnection
-"""An open transaction, as callers above pass it on: they do not know SQLAlchemy."""
+__all__ = [
+    "Answer",
+    "Connection",
+    "OtherBody",
+    "Produced",
+    "once",
+]  # Callers above name a connection by this.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ async def once(
     *,
     key: str | None,
     request_sha256: bytes,
-    effect: Callable[[AsyncConnection], Awaitable[Produced]],
+    effect: Callable[[Connection], Awaitable[Produced]],
 ) -> Answer | OtherBody:
     """Run `effect` in a transaction of `tenant`, at most once per key.
 

@@ -1,32 +1,65 @@
-"""Lease operations: quote, create, release, read. Each is one transaction: load, decide, store."""
+"""Lease operations for customers: quote, create, release, read. Each is one transaction: load, decide, store."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from control_plane.db import accounts, catalogue, instances, journal, leases, organizations, proofs
+from control_plane.db import (
+    accounts,
+    attempts,
+    catalogue,
+    journal,
+    leases,
+    organizations,
+    placements,
+    proofs,
+    ssh_keys,
+    verification_reports,
+)
+from control_plane.db.attempts import AttemptOverview
+from control_plane.db.connection import Connection
+from control_plane.db.journal import Line
+from control_plane.db.leases import LatestProof, Overview
+from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
+from control_plane.db.proofs import Proof
+from control_plane.db.verification_reports import VerificationReport
+from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, admit
 from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.instance import Instance, InstanceEvent, InstanceMove
-from control_plane.domain.instance import step as instance_step
-from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState
-from control_plane.domain.lease import step as lease_step
-from control_plane.domain.machine import Moved
+from control_plane.domain.lease import Lease, LeaseEvent, LeaseState, PurchaseKind
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
-from control_plane.domain.proof import Tier, erased_until, tier
+from control_plane.domain.project import Project
+from control_plane.domain.proof import Record, Tier, tier
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import region_within
-from control_plane.domain.status import Status, project
-from control_plane.domain.wish import Wish
-from control_plane.services.attempts import failed_since
+from control_plane.domain.status import Status
+from control_plane.domain.status import project as status_of
+from control_plane.outcomes import leases as outcomes
+from control_plane.services import projects
 from control_plane.world import World
 
+__all__ = [  # Controllers and views name these rows, and do not import the layer below.
+    "AttemptOverview",
+    "Explanation",
+    "LatestProof",
+    "Line",
+    "Overview",
+    "PlacedOffer",
+    "PlacedRanking",
+    "Placement",
+    "Proof",
+    "Quote",
+    "RejectedOffer",
+    "Shown",
+    "VerificationReport",
+]
+
 EXPLAINED_PROOFS_MAX = 200
-"""The latest; all of them have an address of their own."""
+"""The latest ones; all of them have an endpoint of their own."""
+EXPLAINED_LINES_MAX = 1_000
+_NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,76 +75,103 @@ class Quote:
 class Shown:
     """A lease with the status its customer reads."""
 
-    overview: leases.Overview
+    overview: Overview
     status: Status
     tier: Tier
     """What its machine is, by its GPU proofs."""
 
 
-async def quote(world: World, organization_id: OrganizationId, wish: Wish) -> Quote:
+async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        price, known = await _facts(connection, wish, now, with_offers=True)
+        price, known = await _facts(connection, request, now, with_offers=True)
         if isinstance(known, Refused):
             return Quote(known, price, Ranking((), ()))
         standing = await organizations.standing(connection, organization_id, lock=False)
         ranking = Ranking((), ())
         if price is not None:
             ranking = rank(
-                wish,
+                request,
                 price.sku.shape,
                 price.nano_per_hour,
                 known,
                 failures={},
-                unhealthy_accounts=await unhealthy_accounts(connection),
+                unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
                 disproven=await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW),
                 now=now,
             )
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    return Quote(admit(wish, price, standing), price, ranking)
+    return Quote(admit(request, price, standing), price, ranking)
 
 
 async def create(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     organization_id: OrganizationId,
-    wish: Wish,
+    request: CapacityRequest,
     *,
     name: str,
     ssh_key_ids: Sequence[UUID],
-    actor: str,
+    actor: Actor,
+    project: str | None = None,
 ) -> Lease | Refused:
-    """Admit a wish as a lease, with a hold for its first hour, in the caller's transaction."""
+    """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
+
+    `project` is the name of one of the organization's projects; its default one when None.
+    """
     now = world.now()
-    keys = await organizations.ssh_keys(connection, organization_id, ids=ssh_key_ids) if ssh_key_ids else []
-    missing = set(ssh_key_ids) - {key.id for key in keys}
-    if missing:
-        return Refused(
-            RefusalCode.SSH_KEY_UNKNOWN, "An SSH key of this request does not exist; GET /v1/ssh-keys."
-        )
-    price, known = await _facts(connection, wish, now, with_offers=False)
+    keys = await _authorized_keys(connection, organization_id, ssh_key_ids)
+    if isinstance(keys, Refused):
+        return keys
+    of_project = await projects.of_lease(connection, organization_id, project)
+    if isinstance(of_project, Refused):
+        return of_project
+    price, known = await _facts(connection, request, now, with_offers=False)
     if isinstance(known, Refused):
         return known
 
     standing = await organizations.standing(connection, organization_id, lock=True)
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    verdict = admit(wish, price, standing)
+    verdict = admit(request, price, standing)
     if isinstance(verdict, Refused):
         return verdict
 
-    shape = verdict.price.sku.shape
-    lease = Lease(
-        id=LeaseId(world.new_id()),
-        organization_id=organization_id,
+    lease_id = LeaseId(world.new_id())
+    lease = _admitted(lease_id, of_project, request, verdict.price, name=name, authorized_keys=keys, now=now)
+    why = f"{request.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
+    await leases.insert(connection, lease, hold_nano=verdict.hold_nano, actor=actor, why=why)
+    return lease
+
+
+def _admitted(
+    lease_id: LeaseId,
+    project: Project,
+    request: CapacityRequest,
+    price: Price,
+    *,
+    name: str,
+    authorized_keys: tuple[str, ...],
+    now: datetime,
+) -> Lease:
+    """A new lease, with the price and the proof that are promised for it from now on."""
+    return Lease(
+        id=lease_id,
+        organization_id=project.organization_id,
+        project_id=project.id,
         name=name,
-        wish=wish,
-        gpu_model=shape.gpu_model.value,
-        gpu_count=shape.gpu_count,
-        nano_per_gpu_hour=verdict.price.nano_per_gpu_hour,
-        proof=verdict.price.sku.proof,
-        authorized_keys=tuple(key.public_key for key in keys),
+        sku=request.sku,
+        gpu_model=price.sku.shape.gpu_model,
+        gpu_count=price.sku.shape.gpu_count,
+        purchase=PurchaseKind.ON_DEMAND,
+        nano_per_gpu_hour=price.nano_per_gpu_hour,
+        price_book=price.book,
+        proof=price.sku.proof,
+        regions=request.regions,
+        providers=request.providers,
+        price_nano_per_hour_max=request.price_nano_per_hour_max,
+        authorized_keys=authorized_keys,
         state=LeaseState.PLACING,
         generation=1,
         attempts=0,
@@ -122,45 +182,56 @@ async def create(
         billed_until=None,
         ended_at=None,
     )
-    why = f"{wish.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
-    await leases.insert(connection, lease, hold_nano=verdict.hold_nano, actor=actor, why=why, now=now)
-    return lease
+
+
+async def _authorized_keys(
+    connection: Connection, organization_id: OrganizationId, ssh_key_ids: Sequence[UUID]
+) -> tuple[str, ...] | Refused:
+    """The public keys that a request names by their ids."""
+    if not ssh_key_ids:
+        return ()
+    keys = await ssh_keys.of_ids(connection, organization_id, ssh_key_ids)
+    if set(ssh_key_ids) - {key.id for key in keys}:
+        return Refused(
+            RefusalCode.SSH_KEY_UNKNOWN, "An SSH key of this request does not exist; GET /v1/ssh-keys."
+        )
+    return tuple(key.public_key for key in keys)
 
 
 async def _facts(
-    connection: AsyncConnection, wish: Wish, now: datetime, *, with_offers: bool
+    connection: Connection, request: CapacityRequest, now: datetime, *, with_offers: bool
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a wish and the offers of its GPUs; a constraint nothing can ever meet is refused.
+    """The price of a request and the offers of its GPUs; a constraint nothing can ever meet is refused.
 
-    Offers are read where they are shown or where the wish narrows them down: a create that takes any
+    Offers are read where they are shown or where the request narrows them down: a create that takes any
     place needs none of them.
     """
-    prices = await catalogue.prices(connection, now=now, sku=wish.sku)
+    prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
         return None, []
-    if not (with_offers or wish.providers or wish.regions):
+    if not (with_offers or request.providers or request.regions):
         return prices[0], []
     shape = prices[0].sku.shape
     offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
-    if wish.providers or wish.regions:
+    if request.providers or request.regions:
         known = await accounts.every(connection)
         refused = _impossible(
-            wish, {account.provider for account in known}, {offer.region for offer in offers}
+            request, {account.provider for account in known}, {offer.region for offer in offers}
         )
         if refused is not None:
             return prices[0], refused
     return prices[0], offers
 
 
-def _impossible(wish: Wish, providers: set[str], regions: set[str]) -> Refused | None:
-    unknown = sorted(set(wish.providers) - providers)
+def _impossible(request: CapacityRequest, providers: set[str], regions: set[str]) -> Refused | None:
+    unknown = sorted(set(request.providers) - providers)
     if unknown:
         return Refused(
             RefusalCode.PROVIDER_UNKNOWN,
             f"No provider is called {unknown[0]!r}; there is {', '.join(sorted(providers)) or 'none'}.",
         )
     unserved = [
-        wanted for wanted in wish.regions if not any(region_within(region, wanted) for region in regions)
+        wanted for wanted in request.regions if not any(region_within(region, wanted) for region in regions)
     ]
     if unserved:
         return Refused(
@@ -170,95 +241,39 @@ def _impossible(wish: Wish, providers: set[str], regions: set[str]) -> Refused |
     return None
 
 
-async def unhealthy_accounts(connection: AsyncConnection) -> dict[str, str]:
-    """Accounts at which nothing is bought now, with the reason."""
-    reasons: dict[str, str] = {}
-    for account in await accounts.every(connection):
-        if account.freeze is not None:
-            reasons[account.name] = f"The account is frozen: {account.freeze.why}"
-        elif account.failing_since is not None:
-            reasons[account.name] = f"The account does not answer: {account.failing_why}"
-    return reasons
-
-
 async def release(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     organization_id: OrganizationId,
     lease_id: LeaseId,
     *,
-    actor: str,
-) -> leases.Overview | Refused:
-    """Let go of a lease: billing stops now, its machines are to be ended. Twice is once."""
-    now = world.now()
+    actor: Actor,
+) -> Overview | Refused:
+    """End a lease for its customer: billing stops now, and its machine goes. The second time changes nothing."""
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id:
-        return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
-    await end_lease(
-        connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=now
+        return _NOT_FOUND
+    await outcomes.end(
+        connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
     )
-    shown = await leases.show(connection, organization_id, lease_id)
-    if shown is None:
-        raise LookupError(f"lease {lease_id} vanished while locked")
-    return shown
+    overview = await leases.show(connection, organization_id, lease_id)
+    if overview is None:
+        raise LookupError(f"lease {lease_id} vanished while it was locked")
+    return overview
 
 
-async def end_lease(
-    connection: AsyncConnection,
-    lease: Lease,
-    event: LeaseEvent,
-    *,
-    why: str,
-    actor: str,
-    now: datetime,
-) -> bool:
-    """Move a locked lease towards its end, and every open attempt of it. False when it is ending already.
-
-    It is billed to now, or to when its machine failed its GPU proof, if that stands.
-    """
-    moved = lease_step(lease.state, event)
-    if not isinstance(moved, Moved):
-        return False
-    attempts = await instances.lock_open(connection, [lease.id])
-    since = await failed_since(connection, attempts)
-    billed_until = None if since is None or lease.ready_at is None else max(lease.ready_at, since)
-    await instances.move(connection, end_moves(lease, attempts, why=why, now=now), actor=actor, now=now)
-    # Last, because it takes the organization's standing: lease, instances, standing is the order everywhere.
-    move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=billed_until)
-    return bool(await leases.move(connection, [move], actor=actor, now=now))
-
-
-def end_moves(lease: Lease, attempts: Sequence[Instance], *, why: str, now: datetime) -> list[InstanceMove]:
-    """How the attempts of a lease end when it no longer wants them.
-
-    A proven machine that a customer worked on waits a moment, for the proof that its memory is overwritten.
-    """
-    moves = []
-    for attempt in attempts:
-        never = instance_step(attempt.state, InstanceEvent.NEVER_ASKED)
-        if isinstance(never, Moved):
-            evidence = "nothing was asked of the provider"
-            moves.append(InstanceMove(attempt.id, attempt.generation, never, why=why, gone_evidence=evidence))
-            continue
-        unwanted = instance_step(attempt.state, InstanceEvent.END_WANTED)
-        if isinstance(unwanted, Moved):
-            until = erased_until(attempt.state, lease.proof, now)
-            moves.append(InstanceMove(attempt.id, attempt.generation, unwanted, why=why, erasing_until=until))
-    return moves
-
-
-def shown(overview: leases.Overview, now: datetime) -> Shown:
+def shown(overview: Overview, now: datetime) -> Shown:
     """A lease with its projected status at `now`."""
-    lease, proof = overview.lease, overview.proof
-    status = project(lease.state, overview.evidence, demanded=lease.proof, attempts=lease.attempts, now=now)
-    return Shown(overview, status, Tier.LISTED if proof is None else tier(proof.record, now))
+    lease = overview.lease
+    status = status_of(lease.state, overview.evidence, demanded=lease.proof, attempts=lease.attempts, now=now)
+    return Shown(overview, status, tier(overview.record or Record(), now))
 
 
 async def get(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
         overview = await leases.show(connection, organization_id, lease_id)
     if overview is None:
-        return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+        return _NOT_FOUND
     return shown(overview, world.now())
 
 
@@ -278,22 +293,22 @@ async def page(
 
 async def journal_page(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
-) -> list[Any] | Refused:
+) -> list[Line] | Refused:
     """Journal lines after number `after`, oldest first."""
     async with world.db.reading(organization_id) as connection:
         if await leases.show(connection, organization_id, lease_id) is None:
-            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+            return _NOT_FOUND
         return await journal.page(connection, lease_id, after=after, limit=limit)
 
 
 def shown_new(lease: Lease, now: datetime) -> Shown:
     """A lease that was admitted just now and has no attempt yet."""
-    return shown(leases.Overview(lease, None), now)
+    return shown(Overview(lease), now)
 
 
 async def watch(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
-) -> tuple[Shown, list[Any]] | Refused:
+) -> tuple[Shown, list[Line]] | Refused:
     """A lease and its journal lines after number `after`: what a stream looks at on every poll.
 
     The lease is read first, so that a line which explains its status is never behind it.
@@ -301,7 +316,7 @@ async def watch(
     async with world.db.reading(organization_id) as connection:
         overview = await leases.show(connection, organization_id, lease_id)
         if overview is None:
-            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+            return _NOT_FOUND
         lines = await journal.page(connection, lease_id, after=after, limit=limit)
     return shown(overview, world.now()), lines
 
@@ -311,24 +326,24 @@ class Explanation:
     """Everything that led a lease to where it is."""
 
     shown: Shown
-    placements: list[dict[str, Any]]
-    attempts: list[Instance]
-    journal: list[Any]
-    reports: list[Any]
-    proofs: list[Any]
+    placements: Sequence[Placement]
+    attempts: Sequence[AttemptOverview]
+    journal: Sequence[Line]
+    reports: Sequence[VerificationReport]
+    proofs: Sequence[Proof]
 
 
 async def explain(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Explanation | Refused:
     async with world.db.reading(organization_id) as connection:
         overview = await leases.show(connection, organization_id, lease_id)
         if overview is None:
-            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+            return _NOT_FOUND
         return Explanation(
             shown=shown(overview, world.now()),
-            placements=await leases.placements(connection, lease_id),
-            attempts=await instances.of_leases(connection, [lease_id]),
-            journal=await journal.page(connection, lease_id, after=0, limit=1_000),
-            reports=await journal.verification_reports(connection, lease_id),
+            placements=await placements.of_lease(connection, lease_id),
+            attempts=await attempts.of_leases(connection, [lease_id]),
+            journal=await journal.page(connection, lease_id, after=0, limit=EXPLAINED_LINES_MAX),
+            reports=await verification_reports.of_lease(connection, lease_id),
             proofs=await proofs.page(
                 connection, organization_id, lease_id, before=None, limit=EXPLAINED_PROOFS_MAX
             ),

@@ -1,14 +1,15 @@
-"""Organizations: create them, and read one's own."""
+"""Organizations: create them, each with a wallet and a default project, and read one's own."""
 
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from control_plane.db import organizations
+from control_plane.db import ledger, organizations, projects
+from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.organizations import Organization
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
+from control_plane.domain.ledger import AccountKind, LedgerAccount
 from control_plane.domain.permission import Role
+from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import api_keys
 from control_plane.services.api_keys import IssuedKey
@@ -27,21 +28,27 @@ class CreatedOrganization:
 
 
 async def create(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     organization_id: OrganizationId,
     name: str,
     *,
     gpu_quota: int = GPU_QUOTA_DEFAULT,
 ) -> Refused | None:
-    """Create an organization under an id chosen by the caller (the tenant of this transaction)."""
-    if await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=world.now()):
-        return None
-    return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
+    """Make an organization under an id that the caller chose, because it is the tenant of this transaction."""
+    now = world.now()
+    if not await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=now):
+        return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
+    wallet = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, AccountKind.WALLET, now)
+    await ledger.open_account(connection, wallet)
+    await projects.insert(
+        connection, Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
+    )
+    return None
 
 
 async def create_with_key(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     *,
     by: OrganizationId,

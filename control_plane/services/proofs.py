@@ -1,11 +1,11 @@
-"""Reading GPU proofs: a customer those of its leases, an operator every provider's record."""
+"""Reading GPU proofs: customers read those of their leases, operators every provider's record."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from control_plane.db import leases, proofs
+from control_plane.db.proofs import Proof, ProofDetail, RecordLine
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -19,7 +19,7 @@ async def page(
     *,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> Sequence[Any] | Refused:
+) -> Sequence[Proof] | Refused:
     """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
     async with world.db.reading(organization_id) as connection:
         if await leases.show(connection, organization_id, lease_id) is None:
@@ -27,10 +27,10 @@ async def page(
         return await proofs.page(connection, organization_id, lease_id, before=before, limit=limit)
 
 
-async def get(world: World, organization_id: OrganizationId, proof_id: UUID) -> Any | Refused:
+async def get(world: World, organization_id: OrganizationId, proof_id: UUID) -> ProofDetail | Refused:
     """One proof with its evidence."""
     async with world.db.reading(organization_id) as connection:
-        found = await proofs.show(connection, organization_id, proof_id)
+        found = await proofs.get(connection, organization_id, proof_id)
     if found is None:
         return Refused(
             RefusalCode.NOT_FOUND, "There is no such proof; GET /v1/leases/{id}/proofs lists yours."
@@ -45,8 +45,8 @@ async def records(
     outcome: ProofOutcome | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> Sequence[Any]:
-    """How our providers' machines answered, newest first. Says nothing of whose they were."""
+) -> Sequence[RecordLine]:
+    """How our providers' machines answered, newest first. It does not say whose machines they were."""
     async with world.db.reading() as connection:
         return await proofs.record_page(
             connection, account=account, outcome=outcome, before=before, limit=limit

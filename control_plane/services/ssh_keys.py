@@ -5,10 +5,9 @@ import hashlib
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from control_plane.db import organizations as rows
-from control_plane.db.organizations import SshKey
+from control_plane.db import ssh_keys
+from control_plane.db.connection import Connection
+from control_plane.db.ssh_keys import SshKey
 from control_plane.domain.ids import OrganizationId, SshKeyId
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
@@ -54,26 +53,26 @@ def _holds(blob: bytes, kind: bytes) -> bool:
 
 
 async def add(
-    connection: AsyncConnection, world: World, organization_id: OrganizationId, *, name: str, public_key: str
+    connection: Connection, world: World, organization_id: OrganizationId, *, name: str, public_key: str
 ) -> SshKey | Refused:
     parsed = parse(public_key)
     if isinstance(parsed, Refused):
         return parsed
     line, fingerprint = parsed
     key = SshKey(SshKeyId(world.new_id()), name, line, fingerprint, world.now())
-    if not await rows.insert_ssh_key(connection, organization_id, key):
+    if not await ssh_keys.insert(connection, organization_id, key):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an SSH key called {name!r} already.")
     return key
 
 
 async def every(world: World, organization_id: OrganizationId) -> Sequence[SshKey]:
     async with world.db.reading(organization_id) as connection:
-        return await rows.ssh_keys(connection, organization_id)
+        return await ssh_keys.every(connection, organization_id)
 
 
 async def delete(world: World, organization_id: OrganizationId, key_id: UUID) -> Refused | None:
     """Delete a key. Leases that were created with it keep it until they end."""
     async with world.db.transaction(organization_id) as connection:
-        if await rows.delete_ssh_key(connection, organization_id, key_id):
+        if await ssh_keys.delete(connection, organization_id, key_id):
             return None
         return Refused(RefusalCode.NOT_FOUND, "There is no such SSH key.")

@@ -1,6 +1,7 @@
 """docs/generated is drawn from the code: a page that differs fails here, and GOLDEN=write draws it again."""
 
 import ast
+import importlib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,9 +11,10 @@ from typing import Any
 
 from control_plane.api.app import create_app
 from control_plane.api.requests import permission_of
-from control_plane.domain import instance, lease
-from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState
+from control_plane.domain import lease, machine
+from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
+from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
@@ -62,7 +64,7 @@ def _words(title: str, path: str, kind: type[StrEnum]) -> list[str]:
     ]
 
 
-def _machine(
+def _state_machine(
     title: str, module: ModuleType, path: str, first: StrEnum, states: type[StrEnum], events: type[StrEnum]
 ) -> str:
     table: Mapping[tuple[Any, Any], Any] = module.NEXT
@@ -91,17 +93,17 @@ def test_the_codes_of_a_proof_are_listed_as_they_are() -> None:
     golden.check(GENERATED / "proof-codes.md", "\n".join(lines))
 
 
-def test_the_machine_of_a_lease_is_drawn_as_it_is() -> None:
-    text = _machine(
+def test_the_state_machine_of_a_lease_is_drawn_as_it_is() -> None:
+    text = _state_machine(
         "Lease", lease, "control_plane/domain/lease.py", LeaseState.PLACING, LeaseState, LeaseEvent
     )
     golden.check(GENERATED / "lease.md", text)
 
 
-def test_the_machine_of_an_instance_is_drawn_as_it_is() -> None:
-    path = "control_plane/domain/instance.py"
-    text = _machine("Instance", instance, path, InstanceState.INTENDED, InstanceState, InstanceEvent)
-    golden.check(GENERATED / "instance.md", text)
+def test_the_state_machine_of_a_machine_is_drawn_as_it_is() -> None:
+    path = "control_plane/domain/machine.py"
+    text = _state_machine("Machine", machine, path, MachineState.INTENDED, MachineState, MachineEvent)
+    golden.check(GENERATED / "machine.md", text)
 
 
 def _first_sentence(module: ModuleType) -> str:
@@ -114,15 +116,16 @@ def test_the_table_of_loops_names_every_loop() -> None:
         NOTE,
         "# Loops",
         "",
-        "| Loop | Runs | Every | Wakes | What for |",
-        "| --- | --- | --- | --- | --- |",
+        "| Wing | Loop | Runs | Every | Wakes | What for |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for name, loop in loops.discovered().items():
-        module = __import__(f"reconciler.loops.{name}", fromlist=["LOOP"])
-        runs = "per account" if isinstance(loop, AccountLoop) else "once"
-        wakes = ", ".join(f"`{other}`" for other in loop.wakes) or "-"
-        every = f"{loop.every.total_seconds():g} s"
-        lines.append(f"| `{name}` | {runs} | {every} | {wakes} | {_first_sentence(module)} |")
+    for wing in loops.wings():
+        for name, loop in loops.of_wing(wing).items():
+            module = importlib.import_module(f"reconciler.loops.{wing}.{name}")
+            runs = "per account" if isinstance(loop, AccountLoop) else "once"
+            wakes = ", ".join(f"`{other}`" for other in loop.wakes) or "-"
+            every = f"{loop.every.total_seconds():g} s"
+            lines.append(f"| {wing} | `{name}` | {runs} | {every} | {wakes} | {_first_sentence(module)} |")
     golden.check(GENERATED / "loops.md", "\n".join(lines) + "\n")
 
 
@@ -161,7 +164,7 @@ def test_the_page_of_codes_names_every_reason() -> None:
         "",
         *_words("A request is refused", f"{domain}/refusal.py", RefusalCode),
         *_words("An offer is rejected", f"{domain}/placement.py", RejectCode),
-        *_words("An attempt failed", f"{domain}/instance.py", FailReason),
+        *_words("An attempt failed", f"{domain}/failure.py", FailReason),
         *_words("A machine is not what was sold", f"{domain}/verification.py", MismatchCode),
         *_words("A lease ended", f"{domain}/lease.py", EndReason),
     ]
@@ -204,7 +207,7 @@ def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoi
 def test_every_generated_page_is_still_drawn() -> None:
     drawn = {
         "lease.md",
-        "instance.md",
+        "machine.md",
         "loops.md",
         "providers.md",
         "codes.md",

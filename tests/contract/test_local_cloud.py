@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from providers import local
-from providers.base import MachineState, OutcomeUnknown, Unavailable
+from providers.base import ListedState, OutcomeUnknown, Unavailable
 from providers.emulators.__main__ import Server
 from providers.emulators.clouds.local import PAGE_SIZE, TERMINATED_SHOWN
 from providers.emulators.host import EmulatedGpu, MachineSpec, SimulatedHost
@@ -87,9 +87,9 @@ async def test_a_boot_delay_holds_the_machine_back(cloud: EmulatedLocalCloud) ->
     await cloud.provider.launch(cloud.order())
 
     cloud.advance(59.0)
-    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.PROVISIONING]
+    assert [each.state for each in await cloud.provider.inventory()] == [ListedState.PROVISIONING]
     cloud.advance(1.0)
-    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.RUNNING]
+    assert [each.state for each in await cloud.provider.inventory()] == [ListedState.RUNNING]
 
 
 async def test_a_terminated_machine_stays_visible_for_a_while(cloud: EmulatedLocalCloud) -> None:
@@ -97,7 +97,7 @@ async def test_a_terminated_machine_stays_visible_for_a_while(cloud: EmulatedLoc
     await cloud.provider.terminate(ref)
     await asyncio.sleep(0)
 
-    assert [each.state for each in await cloud.provider.inventory()] == [MachineState.GONE]
+    assert [each.state for each in await cloud.provider.inventory()] == [ListedState.GONE]
     cloud.advance(TERMINATED_SHOWN.total_seconds() + 1)
     assert await cloud.provider.inventory() == ()
 

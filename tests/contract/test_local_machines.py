@@ -18,7 +18,7 @@ import pytest
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
 from providers import local
-from providers.base import LaunchOrder, MachineState, Sighting
+from providers.base import LaunchOrder, ListedState, Sighting
 from providers.emulators.__main__ import default_cache
 from providers.emulators.clouds import local as emulator
 from providers.emulators.image import ensure_image
@@ -154,8 +154,8 @@ async def test_a_terminated_machine_leaves_nothing(cloud: local.Local, host: Nsp
     assert _left_of(host, "m1") != []
 
     await cloud.terminate(machine.ref)
-    assert (await _sighting(cloud, machine.ref)).state in (MachineState.ENDING, MachineState.GONE)
-    await _until(lambda: _is(cloud, machine.ref, MachineState.GONE), "the machine is gone")
+    assert (await _sighting(cloud, machine.ref)).state in (ListedState.ENDING, ListedState.GONE)
+    await _until(lambda: _is(cloud, machine.ref, ListedState.GONE), "the machine is gone")
 
     assert _left_of(host, "m1") == []
     assert await survivor.run("echo alive") == "alive\n"
@@ -166,7 +166,7 @@ async def test_a_machine_that_powers_itself_off_has_failed(cloud: local.Local) -
 
     await machine.ssh.run("sudo poweroff", check=False)
 
-    await _until(lambda: _is(cloud, machine.ref, MachineState.FAILED), "the machine failed")
+    await _until(lambda: _is(cloud, machine.ref, ListedState.FAILED), "the machine failed")
 
 
 async def test_machines_die_with_a_killed_emulator_and_the_next_one_sweeps_up(image: Path) -> None:
@@ -202,7 +202,7 @@ async def _rent(cloud: local.Local, number: int) -> Rented:
         ssh_public_key="",
     )
     ref = await cloud.launch(order)
-    await _until(lambda: _is(cloud, ref, MachineState.RUNNING), "the machine runs")
+    await _until(lambda: _is(cloud, ref, ListedState.RUNNING), "the machine runs")
     address = (await _sighting(cloud, ref)).address
     assert address is not None
     return Rented(ref, address, await _until(lambda: _try(keys, address), "sshd answers"))
@@ -225,7 +225,7 @@ async def _sighting(cloud: local.Local, ref: ProviderRef) -> Sighting:
     return found
 
 
-async def _is(cloud: local.Local, ref: ProviderRef, state: MachineState) -> bool:
+async def _is(cloud: local.Local, ref: ProviderRef, state: ListedState) -> bool:
     return (await _sighting(cloud, ref)).state is state
 
 

@@ -331,7 +331,7 @@ async def test_a_full_network_fits(fleet: Fleet) -> None:
 async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_repeated(fleet: Fleet) -> None:
     machine = fleet["alice2"]
     identity = await _enrol(fleet, ALICE, ["alice1", "alice2"])
-    wish = link(ALICE, identity, ALICE.address_of(2))
+    request = link(ALICE, identity, ALICE.address_of(2))
     await machine.sh("sudo rm /etc/wireguard/splitplane.conf")  # So that there is something to do.
 
     async def cut() -> None:

@@ -9,7 +9,7 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.base import (
     MachineNotFound,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -22,7 +22,7 @@ from providers.base import (
 )
 from tests.contract.clouds import USER_DATA_SECRET, Cloud, a_key, clouds
 
-ENDED = {None, MachineState.ENDING, MachineState.GONE}
+ENDED = {None, ListedState.ENDING, ListedState.GONE}
 
 
 @pytest.fixture(params=sorted(clouds()))
@@ -38,7 +38,7 @@ async def sighted(cloud: Cloud, number: int = 1) -> Sighting | None:
     return found[0] if found else None
 
 
-async def state(cloud: Cloud, number: int = 1) -> MachineState | None:
+async def state(cloud: Cloud, number: int = 1) -> ListedState | None:
     found = await sighted(cloud, number)
     return found.state if found else None
 
@@ -60,7 +60,7 @@ async def test_a_launched_machine_is_listed_under_its_launch_key(cloud: Cloud) -
     ref = await cloud.provider.launch(cloud.order())
     found = await sighted(cloud)
     assert found is not None
-    assert (found.provider_ref, found.state, found.address) == (ref, MachineState.PROVISIONING, None)
+    assert (found.provider_ref, found.state, found.address) == (ref, ListedState.PROVISIONING, None)
 
 
 async def test_a_machine_runs_in_the_end_and_has_an_address(cloud: Cloud) -> None:
@@ -68,7 +68,7 @@ async def test_a_machine_runs_in_the_end_and_has_an_address(cloud: Cloud) -> Non
     cloud.advance(cloud.seconds_to_run)
     found = await sighted(cloud)
     assert found is not None
-    assert found.state is MachineState.RUNNING
+    assert found.state is ListedState.RUNNING
     assert found.address
 
 
@@ -79,7 +79,7 @@ async def test_a_lost_answer_leaves_exactly_one_machine_and_the_inventory_finds_
     with pytest.raises(OutcomeUnknown):
         await cloud.provider.launch(cloud.order())
     assert cloud.ever(a_key()) == 1
-    assert await state(cloud) is MachineState.PROVISIONING
+    assert await state(cloud) is ListedState.PROVISIONING
 
 
 async def test_an_internal_error_after_the_effect_is_not_a_no(cloud: Cloud) -> None:
@@ -171,7 +171,7 @@ async def test_a_machine_that_never_boots_stays_listed(cloud: Cloud) -> None:
     cloud.never_boot()
     await cloud.provider.launch(cloud.order())
     cloud.advance(cloud.provider.capabilities.boot_seconds_max)
-    assert await state(cloud) is MachineState.PROVISIONING
+    assert await state(cloud) is ListedState.PROVISIONING
 
 
 # Law 4: the end of a machine.
@@ -184,7 +184,7 @@ async def test_a_terminated_machine_ends_and_the_account_pays_no_more(cloud: Clo
     assert await state(cloud) in ENDED
     assert cloud.alive(a_key()) == 0
     cloud.advance(cloud.seconds_to_be_gone)
-    assert await state(cloud) in {None, MachineState.GONE}
+    assert await state(cloud) in {None, ListedState.GONE}
 
 
 async def test_terminating_what_is_gone_raises_machine_not_found(cloud: Cloud) -> None:
@@ -236,7 +236,7 @@ async def test_a_terminate_refused_for_now_leaves_the_machine(cloud: Cloud) -> N
 async def test_an_unknown_status_word_is_unknown_and_never_gone(cloud: Cloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
     cloud.show_unknown_status(ref)
-    assert await state(cloud) is MachineState.UNKNOWN
+    assert await state(cloud) is ListedState.UNKNOWN
 
 
 async def test_a_revoked_key_is_unauthorized_for_every_verb(cloud: Cloud) -> None:

@@ -11,8 +11,8 @@ from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.domain.wish import Wish
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
@@ -40,7 +40,7 @@ async def _organization(db: Database, clock: Clock, *, balance: int) -> tuple[Wo
 async def _lease(db: Database, world: World, organization_id: OrganizationId) -> Lease | Refused:
     async with db.transaction(organization_id) as connection:
         return await leases.create(
-            connection, world, organization_id, Wish("h100x1"), name="a", ssh_key_ids=[], actor="test"
+            connection, world, organization_id, CapacityRequest("h100x1"), name="a", ssh_key_ids=[], actor="test"
         )
 
 

@@ -1,15 +1,20 @@
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from sqlalchemy.engine import make_url
 
 from control_plane.db.engine import Database, Role
+from control_plane.db.tables import FACTS
+from reconciler import registry
 from tests.scenario.lively import build
 from tests.support.clock import Clock
 from tests.support.database import fresh_database
 from tests.support.stage import Stage, set_stage
+from tests.support.writes import WatchedDatabase
 
 
 @pytest.fixture
@@ -52,3 +57,20 @@ async def lively(server_url: str, template: str) -> AsyncIterator[Moment]:
         stage = await build(db, Clock())
         await db.close()
         yield Moment(stage, server_url, make_url(url).database or "")
+
+
+@pytest.fixture(scope="session")
+async def written(lively: Moment) -> dict[str, frozenset[str]]:
+    """The tables that each loop writes when it has something to do, by the loop's name: measured, not listed.
+
+    Append-only tables are left out. Two loops that only add lines to the same journal cannot undo each other's
+    work, and nearly every loop adds some.
+    """
+    found = {}
+    for name in registry.discovered():
+        async with lively.again() as stage:
+            watched = WatchedDatabase(stage.db)
+            world = dataclasses.replace(stage.world, db=cast("Database", watched))
+            await stage.run(name, world=world)
+            found[name] = frozenset(watched.written - FACTS)
+    return found

@@ -6,14 +6,15 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 
 from control_plane.db import idempotency
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.lease import Lease
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
+from tests.support.rows import rows
 from tests.support.stage import Stage, set_stage
 
 READY = frozenset(
@@ -22,6 +23,7 @@ READY = frozenset(
         "worried",
         "never boots",
         "bootstrapping",
+        "admitting",
         "another tenant's",
         "booting",
         "answer lost with effect",
@@ -34,16 +36,17 @@ READY = frozenset(
     }
 )
 """What becomes ready, or stays it."""
-ENDED = frozenset({"closing", "released", "broke", "overwritten"})
+ENDED = frozenset({"closing", "released", "leaving", "broke", "overwritten"})
 """What ends by itself."""
 LATE = frozenset(
     {
+        "admit_customers",
         "bootstrap_machines",
         "challenge_machines",
         "close_leases",
         "collect_orphans",
         "erase_machines",
-        "expire_stuck",
+        "expire_machines",
         "fund_leases",
         "rate_usage",
         "refresh_offers",
@@ -52,11 +55,15 @@ LATE = frozenset(
 )
 """Loops that stand still during the last minutes, so that they have something to do."""
 TWO_MACHINES_MAX = timedelta(seconds=260)
-"""How long a lease may pay for two: a lost answer is looked for, or a claim of a dead worker runs out."""
+"""How long a lease may pay for two: a lost answer is looked for, or what a dead worker holds becomes free."""
 
-PROVEN = Wish("h100x1-proven")
-_CHALLENGE_AT = text("UPDATE instances SET proof_due_at = :due_at WHERE lease_id = ANY(:ids)")
-_OWNERS = text("SELECT i.launch_key, l.name FROM instances i JOIN leases l ON l.id = i.lease_id")
+PROVEN = CapacityRequest("h100x1-proven")
+_CHALLENGE_AT = text("""
+UPDATE machines SET proof_due_at = :due_at WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = ANY(:ids))
+""")
+_OWNERS = text("""
+SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.id JOIN leases l ON l.id = a.lease_id
+""")
 
 
 async def build(db: Database, clock: Clock) -> Stage:
@@ -65,6 +72,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     broke = await stage.organization(usd=4)
     await stage.lease(rich, name="steady")
     released = await stage.lease(rich, name="released")
+    leaving = await stage.lease(rich, name="leaving")
     closing = await stage.lease(rich, name="closing")
     await stage.lease(broke, name="broke")
     proven = await stage.lease(rich, PROVEN, name="proven")
@@ -84,6 +92,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.play(9 * 60, step=60, without=LATE)
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)
+    await stage.lease(rich, name="admitting")
+    await stage.play(32, step=4, without=LATE)
+    await stage.run("bootstrap_machines")
     await stage.lease(rich, name="bootstrapping")
     await stage.lease(rich, PROVEN, name="proving")
     await stage.play(32, step=4, without=LATE)
@@ -92,14 +103,16 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.play(2, without=LATE)
     await stage.release(released)
     await stage.release(overwritten)
+    await stage.run("release_machines")
     stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT, Fault.LOST_WITHOUT_EFFECT)
     for name in ("answer lost with effect", "answer lost without effect"):
         await stage.lease(rich, name=name)
         await stage.run("place_leases")
-        await stage.run("launch_instances")
+        await stage.run("launch_machines")
     await stage.lease(rich, name="intended")
     await stage.run("place_leases")
     await stage.lease(rich, name="placing")
+    await stage.release(leaving)
     async with db.transaction(rich) as connection:
         answer = StoredAnswer(b"digest", 202, b"{}")
         await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
@@ -114,7 +127,7 @@ async def _challenge_soon(stage: Stage, *leases: Lease) -> None:
         due_at = stage.clock.now() + timedelta(minutes=60)
         ids = [lease.id for lease in leases]
         await connection.execute(_CHALLENGE_AT, {"due_at": due_at, "ids": ids})
-    where = (await stage.attempts(leases[-1]))[-1].address
+    where = (await stage.machines(leases[-1]))[-1].address
     assert where is not None
     stage.challenger.script(where, FAILED)
 
@@ -139,22 +152,29 @@ class Patience:
 
 
 _ROWS = {
-    "leases": """SELECT name, state, generation, attempts, due_at, claimed_until, metered_until, intervals, meter_closed,
+    "leases": """SELECT name, state, generation, attempts, due_at, metered_until, intervals, meter_closed,
                  funding_warned_at FROM leases ORDER BY name""",
-    "instances": """SELECT l.name, i.provider_ref, i.state, i.generation, i.tries, i.due_at, i.claimed_until, i.step,
-                           i.proof_due_at, i.suspect_since, i.erasing_until
-                    FROM instances i JOIN leases l ON l.id = i.lease_id ORDER BY l.name, i.created_at""",
+    "attempts": """SELECT l.name, a.number, a.outcome, a.fail_reason, a.ended_at
+                   FROM attempts a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 2""",
+    "claims": """SELECT l.name, c.attempt, c.due_at, c.work_until, c.tries, c.step, c.deadline_at, c.admitted_at,
+                        c.ended_at, c.released_at
+                 FROM claims c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2""",
+    "machines": """SELECT l.name, m.provider_ref, m.state, m.generation, m.tries, m.due_at, m.work_until, m.step,
+                          m.proof_due_at, m.suspect_since, m.erasing_until, m.passes, m.failed
+                   FROM machines m JOIN attempts a ON a.machine_id = m.id JOIN leases l ON l.id = a.lease_id
+                   ORDER BY l.name, a.number""",
     "proofs": """SELECT l.name, p.occasion, p.outcome, p.at FROM proofs p JOIN leases l ON l.id = p.lease_id
                  ORDER BY l.name, p.at""",
-    "holds": "SELECT l.name, h.amount_nano FROM holds h JOIN leases l ON l.id = h.lease_id ORDER BY l.name",
+    "holds": """SELECT l.name, h.amount_nano, h.posted_nano, h.due_at FROM holds h JOIN leases l ON l.id = h.lease_id
+                ORDER BY l.name""",
     "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
-    "networks": "SELECT number, claimed_until, synced_at FROM networks ORDER BY number",
+    "networks": "SELECT number, work_until, synced_at FROM networks ORDER BY number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
-    "strangers": "SELECT provider_ref, terminate_asked_at, note FROM strangers ORDER BY provider_ref",
+    "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
-                 (SELECT count(*) FROM reports), (SELECT count(*) FROM placements), (SELECT max(observed_at) FROM offers)
-              """,
+                        (SELECT count(*) FROM verification_reports), (SELECT count(*) FROM placements),
+                        (SELECT max(observed_at) FROM offers)""",
 }
 
 
@@ -171,6 +191,36 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
         for address, machine in stage.access.machines.items()
     }
     return seen
+
+
+_SETTLED = {
+    "leases": """SELECT l.name, l.state, l.meter_closed, h.amount_nano = 0 AS unheld, l.funding_warned_at IS NOT NULL AS warned
+                 FROM leases l JOIN holds h ON h.lease_id = l.id ORDER BY 1""",
+    "claims": """SELECT l.name, count(*) FILTER (WHERE c.ended_at IS NULL AND c.admitted_at IS NULL) AS wait,
+                        count(*) FILTER (WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL) AS unreleased
+                 FROM claims c JOIN leases l ON l.id = c.lease_id GROUP BY 1 ORDER BY 1""",
+    "machines": """SELECT l.name, m.state, m.suspect_since IS NOT NULL AS suspect, count(*) AS machines
+                   FROM machines m JOIN attempts a ON a.machine_id = m.id JOIN leases l ON l.id = a.lease_id
+                   WHERE m.state <> 'gone' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",
+    "unproven": "SELECT count(*) FROM machines WHERE state = 'verified' AND proof_due_at <= :now",
+    "unrated": "SELECT count(*) FROM unrated",
+    "stale": "SELECT name FROM provider_accounts WHERE offers_at < CAST(:now AS timestamptz) - interval '61 seconds'",
+    "orphans": "SELECT count(*) FROM orphans",
+    "answers": "SELECT count(*) FROM idempotency_keys",
+    "references": "SELECT count(*) FROM proof_references",
+}
+
+
+async def settled(stage: Stage) -> dict[str, object]:
+    """What of a stage is the same in the end however often a process died on the way."""
+    found: dict[str, object] = {}
+    async with stage.db.reading() as connection:
+        for name, statement in _SETTLED.items():
+            values = {"now": stage.clock.now()} if ":now" in statement else {}
+            found[name] = [tuple(row) for row in await rows(connection, text(statement), **values)]
+    found["bought"] = len(stage.cloud.alive())
+    found["hub"] = {number: len(peers) for number, peers in stage.hub.networks.items()}
+    return found
 
 
 async def ends_well(stage: Stage) -> None:

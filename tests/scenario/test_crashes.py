@@ -1,13 +1,17 @@
-"""Every loop is killed at every point where a process can die, and a clean one repairs what it left."""
+"""Every loop is killed at every point where a process can die, and the next activations repair what it left.
+
+After each death the loops of the wing, and those that they wake, are played until the stage has settled as it does
+when nobody dies. The way to the very end, with everything released, is walked once for each wing.
+"""
 
 from typing import Literal
 
 import pytest
 
 from reconciler import registry
-from reconciler.loop import World
+from reconciler.worlds.complete import CompleteWorld
 from tests.scenario.conftest import Moment
-from tests.scenario.lively import ends_well, seen_from_outside
+from tests.scenario.lively import Patience, ends_well, seen_from_outside, settled
 from tests.support.crash import Crash
 from tests.support.stage import Stage
 
@@ -16,19 +20,60 @@ pytestmark = pytest.mark.database
 LOOPS = sorted(registry.discovered())
 CALLS_MAX = 60
 """A loop that makes more calls than this on the lively stage takes too long to test."""
+STEPS = (1, 4, 15, 40, *[61] * 11)
+"""Seconds between the rounds after a death. The longest that a dead worker holds a row is within them."""
+QUIET_AFTER = 6
+"""Rounds after which a stage on which nobody died has settled."""
+When = Literal["before", "after"]
 
 
-async def _kill(
-    stage: Stage, name: str, call: int, when: Literal["before", "after"]
-) -> tuple[bool, list[str]]:
+def _crew(name: str) -> list[str]:
+    """The loops of the wing of a loop, and those that have something to do when one of them acted."""
+    (wing,) = [wing for wing in registry.wings() if name in registry.of_wing(wing)]
+    loops = registry.of_wing(wing)
+    return sorted(loops.keys() | {other for loop in loops.values() for other in loop.wakes})
+
+
+async def _kill(stage: Stage, name: str, call: int, when: When) -> tuple[bool, list[str]]:
     """Run one activation that dies at a call; whether it did, and the errors it reported when it did not."""
     errors: list[str] = []
 
-    async def activation(world: World) -> None:
+    async def activation(world: CompleteWorld) -> None:
         for report in await stage.run(name, world=world):
             errors.extend(report.errors)
 
     return await Crash(at=call, when=when).kills(activation, stage.replica("doomed")), errors
+
+
+async def _when_nobody_dies(lively: Moment, name: str) -> dict[str, object]:
+    """How the stage settles after an activation of the loop that nothing disturbs."""
+    async with lively.again() as stage:
+        await stage.run(name)
+        for seconds in STEPS[:QUIET_AFTER]:
+            await _round(stage, _crew(name))
+            stage.clock.advance(seconds)
+        await _round(stage, _crew(name))
+        return await settled(stage)
+
+
+async def _is_repaired(stage: Stage, name: str, expected: dict[str, object]) -> None:
+    """A clean reconciler takes over, and the stage settles as it does when nobody dies."""
+    crew = _crew(name)
+    patience = Patience(stage)
+    for seconds in STEPS:
+        await _round(stage, crew)
+        await patience.look()
+        found = await settled(stage)
+        if found == expected:
+            break
+        stage.clock.advance(seconds)
+    assert found == expected
+    await stage.check()
+
+
+async def _round(stage: Stage, names: list[str]) -> None:
+    for name in names:
+        await stage.run(name)
 
 
 async def test_a_lively_stage_ends_well_when_nobody_dies(lively: Moment) -> None:
@@ -40,6 +85,7 @@ async def test_a_lively_stage_ends_well_when_nobody_dies(lively: Moment) -> None
 async def test_a_loop_killed_before_or_after_any_call_is_repaired_by_the_next_activations(
     lively: Moment, name: str
 ) -> None:
+    expected = await _when_nobody_dies(lively, name)
     async with lively.again() as stage:
         left = await seen_from_outside(stage)
     for call in range(1, CALLS_MAX):
@@ -56,8 +102,17 @@ async def test_a_loop_killed_before_or_after_any_call_is_repaired_by_the_next_ac
             await stage.check()
             before, left = left, await seen_from_outside(stage)
             if left != before:  # Else the story goes on as it went after the call before.
-                await ends_well(stage)
+                await _is_repaired(stage, name, expected)
     pytest.fail(f"{name} makes more than {CALLS_MAX} calls")
+
+
+@pytest.mark.parametrize("wing", registry.wings())
+async def test_a_wing_whose_every_loop_was_killed_ends_well(lively: Moment, wing: str) -> None:
+    async with lively.again() as stage:
+        for name in registry.of_wing(wing):
+            await _kill(stage, name, 2, "after")
+        await stage.check()
+        await ends_well(stage)
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -15,12 +15,13 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import embedded
-from control_plane.db.engine import Database, Role, is_connection_trouble, rows
+from control_plane.db.engine import Database, Role, is_connection_trouble
 from control_plane.db.migrate import migrate
 from providers.fake import CAPABILITIES
 from reconciler import registry
 from reconciler.runner import Runner
 from tests.support.clock import WallClock
+from tests.support.rows import rows
 from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -31,12 +32,17 @@ _STATES = text("SELECT state, count(*) AS leases FROM leases GROUP BY state")
 
 
 @pytest.fixture(autouse=True)
-def short_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead worker held is free after minutes; the test cannot wait that long in real time."""
     second = timedelta(seconds=1)
-    for module in ("loops.bootstrap_machines", "loops.end_instances", "network"):
-        monkeypatch.setattr(f"reconciler.{module}.CLAIM", 3 * second)
-    monkeypatch.setattr("reconciler.loops.launch_instances.ASKED_SECONDS_MAX", 2)
+    for module in (
+        "loops.leases.admit_customers",
+        "loops.machines.bootstrap_machines",
+        "loops.machines.terminate_machines",
+        "network",
+    ):
+        monkeypatch.setattr(f"reconciler.{module}.HELD_FOR", 3 * second)
+    monkeypatch.setattr("reconciler.loops.machines.launch_machines.ASKED_SECONDS_MAX", 2)
     monkeypatch.setattr("control_plane.domain.sweep.LOOK_EXTRA", second)
 
 

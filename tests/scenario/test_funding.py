@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import organizations
-from control_plane.db.engine import rows
 from control_plane.domain.admission import Standing
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
@@ -15,6 +14,7 @@ from control_plane.domain.metering import billing_start
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import billing
+from tests.support.rows import rows
 from tests.support.stage import H100, Stage
 
 pytestmark = pytest.mark.database

@@ -8,15 +8,16 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import accounts
-from control_plane.db.engine import rows
-from control_plane.domain.ids import InstanceId, OrganizationId, ProviderRef
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import gpu_seconds_total
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import FakeMachine, Fault
 from reconciler import network
+from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
@@ -34,8 +35,12 @@ async def _ready(stage: Stage, count: int) -> list[Lease]:
 
 
 async def _machine(stage: Stage, lease: Lease) -> FakeMachine:
-    attempt = (await stage.attempts(lease))[-1]
-    return stage.cloud.machines[attempt.provider_ref or ProviderRef("")]
+    machine = (await stage.machines(lease))[-1]
+    return stage.cloud.machines[machine.provider_ref or ProviderRef("")]
+
+
+async def _missed_lists(stage: Stage, lease: Lease) -> int:
+    return (await stage.machines(lease))[0].missed_lists
 
 
 async def _frozen(stage: Stage) -> str | None:
@@ -64,9 +69,9 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
     stage.cloud.disappear((await _machine(stage, leases[0])).provider_ref)
     await stage.play(900, step=30)
     assert await _states(stage, leases) == ["ready", "ready"]
-    assert [one[0].missed_lists for one in [await stage.attempts(lease) for lease in leases]] == [0, 0]
+    assert [await _missed_lists(stage, lease) for lease in leases] == [0, 0]
     assert orphan.ended_at is None
-    reports = await stage.run("observe_instances")
+    reports = await stage.run("observe_machines")
     assert reports[0].errors or reports[0].looked_at == 0
     stage.cloud.faults.clear()
     await stage.play(200, step=10)
@@ -80,7 +85,7 @@ async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go
     stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.release(lease)
     await stage.play(900, step=30)
-    assert (await stage.attempts(lease))[0].state is InstanceState.ENDING
+    assert (await stage.machines(lease))[0].state is MachineState.TERMINATING
     assert await stage.state(lease) == "ending"
     await stage.check()
     stage.cloud.faults.clear()
@@ -112,7 +117,7 @@ async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_th
     await stage.play(140, step=4)
     assert "should be on it" in (await _frozen(stage) or "")
     assert await _states(stage, leases) == ["ready"] * 5
-    assert [one[0].missed_lists for one in [await stage.attempts(lease) for lease in leases]] == [0] * 5
+    assert [await _missed_lists(stage, lease) for lease in leases] == [0] * 5
     assert orphan.ended_at is None
     assert len(stage.cloud.alive()) == 6
 
@@ -163,11 +168,11 @@ async def test_one_list_that_misses_one_machine_proves_nothing(stage: Stage) -> 
     machine = await _machine(stage, leases[0])
     stage.cloud.hide(machine.provider_ref)
     await stage.play(6)
-    assert (await stage.attempts(leases[0]))[0].missed_lists > 0
+    assert await _missed_lists(stage, leases[0]) > 0
     stage.cloud.show(machine.provider_ref)
     await stage.play(300, step=10)
     assert await _states(stage, leases) == ["ready"] * 3
-    assert (await stage.attempts(leases[0]))[0].missed_lists == 0
+    assert await _missed_lists(stage, leases[0]) == 0
     await stage.finish()
 
 
@@ -225,9 +230,9 @@ async def test_the_meter_of_a_machine_found_ended_does_not_run_on_the_list_that_
         raise ConnectionError("killed")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("control_plane.services.attempts.fail", dies)
+        patch.setattr("control_plane.outcomes.machines.fail", dies)
         with pytest.raises(ConnectionError):
-            await stage.run("observe_instances")
+            await stage.run("observe_machines")
     await stage.run("meter_usage")
     until = await _metered_until(stage, gone)
     assert until is None or until <= last_seen
@@ -273,7 +278,7 @@ async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_ou
 # Orphans.
 
 
-async def test_an_old_stranger_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
+async def test_an_old_orphan_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
     orphan = stage.plant()
     await stage.play(118, step=2)
@@ -343,7 +348,7 @@ async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothin
     orphans = [stage.plant() for _ in range(2)]
     await stage.play(110, step=10)
     stage.clock.advance(20)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     stage.cloud.disappear(orphans[0].provider_ref)
     (report,) = await stage.run("collect_orphans")
     assert report.errors == []
@@ -388,30 +393,30 @@ async def test_a_machine_that_ended_while_the_hub_was_told_of_it_leaves_the_hub_
     await telling
     stage.clock.advance(5)
     await stage.run("sync_hub")
-    kept = {attempt.id for attempt in await stage.attempts(stays)}
+    kept = {machine.id for machine in await stage.machines(stays)}
     assert await _on_hub(stage, number) == kept
     await stage.finish()
 
 
-async def _on_hub(stage: Stage, number: int) -> set[InstanceId]:
+async def _on_hub(stage: Stage, number: int) -> set[MachineId]:
     async with stage.db.reading() as connection:
         known = await rows(
             connection,
-            text("SELECT i.id, p.address FROM instances i JOIN peers p ON p.instance_id = i.id"),
+            text("SELECT c.machine_id AS id, p.address FROM claims c JOIN peers p ON p.claim_id = c.id"),
         )
-    by_address = {row.address: InstanceId(row.id) for row in known}
+    by_address = {row.address: MachineId(row.id) for row in known}
     return {
-        by_address.get(peer.address, InstanceId(stage.world.new_id())) for peer in stage.hub.networks[number]
+        by_address.get(peer.address, MachineId(stage.world.new_id())) for peer in stage.hub.networks[number]
     }
 
 
-async def test_a_region_wish_waits_out_a_frozen_account_and_is_served_after_it(stage: Stage) -> None:
+async def test_a_request_for_a_region_waits_out_a_frozen_account_and_is_served_after_it(stage: Stage) -> None:
     leases = await _ready(stage, 2)
     stage.cloud.faults.script("inventory", *[Fault.EMPTY_LISTING] * 10)
     await stage.play(6)
-    lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", regions=("eu",)))
     await stage.play_until(lease, "ready", seconds_max=120)
-    assert (await stage.attempts(lease))[0].state is InstanceState.VERIFIED
+    assert (await stage.machines(lease))[0].state is MachineState.VERIFIED
     assert (stage.clock.now() - lease.created_at) < timedelta(minutes=2)
     assert await _states(stage, leases) == ["ready"] * 2
     await stage.finish()

@@ -9,17 +9,15 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import permits, proofs
-from control_plane.db.engine import rows
 from control_plane.domain import proof
-from control_plane.domain.ids import AccountName, InstanceId, OrganizationId
-from control_plane.domain.instance import FailReason, Instance, InstanceState, Step
+from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.machine import FailReason, Machine, MachineState, Step
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
-from control_plane.domain.wish import Wish
-from control_plane.services import accounts as account_service
-from control_plane.services import billing
+from control_plane.domain.request import CapacityRequest
+from control_plane.services import billing, operators
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
 from data_plane.access.port import Target
@@ -33,16 +31,17 @@ from reconciler import proving
 from reconciler.loop import Report
 from tests.integration.db.sample import a_row, insert
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
+from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 
-PROVEN = Wish("h100x1-proven")
+PROVEN = CapacityRequest("h100x1-proven")
 DUE = proof.idle_wait(0.5).total_seconds() + 60
 """The stage's chance is 0.5: by then an idle machine was challenged."""
 
 _PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
-_DUE = text("SELECT proof_due_at, suspect_since, erasing_until FROM instances WHERE id = :id")
+_DUE = text("SELECT proof_due_at, suspect_since, erasing_until FROM machines WHERE id = :id")
 
 
 async def stored(stage: Stage) -> list[tuple[str, str]]:
@@ -50,7 +49,7 @@ async def stored(stage: Stage) -> list[tuple[str, str]]:
         return [(row.occasion, row.outcome) for row in await rows(connection, _PROOFS)]
 
 
-async def machine(stage: Stage, lease: Lease) -> Instance:
+async def machine(stage: Stage, lease: Lease) -> Machine:
     """The lease's latest attempt."""
     return (await stage.attempts(lease))[-1]
 
@@ -74,19 +73,19 @@ async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncItera
         stage.clock.advance(step)
 
 
-async def booting(stage: Stage, wish: Wish = PROVEN, organization: OrganizationId | None = None) -> Lease:
+async def booting(stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None) -> Lease:
     """A lease whose machine runs and was not reached yet."""
-    lease = await stage.lease(organization or await stage.organization(), wish)
+    lease = await stage.lease(organization or await stage.organization(), request)
     while (await stage.attempts(lease))[-1:] == [] or (
         await machine(stage, lease)
-    ).state is not InstanceState.BOOTSTRAPPING:
+    ).state is not MachineState.BOOTSTRAPPING:
         await stage.round(without={"bootstrap_machines"})
         stage.clock.advance(2)
     return lease
 
 
-async def ready(stage: Stage, wish: Wish = PROVEN, organization: OrganizationId | None = None) -> Lease:
-    lease = await stage.lease(organization or await stage.organization(), wish)
+async def ready(stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None) -> Lease:
+    lease = await stage.lease(organization or await stage.organization(), request)
     await stage.play_until(lease, "ready")
     return lease
 
@@ -133,7 +132,7 @@ async def test_a_sku_that_demands_proof_is_ready_only_after_a_pass_and_says_so(s
 
 
 async def test_a_sku_that_demands_none_is_not_challenged_at_all(stage: Stage) -> None:
-    lease = await ready(stage, Wish("h100x1"))
+    lease = await ready(stage, CapacityRequest("h100x1"))
     await stage.play(2 * 86_400, step=7_200)
     assert stage.challenger.asked == []
     assert (await stage.shown(lease)).tier is Tier.LISTED
@@ -169,7 +168,7 @@ async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) ->
 async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
     stage: Stage, sku: str, answer: Answer, admitted: bool
 ) -> None:
-    lease = await booting(stage, Wish(sku))
+    lease = await booting(stage, CapacityRequest(sku))
     known = stage.access.machine(await address(stage, lease))
     before: list[str] = []
 
@@ -204,7 +203,7 @@ async def test_an_emulation_is_never_proof_and_costs_its_offer_nothing(stage: St
     lease = await booting(stage)
     await stage.run("bootstrap_machines")
     attempt = await machine(stage, lease)
-    assert (attempt.state, attempt.fail_reason) == (InstanceState.ENDING, FailReason.PROOF_EMULATED)
+    assert (attempt.state, attempt.fail_reason) == (MachineState.TERMINATING, FailReason.PROOF_EMULATED)
     assert await stored(stage) == [("start", "emulated")]
     async with stage.db.reading() as connection:
         assert await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}
@@ -246,7 +245,7 @@ async def test_two_failures_send_the_lease_to_the_next_candidate(stage: Stage) -
     stage.challenger.always[where] = FAILED
     await stage.play_until(lease, "ready", seconds_max=300)
     first, second = await stage.attempts(lease)
-    assert (first.fail_reason, second.state) == (FailReason.PROOF_FAILED, InstanceState.VERIFIED)
+    assert (first.fail_reason, second.state) == (FailReason.PROOF_FAILED, MachineState.VERIFIED)
     assert (first.region, first.native_type) != (second.region, second.native_type)
     assert "failed again, too_slow" in str(first.fail_why)
     assert first.step is Step.GPUS_VERIFIED
@@ -296,16 +295,16 @@ async def test_a_verifier_of_ours_that_is_slow_costs_the_machine_no_time_either(
         asked += 1
         for _step in range(24):
             stage.clock.advance(10)
-            await stage.run("expire_stuck")
+            await stage.run("expire_machines")
         raise VerifierAway("no result within 180 s")
 
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, slow))
     for _turn in range(40):
         await stage.run("bootstrap_machines", world=world)
-        await stage.run("expire_stuck")
+        await stage.run("expire_machines")
         stage.clock.advance(5)
     assert asked > 5
-    assert (await machine(stage, lease)).state is InstanceState.BOOTSTRAPPING
+    assert (await machine(stage, lease)).state is MachineState.BOOTSTRAPPING
     await stage.play_until(lease, "ready", seconds_max=60)
     await stage.finish()
 
@@ -321,7 +320,7 @@ async def test_a_second_look_that_began_in_time_is_let_finish(stage: Stage) -> N
         looks += 1
         for _step in range(20 if looks > 1 else 0):
             stage.clock.advance(10)
-            await stage.run("expire_stuck")
+            await stage.run("expire_machines")
 
     stage.challenger.script(where, FAILED, PASSED)
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, slow))
@@ -338,14 +337,14 @@ async def test_a_machine_past_its_time_is_not_taken_up_again(stage: Stage) -> No
     stage.clock.advance(3_600)
     await stage.run("bootstrap_machines")
     assert stage.challenger.asked == []
-    await stage.run("expire_stuck")
+    await stage.run("expire_machines")
     assert (await machine(stage, lease)).fail_reason is FailReason.UNREACHABLE
     await stage.finish()
 
 
 async def test_an_attested_machine_that_attests_no_more_is_ended_at_the_second_look(stage: Stage) -> None:
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
-    lease = await ready(stage, Wish("h100x1-attested"))
+    lease = await ready(stage, CapacityRequest("h100x1-attested"))
     where = await idle_challenge(stage, lease, PASSED, dataclasses.replace(PASSED, attested=True))
     await stage.play(900, step=60)
     assert (await stage.shown(lease)).tier is Tier.ATTESTED, "one pass without an attestation changes nothing"
@@ -359,7 +358,7 @@ async def test_an_attested_machine_that_attests_no_more_is_ended_at_the_second_l
 
 
 async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage) -> None:
-    lease = await booting(stage, Wish("h100x1-attested"))
+    lease = await booting(stage, CapacityRequest("h100x1-attested"))
     first = await address(stage, lease)
     stage.challenger.always[first] = PASSED
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
@@ -456,8 +455,8 @@ async def test_one_chip_that_attests_itself_on_two_machines_is_one_gpu_whatever_
 ) -> None:
     attested = dataclasses.replace(PASSED, attested=True, devices=("chip 1",))
     stage.challenger.otherwise = attested
-    first = await ready(stage, Wish("h100x1-attested"))
-    second = await booting(stage, Wish("h100x1-attested"))
+    first = await ready(stage, CapacityRequest("h100x1-attested"))
+    second = await booting(stage, CapacityRequest("h100x1-attested"))
     for lease in (first, second):
         stage.challenger.always[await address(stage, lease)] = attested
     stage.challenger.otherwise = dataclasses.replace(attested, devices=("chip 2",))
@@ -471,7 +470,7 @@ async def test_a_gpu_that_a_machine_of_another_account_shows_blames_nobodys_offe
     """Either may lie: who rented a machine knows the UUIDs of its GPUs, and may show them as their own."""
     squatter = await ready(stage)
     theirs = f"GPU-{await address(stage, squatter)}-0"
-    other = text("UPDATE instances SET account = :account WHERE lease_id = :id")
+    other = text("UPDATE machines SET account = :account WHERE lease_id = :id")
     async with stage.db.transaction() as connection:
         await insert(
             connection, "provider_accounts", a_row("provider_accounts", number=1, name="b", provider="b")
@@ -745,7 +744,7 @@ async def test_who_computes_on_a_machine_whose_ending_is_held_pays_and_holds_up_
     assert (await machine(stage, lease)).suspect_since is None
     async with stage.db.transaction() as connection:
         since = stage.clock.now() - FAILING_WINDOW
-        but = InstanceId(uuid7())
+        but = MachineId(uuid7())
         assert await proofs.failing_machines(connection, held.account, since=since, but=but) == 0
     await stage.release(lease)
     row = await stage.lease_row(lease)
@@ -944,13 +943,13 @@ async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: 
     await stage.release(lease)
     released = stage.clock.now()
     assert (await stage.lease_row(lease)).billed_until == released
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 0, "the end waits for the proof"
     await stage.run("erase_machines")
     assert stage.access.machine(where).calls[-3:] == ["end customer", "find agent", "prove"]
     assert stage.challenger.occasions(where)[-1] is Occasion.END
     assert stage.access.machine(where).authorized_keys == ()
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1, "and not a moment longer"
     assert await stored(stage) == [("start", "passed"), ("end", "passed")]
     assert await noted(stage, lease, "memory_overwritten")
@@ -971,7 +970,7 @@ async def test_a_machine_that_does_not_show_it_is_ended_all_the_same(stage: Stag
     stage.challenger.script(await address(stage, lease), answer)
     await stage.release(lease)
     await stage.run("erase_machines")
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1
     assert await noted(stage, lease, "memory_not_shown_overwritten")
     await stage.finish()
@@ -1021,7 +1020,7 @@ async def test_tries_to_overwrite_do_not_put_off_the_terminating(stage: Stage) -
         stage.clock.advance(1)
     tries = (await machine(stage, lease)).tries
     assert tries == 0
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1
     await stage.finish()
 
@@ -1032,10 +1031,10 @@ async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) 
     await stage.release(lease)
     hung = asyncio.create_task(stage.run("erase_machines", world=stage.replica("hung")))
     await stage.challenger.hanging.wait()
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 0
     stage.clock.advance(proof.ERASED_WITHIN.total_seconds())
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1, "the claim of the hung worker ended with the wait"
     hung.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -1046,7 +1045,7 @@ async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) 
 async def test_a_machine_that_was_never_ready_is_ended_at_once(stage: Stage) -> None:
     lease = await booting(stage)
     await stage.release(lease)
-    await stage.run("end_instances")
+    await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1
     await stage.finish()
     assert stage.challenger.asked == []

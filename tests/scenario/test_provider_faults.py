@@ -2,26 +2,27 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ProviderRef
-from control_plane.domain.instance import FailReason, Instance, InstanceState
 from control_plane.domain.lease import EndReason, Lease, LeaseState
+from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.wish import Wish
-from data_plane.documents.inventory import Inventory
+from control_plane.domain.request import CapacityRequest
+from data_plane.access.port import GpuReport
 from providers.base import LaunchOrder, Provider
 from providers.fake import Fault, an_offer
-from reconciler import paper
-from reconciler.loops import launch_instances, observe_instances
+from reconciler import simulated
+from reconciler.loops.machines import launch_machines, observe_machines
 from tests.support.stage import FAKE, H100, Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -34,9 +35,9 @@ async def _failed(stage: Stage, lease: Lease) -> list[FailReason | None]:
     return [attempt.fail_reason for attempt in await stage.attempts(lease)]
 
 
-async def _only(stage: Stage, lease: Lease) -> Instance:
-    (attempt,) = await stage.attempts(lease)
-    return attempt
+async def _only(stage: Stage, lease: Lease) -> Machine:
+    (machine,) = await stage.machines(lease)
+    return machine
 
 
 # The launch.
@@ -46,10 +47,9 @@ async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_fo
     stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    attempt = await _only(stage, lease)
-    assert stage.cloud.ever(attempt.launch_key) == 1
+    assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
     assert stage.cloud.calls_of("launch") == 1
-    assert "instance found" in await stage.story(lease)
+    assert "machine found" in await stage.story(lease)
     await stage.finish()
 
 
@@ -61,13 +61,13 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
     await stage.play(200, step=10)
     assert stage.cloud.calls_of("launch") == 1
     await stage.play_until(lease, "ready", seconds_max=120, step=5)
-    lost, found = await stage.attempts(lease)
+    lost, found = await stage.machines(lease)
     assert [lost.fail_reason, found.fail_reason] == [FailReason.LAUNCH_ANSWER_LOST, None]
     assert lost.region != found.region
-    assert lost.state is InstanceState.ENDING, "nothing has proved yet that no machine is there"
+    assert lost.state is MachineState.TERMINATING, "nothing has proved yet that no machine is there"
     assert [stage.cloud.ever(one.launch_key) for one in (lost, found)] == [0, 1]
     await stage.play(600, step=20)
-    assert (await stage.attempts(lease))[0].state is InstanceState.GONE
+    assert (await stage.machines(lease))[0].state is MachineState.GONE
     await stage.finish()
 
 
@@ -84,7 +84,7 @@ async def test_a_machine_that_shows_up_long_after_its_lost_launch_is_ended_and_t
     await stage.play(20)
     assert late.ended_at is not None
     assert await stage.state(lease) == "ready"
-    assert (await stage.attempts(lease))[0].provider_ref == late.provider_ref
+    assert (await stage.machines(lease))[0].provider_ref == late.provider_ref
     await stage.finish()
 
 
@@ -97,7 +97,7 @@ async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_or
     (hidden,) = stage.cloud.alive()
     stage.cloud.hide(hidden.provider_ref)
     await stage.play(900, step=20)
-    assert (await stage.attempts(lease))[0].state is InstanceState.GONE
+    assert (await stage.machines(lease))[0].state is MachineState.GONE
     stage.cloud.show(hidden.provider_ref)
     await stage.play(200, step=10)
     assert hidden.ended_at is not None
@@ -111,7 +111,7 @@ async def test_no_capacity_that_launches_all_the_same_is_an_orphan_watched_for_t
     stage.cloud.faults.script("launch", Fault.FALSE_NO_CAPACITY)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    lied, kept = await stage.attempts(lease)
+    lied, kept = await stage.machines(lease)
     assert [lied.fail_reason, kept.fail_reason] == [FailReason.NO_CAPACITY, None]
     (orphan,) = stage.cloud.alive(lied.launch_key)
     seen_since = stage.clock.now()
@@ -130,8 +130,8 @@ async def test_a_throttled_launch_is_put_back_and_asked_again_under_the_same_key
     await stage.play_until(lease, "ready", seconds_max=60)
     assert stage.cloud.ever((await _only(stage, lease)).launch_key) == 1
     story = await stage.story(lease)
-    assert story.count("instance put_back") == 1
-    assert story.count("instance asked") == 2
+    assert story.count("machine put_back") == 1
+    assert story.count("machine asked") == 2
     await stage.finish()
 
 
@@ -141,8 +141,8 @@ async def test_an_account_that_takes_no_orders_gives_its_intents_up_so_that_the_
     stage.cloud.faults.always("launch", Fault.THROTTLED, seconds=10.0)
     lease = await stage.lease(await stage.organization())
     await stage.play(400, step=10)
-    first, *others = await stage.attempts(lease)
-    assert first.state is InstanceState.GONE
+    first, *others = await stage.machines(lease)
+    assert first.state is MachineState.GONE
     assert first.fail_reason is FailReason.NOT_TAKEN
     assert others[0].region != first.region
     assert stage.cloud.ever_by_key() == {}
@@ -205,8 +205,8 @@ async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_i
     stage.cloud.faults.script("launch", fault)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    refused, kept = await stage.attempts(lease)
-    assert (refused.state, refused.fail_reason) == (InstanceState.GONE, reason)
+    refused, kept = await stage.machines(lease)
+    assert (refused.state, refused.fail_reason) == (MachineState.GONE, reason)
     assert refused.region != kept.region
     await stage.finish()
 
@@ -219,17 +219,17 @@ async def test_an_adapters_bug_in_a_launch_is_a_lost_answer(stage: Stage) -> Non
     await stage.finish()
 
 
-# The constraints of a wish.
+# The constraints of a request.
 
 
 async def test_a_price_ceiling_below_the_price_is_refused_and_one_at_the_price_is_kept(stage: Stage) -> None:
     organization_id = await stage.organization()
-    below = Wish("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour - 1))
+    below = CapacityRequest("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour - 1))
     refused = await stage.try_lease(organization_id, below)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.PRICE_ABOVE_CEILING
     lease = await stage.lease(
-        organization_id, Wish("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour))
+        organization_id, CapacityRequest("h100x1", price_nano_per_hour_max=Nano(H100.nano_per_hour))
     )
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
@@ -261,25 +261,25 @@ async def test_the_cheaper_offer_is_bought_first(stage: Stage) -> None:
     await stage.finish()
 
 
-async def test_a_region_of_the_wish_is_kept_even_when_it_fails_and_another_would_do(stage: Stage) -> None:
+async def test_a_region_of_the_request_is_kept_even_when_it_fails_and_another_would_do(stage: Stage) -> None:
     organization_id = await stage.organization()
     await stage.round()
     stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
-    lease = await stage.lease(organization_id, Wish("h100x1", regions=("us",)))
+    lease = await stage.lease(organization_id, CapacityRequest("h100x1", regions=("us",)))
     await stage.play_until(lease, "ready", seconds_max=300, step=5)
-    assert [one.region for one in await stage.attempts(lease)] == ["us-east-1", "us-east-1"]
-    refused = await stage.try_lease(organization_id, Wish("h100x1", regions=("ap-tokyo",)))
+    assert [one.region for one in await stage.machines(lease)] == ["us-east-1", "us-east-1"]
+    refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", regions=("ap-tokyo",)))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.REGION_NOT_SERVED
     await stage.finish()
 
 
-async def test_a_provider_of_the_wish_is_kept_and_an_unknown_one_refused(stage: Stage) -> None:
+async def test_a_provider_of_the_request_is_kept_and_an_unknown_one_refused(stage: Stage) -> None:
     organization_id = await stage.organization()
-    refused = await stage.try_lease(organization_id, Wish("h100x1", providers=("nimbus",)))
+    refused = await stage.try_lease(organization_id, CapacityRequest("h100x1", providers=("nimbus",)))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.PROVIDER_UNKNOWN
-    lease = await stage.lease(organization_id, Wish("h100x1", providers=("fake",)))
+    lease = await stage.lease(organization_id, CapacityRequest("h100x1", providers=("fake",)))
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
 
@@ -293,7 +293,7 @@ async def test_a_machine_that_never_boots_is_ended_and_the_next_candidate_is_tri
     await stage.play(590, step=20)
     assert await stage.state(lease) == "starting"
     await stage.play_until(lease, "ready", seconds_max=60)
-    stuck, kept = await stage.attempts(lease)
+    stuck, kept = await stage.machines(lease)
     assert stuck.fail_reason is FailReason.NEVER_BOOTED
     assert stuck.region != kept.region, "an offer that failed just now rests"
     await stage.play(10)
@@ -350,7 +350,7 @@ async def test_a_machine_whose_ssh_never_answers_is_given_up_as_unreachable_and_
     await stage.play(580, step=20)
     assert await stage.state(lease) == "starting"
     await stage.play_until(lease, "ready", seconds_max=90)
-    silent, kept = await stage.attempts(lease)
+    silent, kept = await stage.machines(lease)
     assert silent.fail_reason is FailReason.UNREACHABLE
     assert silent.region != kept.region
     await stage.play(10)
@@ -370,7 +370,7 @@ async def test_a_machine_with_another_host_key_gets_no_secret_and_is_ended(stage
     stage.access.script(FIRST, host_key_changed=True)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=300)
-    strange, _ = await stage.attempts(lease)
+    strange, _ = await stage.machines(lease)
     assert strange.fail_reason is FailReason.HOST_KEY_CHANGED
     assert set(stage.access.machine(FIRST).calls) == {"connect"}, "nothing was sent to it"
     await stage.play(10)
@@ -395,16 +395,16 @@ async def test_a_step_that_fails_again_and_again_ends_the_machine(stage: Stage) 
     await stage.finish()
 
 
-def _sold() -> Inventory:
-    return paper.report(H100.sku.shape, "paper")
+def _sold() -> GpuReport:
+    return simulated.report(H100.sku.shape, "simulated")
 
 
-def _other_model() -> Inventory:
-    return paper.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "paper")
+def _other_model() -> GpuReport:
+    return simulated.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "simulated")
 
 
-def _two() -> Inventory:
-    return paper.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "paper")
+def _two() -> GpuReport:
+    return simulated.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "simulated")
 
 
 def _none() -> Inventory:
@@ -430,10 +430,10 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
 ) -> None:
     stage.access.script(FIRST, inventory=reading())
     await stage.round()
-    lease = await stage.lease(await stage.organization(), Wish("h100x1", regions=("eu",)))
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", regions=("eu",)))
     await stage.play(900, step=30)
     wrong = await _only(stage, lease)
-    assert (wrong.state, wrong.fail_reason) == (InstanceState.GONE, FailReason.GPU_MISMATCH)
+    assert (wrong.state, wrong.fail_reason) == (MachineState.GONE, FailReason.GPU_MISMATCH)
     assert (wrong.fail_why or "").startswith(code)
     explained = await stage.why(lease)
     assert [(one.verdict, len(one.reading["gpus"])) for one in explained.reports] == [
@@ -451,12 +451,12 @@ async def test_an_emulated_reading_proves_nothing_where_the_deployment_wants_rea
     stage.world = dataclasses.replace(stage.world, accept_emulated=False)
     lease = await stage.lease(await stage.organization())
     await stage.play(120, step=5)
-    attempts = await stage.attempts(lease)
-    assert [(one.region, one.fail_reason) for one in attempts] == [
+    machines = await stage.machines(lease)
+    assert [(machine.region, machine.fail_reason) for machine in machines] == [
         ("eu-central-1", FailReason.GPU_MISMATCH),
         ("us-east-1", FailReason.GPU_MISMATCH),
     ]
-    assert (attempts[0].fail_why or "").startswith("emulated_not_accepted")
+    assert (machines[0].fail_why or "").startswith("emulated_not_accepted")
     assert (await stage.lease_row(lease)).ready_at is None
     assert stage.cloud.alive() == ()
     await stage.finish()
@@ -477,59 +477,65 @@ async def _placed(stage: Stage) -> None:
 async def _unknown(stage: Stage) -> None:
     stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _unknown_and_nothing(stage: Stage) -> None:
     stage.cloud.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _booting(stage: Stage) -> None:
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
 
 
 async def _bootstrapping(stage: Stage) -> None:
     await _booting(stage)
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
 
 
-async def _ready(stage: Stage) -> None:
+async def _verified(stage: Stage) -> None:
     await _bootstrapping(stage)
     await stage.run("bootstrap_machines")
 
 
+async def _ready(stage: Stage) -> None:
+    await _verified(stage)
+    await stage.run("admit_customers")
+
+
 async def _between_attempts(stage: Stage) -> None:
-    stage.access.script(FIRST, inventory=_two())
-    await _ready(stage)
+    stage.access.script(FIRST, report=_two())
+    await _verified(stage)
 
 
 @pytest.mark.parametrize(
-    ("reach", "lease_state", "instance_states"),
+    ("reach", "lease_state", "machine_states"),
     [
         (_nothing, LeaseState.PLACING, []),
-        (_placed, LeaseState.STARTING, [InstanceState.INTENDED]),
-        (_unknown, LeaseState.STARTING, [InstanceState.LAUNCHING]),
-        (_unknown_and_nothing, LeaseState.STARTING, [InstanceState.LAUNCHING]),
-        (_booting, LeaseState.STARTING, [InstanceState.BOOTING]),
-        (_bootstrapping, LeaseState.STARTING, [InstanceState.BOOTSTRAPPING]),
-        (_ready, LeaseState.READY, [InstanceState.VERIFIED]),
-        (_between_attempts, LeaseState.PLACING, [InstanceState.ENDING]),
+        (_placed, LeaseState.STARTING, [MachineState.INTENDED]),
+        (_unknown, LeaseState.STARTING, [MachineState.LAUNCHING]),
+        (_unknown_and_nothing, LeaseState.STARTING, [MachineState.LAUNCHING]),
+        (_booting, LeaseState.STARTING, [MachineState.BOOTING]),
+        (_bootstrapping, LeaseState.STARTING, [MachineState.BOOTSTRAPPING]),
+        (_verified, LeaseState.STARTING, [MachineState.VERIFIED]),
+        (_ready, LeaseState.READY, [MachineState.VERIFIED]),
+        (_between_attempts, LeaseState.PLACING, [MachineState.TERMINATING]),
     ],
 )
 async def test_a_release_in_any_state_ends_everything_and_a_second_one_changes_nothing(
     stage: Stage,
     reach: Callable[[Stage], Awaitable[None]],
     lease_state: LeaseState,
-    instance_states: list[InstanceState],
+    machine_states: list[MachineState],
 ) -> None:
     lease = await stage.lease(await stage.organization())
     await reach(stage)
     assert await stage.state(lease) == lease_state
-    assert [one.state for one in await stage.attempts(lease)] == instance_states
+    assert [one.state for one in await stage.machines(lease)] == machine_states
     await stage.release(lease)
     await stage.check()
     await stage.release(lease)
@@ -555,10 +561,19 @@ async def test_two_releases_at_once_are_one(stage: Stage) -> None:
     await stage.finish()
 
 
-async def test_a_release_and_the_verification_at_once_leave_a_lease_that_ends(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("reach", "loop"),
+    [
+        (_bootstrapping, "bootstrap_machines"),
+        (_verified, "admit_customers"),
+    ],
+)
+async def test_a_release_and_a_step_of_the_set_up_at_once_leave_a_lease_that_ends(
+    stage: Stage, reach: Callable[[Stage], Awaitable[None]], loop: str
+) -> None:
     lease = await stage.lease(await stage.organization())
-    await _bootstrapping(stage)
-    await asyncio.gather(stage.release(lease), stage.run("bootstrap_machines"))
+    await reach(stage)
+    await asyncio.gather(stage.release(lease), stage.run(loop))
     await stage.check()
     await stage.finish()
 
@@ -601,27 +616,29 @@ def _late(stage: Stage) -> _LateAnswer:
         Fault.FALSE_NO_CAPACITY,
     ],
 )
-@pytest.mark.parametrize("listed_meanwhile", [False, True])
+@pytest.mark.parametrize("meanwhile", [(), ("observe_machines",), ("release_machines",)])
 async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it(
-    stage: Stage, fault: Fault, listed_meanwhile: bool
+    stage: Stage, event: Fault, meanwhile: Sequence[str]
 ) -> None:
-    stage.cloud.faults.script("launch", fault, seconds=5.0)
+    """`meanwhile`: loops that run after the release and before the answer."""
+    stage.cloud.faults.script("launch", event, seconds=5.0)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
-    launching = asyncio.create_task(stage.run("launch_instances"))
+    launching = asyncio.create_task(stage.run("launch_machines"))
     await late.launched.wait()
     await stage.release(lease)
-    if listed_meanwhile:
-        stage.clock.advance(3)
-        await stage.run("observe_instances")
+    stage.clock.advance(3)
+    for loop in meanwhile:
+        await stage.run(loop)
     late.arrives.set()
     await launching
     await stage.check()
-    attempt = await _only(stage, lease)
-    if fault is Fault.NONE or (listed_meanwhile and stage.cloud.alive()):
-        assert attempt.state is InstanceState.ENDING, "a machine is there: no answer may close its record"
-        assert attempt.provider_ref == stage.cloud.alive()[0].provider_ref
+    await stage.run("release_machines")
+    machine = await _only(stage, lease)
+    if event is Fault.NONE or ("observe_machines" in meanwhile and stage.cloud.alive()):
+        assert machine.state is MachineState.TERMINATING, "a machine is there: no answer may close its record"
+        assert machine.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()
     assert stage.cloud.calls_of("launch") == 1
 
@@ -632,10 +649,10 @@ async def test_an_answer_that_comes_after_the_inventory_showed_the_machine_chang
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
-    launching = asyncio.create_task(stage.run("launch_instances"))
+    launching = asyncio.create_task(stage.run("launch_machines"))
     await late.launched.wait()
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     late.arrives.set()
     await launching
     await stage.play_until(lease, "ready", seconds_max=30)
@@ -652,7 +669,7 @@ class _Between:
     transactions: int = 0
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self) -> AsyncIterator[Connection]:
         self.transactions += 1
         if self.transactions > 1:
             await self.happens()
@@ -665,16 +682,16 @@ async def test_a_machine_found_while_its_attempt_expires_is_kept(stage: Stage) -
     stage.cloud.faults.script("launch", Fault.LOST_AFTER_EFFECT)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
-    await stage.run("launch_instances")
+    await stage.run("launch_machines")
     stage.clock.advance(300)
 
     async def observe() -> None:
-        await stage.run("observe_instances")
+        await stage.run("observe_machines")
 
     between = _Between(stage.db, observe)
-    await stage.run("expire_stuck", world=dataclasses.replace(stage.world, db=cast("Database", between)))
+    await stage.run("expire_machines", world=dataclasses.replace(stage.world, db=cast("Database", between)))
     assert between.transactions == 2
-    assert (await _only(stage, lease)).state is InstanceState.BOOTING
+    assert (await _only(stage, lease)).state is MachineState.BOOTING
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.finish()
 
@@ -711,10 +728,10 @@ async def test_a_machine_that_the_provider_denies_to_know_is_open_until_the_list
     ref = (await _only(stage, lease)).provider_ref or ProviderRef("")
     await stage.release(lease)
     stage.cloud.disappear(ref)
-    await stage.run("end_instances")
-    assert (await _only(stage, lease)).state is InstanceState.ENDING, "a 404 is no proof"
+    await stage.run("terminate_machines")
+    assert (await _only(stage, lease)).state is MachineState.TERMINATING, "a 404 is no proof"
     await stage.play(40)
-    assert (await _only(stage, lease)).state is InstanceState.ENDING, "one list is no proof either"
+    assert (await _only(stage, lease)).state is MachineState.TERMINATING, "one list is no proof either"
     await stage.play_until(lease, "ended", seconds_max=60)
     assert await stage.state(keeps) == "ready"
     await stage.finish()
@@ -740,7 +757,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
     for verb in ("offers", "launch", "inventory"):
         stage.cloud.faults.always(verb, Fault.UNAVAILABLE)
     stage.clock.advance(3)
-    await stage.run("observe_instances")
+    await stage.run("observe_machines")
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).account == SECOND
@@ -770,9 +787,11 @@ async def test_an_account_whose_calls_hang_delays_no_lease_of_another(two_accoun
     stage.clock.advance(3)
     tasks = [
         asyncio.create_task(loop.LOOP.activate(stage.world, FAKE))
-        for loop in (launch_instances, observe_instances)
+        for loop in (launch_machines, observe_machines)
     ]
-    second = dataclasses.replace(stage.world, accounts={SECOND: stage.world.accounts[SECOND]})
+    second = dataclasses.replace(
+        stage.world, accounts={SECOND: stage.world.accounts[SECOND]}, account_names=(SECOND,)
+    )
     stage.clouds[SECOND].stock = dict.fromkeys(stage.clouds[SECOND].stock, 1)
     stage.clouds[SECOND].listing = (
         an_offer(GpuModel.H100_SXM_80GB, 1, "us-east-1", usd_per_gpu_hour="1.00"),

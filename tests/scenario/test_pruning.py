@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import idempotency
-from control_plane.db.engine import rows
 from control_plane.db.idempotency import StoredAnswer
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database

@@ -5,17 +5,17 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from reconciler.loops.learn_references import LEARNT_FROM
 from sqlalchemy import text
 
 from control_plane.db import references
-from control_plane.db.engine import rows
 from control_plane.world import uuid7
 from data_plane.proof.challenger.learning import DEVICES_MIN
 from data_plane.proof.challenger.reference import EVERY_DRIVER, TABLE, Basis
 from reconciler.loops import learn_references
-from reconciler.loops.learn_references import LEARNT_FROM
 from reconciler.references import observed
 from tests.integration.db.sample import a_row, insert
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -45,7 +45,7 @@ async def showing(
             first + number,
             account=account,
             gpu_model=model,
-            instance_id=machine or uuid7(),
+            machine_id=machine or uuid7(),
             driver="570.124.06",
             outcome=outcome,
             at=stage.clock.now(),

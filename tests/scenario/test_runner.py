@@ -7,8 +7,8 @@ import pytest
 
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
-from control_plane.domain.wish import Wish
-from providers.faults import Fault
+from control_plane.domain.request import CapacityRequest
+from providers.faults import Event
 from reconciler import registry
 from reconciler.loop import LASTS
 from reconciler.proving import CHALLENGE_SECONDS_MAX
@@ -75,11 +75,13 @@ async def test_a_challenge_that_hangs_delays_no_other_machine_of_its_account(db:
     runner = Runner(stage.world, registry.discovered().values())
     running = asyncio.create_task(runner.run())
     try:
-        hung = await stage.lease(organization_id, Wish("h100x1-proven"))
+        hung = await stage.lease(organization_id, CapacityRequest("h100x1-proven"))
         async with asyncio.timeout(SECONDS_MAX):
             await stage.challenger.hanging.wait()
         stage.challenger.otherwise = PASSED
-        others = [await stage.lease(organization_id, Wish(sku)) for sku in ("h100x1", "h100x1-proven")]
+        others = [
+            await stage.lease(organization_id, CapacityRequest(sku)) for sku in ("h100x1", "h100x1-proven")
+        ]
         async with asyncio.timeout(SECONDS_MAX):
             for lease in others:
                 while await stage.state(lease) != "ready":  # noqa: ASYNC110 - a row has no event to wait for

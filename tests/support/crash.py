@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar, cast
 from uuid import UUID
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
 from data_plane.access.line import Line
@@ -33,7 +32,7 @@ from data_plane.access.step import Step
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
-from reconciler.loop import World
+from reconciler.worlds.complete import CompleteWorld
 
 Answer = TypeVar("Answer")
 _IN_TRANSACTION = ContextVar("in_transaction", default=False)
@@ -55,7 +54,7 @@ class Crash:
     dead: bool = False
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def into(self, world: World) -> World:
+    def into(self, world: CompleteWorld) -> CompleteWorld:
         """The same world, as the doomed process sees it."""
         return dataclasses.replace(
             world,
@@ -66,7 +65,9 @@ class Crash:
             hub=cast("Hub", _Hub(self, world.hub)),
         )
 
-    async def kills(self, activate: Callable[[World], Awaitable[object]], world: World) -> bool:
+    async def kills(
+        self, activate: Callable[[CompleteWorld], Awaitable[object]], world: CompleteWorld
+    ) -> bool:
         """Run one activation; whether it was killed. Whatever else it raises is raised."""
         try:
             await activate(self.into(world))
@@ -108,7 +109,7 @@ class Crash:
             return answer
 
     @asynccontextmanager
-    async def transaction(self, database: Database, tenant: UUID | None) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, database: Database, tenant: UUID | None) -> AsyncIterator[Connection]:
         self.live()
         async with self._turn:
             self.live()
@@ -122,7 +123,7 @@ class Crash:
                 _IN_TRANSACTION.reset(token)
 
     @asynccontextmanager
-    async def statement(self, database: Database) -> AsyncIterator[AsyncConnection]:
+    async def statement(self, database: Database) -> AsyncIterator[Connection]:
         self.live()
         async with self._turn:
             self.reach("before", "statement")
@@ -131,7 +132,7 @@ class Crash:
             self.reach("after", "statement")
 
     @asynccontextmanager
-    async def reading(self, database: Database, tenant: UUID | None) -> AsyncIterator[AsyncConnection]:
+    async def reading(self, database: Database, tenant: UUID | None) -> AsyncIterator[Connection]:
         self.live()
         async with self._turn, database.reading(tenant) as connection:
             self.live()
@@ -144,17 +145,17 @@ class _Database:
     inner: Database
 
     @asynccontextmanager
-    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         async with self.crash.transaction(self.inner, tenant) as connection:
             yield connection
 
     @asynccontextmanager
-    async def statement(self) -> AsyncIterator[AsyncConnection]:
+    async def statement(self) -> AsyncIterator[Connection]:
         async with self.crash.statement(self.inner) as connection:
             yield connection
 
     @asynccontextmanager
-    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[AsyncConnection]:
+    async def reading(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         async with self.crash.reading(self.inner, tenant) as connection:
             yield connection
 

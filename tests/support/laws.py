@@ -7,18 +7,35 @@ from typing import Any
 from sqlalchemy import text
 
 from control_plane.db import ledger
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.metering import gpu_seconds_total
 from control_plane.domain.money import accrued
 from providers.fake import FakeProvider
+from tests.support import proof_laws
+from tests.support.rows import rows
 
-_KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM instances")
+_KEYS = text("SELECT launch_key, provider_ref, state, asked_at, gone_evidence FROM machines")
+_TAKEN_TWICE = text("""
+SELECT count(*) AS n FROM claims a JOIN claims b ON a.machine_id = b.machine_id AND a.id < b.id
+WHERE (a.slot IS NULL OR b.slot IS NULL OR a.slot = b.slot)
+  AND tstzrange(a.claimed_at, a.ended_at) && tstzrange(b.claimed_at, b.ended_at)
+""")
+_UNCLAIMED = text("""
+SELECT count(*) AS n FROM machines m
+WHERE m.purpose = 'lease' AND m.state IN ('intended', 'launching', 'booting', 'bootstrapping', 'verified')
+  AND NOT EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.released_at IS NULL)
+""")
 _LEASES = text("""
 SELECT l.*, (SELECT coalesce(sum(gpu_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
        (SELECT coalesce(sum(gpu_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
-       (SELECT count(*) FROM instances i WHERE i.lease_id = l.id AND i.state <> 'gone') AS open,
+       (SELECT count(*) FROM claims c JOIN machines m ON m.id = c.machine_id
+        WHERE c.lease_id = l.id AND c.slot IS NULL AND m.state <> 'gone') AS open,
+       (SELECT count(*) FROM claims c WHERE c.lease_id = l.id AND c.ended_at IS NULL) AS claims,
+       (SELECT count(*) FROM attempts a WHERE a.lease_id = l.id) AS tries,
+       (SELECT count(*) FROM attempts a WHERE a.lease_id = l.id AND a.outcome IS NULL) AS trying,
+       (SELECT posted_nano FROM holds h WHERE h.lease_id = l.id) AS posted,
        (SELECT amount_nano FROM holds h WHERE h.lease_id = l.id) AS held
 FROM leases l
 """)
@@ -26,8 +43,8 @@ _STANDINGS = text("""
 SELECT s.organization_id, s.gpus_held, s.posted_nano, s.held_nano,
   (SELECT coalesce(sum(gpu_count), 0) FROM leases l
    WHERE l.organization_id = s.organization_id AND l.state IN ('placing', 'starting', 'ready')) AS gpus,
-  (SELECT coalesce(sum(amount_nano), 0) FROM postings p
-   WHERE p.organization_id = s.organization_id AND account_kind = 'wallet') AS wallet,
+  (SELECT coalesce(sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
+   WHERE a.organization_id = s.organization_id AND a.kind = 'wallet') AS wallet,
   (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held
 FROM standings s
 """)
@@ -43,15 +60,20 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
     `planted` are launch keys of machines that a test put into a cloud by itself.
     """
     async with db.reading() as connection:
-        instances = await rows(connection, _KEYS)
+        machines = await rows(connection, _KEYS)
         leases = await rows(connection, _LEASES)
         standings = await rows(connection, _STANDINGS)
         overlaps = (await rows(connection, _OVERLAPS))[0].n
+        taken_twice = (await rows(connection, _TAKEN_TWICE))[0].n
+        unclaimed = (await rows(connection, _UNCLAIMED))[0].n
         totals = await ledger.totals(connection)
-    _machines(instances, clouds, planted)
+    _machines(machines, clouds, planted)
     for lease in leases:
         _lease(lease)
     assert overlaps == 0, "an hour is metered twice"
+    assert taken_twice == 0, "two leases have the same machine at the same time (law 13)"
+    assert unclaimed == 0, "a machine that was ordered for a lease is kept, and nobody claims it"
+    await proof_laws.check_records(db)
     assert sum(totals.values()) == 0, f"the ledger is out of balance: {totals}"
     assert sum(lease.charged for lease in leases) == totals.get(AccountKind.REVENUE, 0), "rated is not posted"
     for standing in standings:
@@ -60,8 +82,8 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         assert standing.held_nano == standing.held, "the cached holds are not the holds'"
 
 
-def _machines(instances: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
-    known = {row.launch_key: row for row in instances}
+def _machines(machines: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
+    known = {row.launch_key: row for row in machines}
     for cloud in clouds:
         for key, machines in cloud.ever_by_key().items():
             assert machines <= 1, f"{key} bought {machines} machines (law 2)"
@@ -71,9 +93,9 @@ def _machines(instances: Sequence[Any], clouds: Sequence[FakeProvider], planted:
             assert row is None or row.asked_at is not None, (
                 f"{machine.launch_key} lives and was never asked for"
             )
-    launched = Counter(row.provider_ref for row in instances if row.provider_ref and row.state != "gone")
+    launched = Counter(row.provider_ref for row in machines if row.provider_ref and row.state != "gone")
     assert all(times == 1 for times in launched.values()), f"a machine is claimed twice: {launched}"
-    for row in instances:
+    for row in machines:
         if row.state == "gone" and row.asked_at is not None:
             assert row.gone_evidence, f"{row.launch_key} is closed without evidence (law 3)"
 
@@ -88,6 +110,12 @@ def _lease(lease: Any) -> None:
     assert lease.charged == accrued(lease.nano_per_gpu_hour, lease.rated), (
         f"{lease.id}: the parts do not add up (law 7)"
     )
+    assert lease.tries == lease.attempts, f"{lease.id} counts {lease.attempts} of {lease.tries} attempts"
+    assert lease.claims == lease.trying + (lease.state == "ready"), (
+        f"{lease.id} is {lease.state} with {lease.claims} open claims and {lease.trying} attempts under way"
+    )
+    assert lease.claims == (lease.state in ("starting", "ready")), f"{lease.id} is {lease.state}"
+    assert lease.posted == lease.charged, f"{lease.id}: the hold counts {lease.posted} of {lease.charged}"
     if lease.state == "ended":
         assert lease.open == 0, f"{lease.id} is closed while a machine may live (law 3)"
 

@@ -1,4 +1,4 @@
-"""A whole cloud in one process on a virtual clock: services, every loop, a fake provider, paper machines.
+"""A whole cloud in one process on a virtual clock: services, every loop, a fake provider, simulated machines.
 
 Nothing waits: `play` runs all loops, advances the clock a little, and again. A stage can be copied with
 everything on it onto a copy of its database, and any number of replicas can be set on it.
@@ -11,19 +11,21 @@ from datetime import timedelta
 
 from sqlalchemy import text
 
-from control_plane.db import accounts, instances
-from control_plane.db.engine import Database, rows
+from control_plane.db import accounts, attempts, machines
+from control_plane.db.engine import Database
 from control_plane.db.leases import Overview
+from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import Price
+from control_plane.domain.attempt import Attempt
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, OrganizationId, launch_key
-from control_plane.domain.instance import Instance
 from control_plane.domain.lease import Lease
+from control_plane.domain.machine import Machine
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.domain.wish import Wish
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
@@ -36,22 +38,26 @@ from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
-from reconciler import paper, registry
-from reconciler.loop import AccountLoop, HubSync, Loop, Report, World
+from reconciler import registry, simulated
+from reconciler.loop import AccountLoop, Loop, Report
+from reconciler.worlds.complete import CompleteWorld
+from reconciler.worlds.mesh import HubSync
 from tests.support import laws
 from tests.support.challenger import PaperLine, ScriptedChallenger
 from tests.support.clock import Clock
+from tests.support.rows import rows
 
 _ONE, _EIGHT = (
     Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),
     Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100),
 )
-H100 = Price(Sku("h100x1", _ONE, CapacityShape.VM, Tier.LISTED), Nano(3_600_000_000))
-H100X8 = Price(Sku("h100x8", _EIGHT, CapacityShape.VM, Tier.LISTED), Nano(3_000_000_000))
-PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3_600_000_000))
-ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000))
+H100 = Price(Sku("h100x1", _ONE, CapacityShape.VM, Tier.LISTED), Nano(3_600_000_000), book=0)
+H100X8 = Price(Sku("h100x8", _EIGHT, CapacityShape.VM, Tier.LISTED), Nano(3_000_000_000), book=0)
+PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3_600_000_000), book=0)
+ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000), book=0)
 BOOK = [H100, H100X8, PROVEN, ATTESTED]
 FAKE = AccountName("fake")
+CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
 
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
 _STATES = text("SELECT name, state FROM leases")
@@ -62,7 +68,7 @@ class Stage:
     clock: Clock
     db: Database
     api: ApiWorld
-    world: World
+    world: CompleteWorld
     clouds: dict[AccountName, FakeProvider]
     access: FakeAccess
     hub: FakeHub
@@ -86,13 +92,13 @@ class Stage:
         return self.clouds[account].plant(order)
 
     async def release_all(self) -> None:
-        """Every customer lets go of everything."""
+        """Every customer releases everything."""
         async with self.db.reading() as connection:
             live = await rows(connection, _LIVE)
         for row in live:
             async with self.db.transaction(row.organization_id) as connection:
                 await leases.release(
-                    connection, self.api, OrganizationId(row.organization_id), LeaseId(row.id), actor="test"
+                    connection, self.api, OrganizationId(row.organization_id), LeaseId(row.id), actor=CUSTOMER
                 )
 
     async def states(self) -> dict[str, str]:
@@ -100,10 +106,20 @@ class Stage:
         async with self.db.reading() as connection:
             return {row.name: row.state for row in await rows(connection, _STATES)}
 
-    async def attempts(self, lease: Lease) -> list[Instance]:
+    async def attempts(self, lease: Lease) -> list[Attempt]:
         """The lease's attempts, oldest first."""
         async with self.db.reading() as connection:
-            return await instances.of_leases(connection, [lease.id])
+            return list(await attempts.of_leases(connection, [lease.id]))
+
+    async def machines(self, lease: Lease) -> list[Machine]:
+        """The machines of the lease's attempts, oldest first."""
+        found = []
+        for attempt in await self.attempts(lease):
+            async with self.db.reading() as connection:
+                machine = await machines.get(connection, attempt.machine_id)
+            assert machine is not None
+            found.append(machine)
+        return found
 
     async def lease_row(self, lease: Lease) -> Lease:
         """The lease as it is written down now."""
@@ -127,7 +143,7 @@ class Stage:
         await self.round()
         await self.check_finished()
 
-    def replica(self, name: str, db: Database | None = None) -> World:
+    def replica(self, name: str, db: Database | None = None) -> CompleteWorld:
         """Another reconciler process: the same rows, clouds and machines, a memory of its own."""
         return dataclasses.replace(
             self.world,
@@ -177,30 +193,38 @@ class Stage:
         return organization_id
 
     async def try_lease(
-        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+        self,
+        organization_id: OrganizationId,
+        request: CapacityRequest | None = None,
+        *,
+        name: str = "training",
     ) -> Lease | Refused:
         async with self.db.transaction(organization_id) as connection:
             return await leases.create(
                 connection,
                 self.api,
                 organization_id,
-                wish or Wish("h100x1"),
+                request or CapacityRequest("h100x1"),
                 name=name,
                 ssh_key_ids=[],
-                actor="test",
+                actor=CUSTOMER,
             )
 
     async def lease(
-        self, organization_id: OrganizationId, wish: Wish | None = None, *, name: str = "training"
+        self,
+        organization_id: OrganizationId,
+        request: CapacityRequest | None = None,
+        *,
+        name: str = "training",
     ) -> Lease:
-        lease = await self.try_lease(organization_id, wish, name=name)
+        lease = await self.try_lease(organization_id, request, name=name)
         assert isinstance(lease, Lease), lease
         return lease
 
     async def release(self, lease: Lease) -> Overview:
         async with self.db.transaction(lease.organization_id) as connection:
             released = await leases.release(
-                connection, self.api, lease.organization_id, lease.id, actor="test"
+                connection, self.api, lease.organization_id, lease.id, actor=CUSTOMER
             )
         assert isinstance(released, Overview), released
         return released
@@ -213,16 +237,18 @@ class Stage:
     async def state(self, lease: Lease) -> str:
         return (await self.shown(lease)).overview.lease.state.value
 
-    async def run(self, name: str, *, world: World | None = None) -> Sequence[Report]:
+    async def run(self, name: str, *, world: CompleteWorld | None = None) -> Sequence[Report]:
         """One activation of a loop, for every account where it runs per account."""
         world = world or self.world
         loop = registry.discovered()[name]
         if isinstance(loop, AccountLoop):
-            return [await loop.activate(world, account) for account in world.accounts]
+            return [await loop.activate(world, account) for account in world.account_names]
         assert isinstance(loop, Loop)
         return [await loop.activate(world)]
 
-    async def round(self, *, world: World | None = None, without: Collection[str] = ()) -> list[Report]:
+    async def round(
+        self, *, world: CompleteWorld | None = None, without: Collection[str] = ()
+    ) -> list[Report]:
         """Every loop once."""
         names = [name for name in registry.discovered() if name not in without]
         return [report for name in names for report in await self.run(name, world=world)]
@@ -250,7 +276,7 @@ class Stage:
         """The lease's journal in short, for assertions and for messages."""
         explained = await leases.explain(self.api, lease.organization_id, lease.id)
         assert isinstance(explained, leases.Explanation)
-        return [f"{'instance' if line.instance_id else 'lease'} {line.event}" for line in explained.journal]
+        return [f"{'machine' if line.machine_id else 'lease'} {line.event}" for line in explained.journal]
 
 
 @dataclasses.dataclass
@@ -286,7 +312,7 @@ def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], Inventory]:
                 shapes = {(offer.native_type, offer.native_region): offer.shape for offer in cloud.listing}
                 for machine in cloud.machines.values():
                     known[machine.address] = shapes[machine.order.native_type, machine.order.native_region]
-        return paper.report(known[target.address], target.address)
+        return simulated.report(known[target.address], target.address)
 
     return look
 
@@ -313,11 +339,12 @@ async def set_stage(
         installation = await accounts.installation(connection)
         for name in clouds:
             await accounts.register(connection, name, "fake", now=clock.now())
-    world = World(
+    world = CompleteWorld(
         db=db,
         now=clock.now,
         new_id=uuid7,
         installation=installation,
+        account_names=tuple(clouds),
         accounts=_guarded(clouds, clock),
         access=access,
         hub=hub,

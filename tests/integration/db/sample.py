@@ -32,7 +32,7 @@ OURS = UUID(int=0)
 # What a type alone does not tell: words that CHECKs know, and figures that they want.
 _VALUES: dict[str, Any] = {
     "leases.state": "placing",
-    "instances.state": "intended",
+    "machines.state": "intended",
     "transactions.kind": "top_up",
     "postings.account_kind": "wallet",
     "skus.gpu_model": "h100-sxm-80gb",

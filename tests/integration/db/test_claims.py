@@ -7,13 +7,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, idempotency, instances, leases, mesh
-from control_plane.db.engine import Database, rows
+from control_plane.db import accounts, idempotency, leases, machines, mesh
+from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
-from control_plane.domain.ids import AccountName, InstanceId, OrganizationId
-from control_plane.domain.instance import Instance, InstanceState, Step
+from control_plane.domain.ids import AccountName, MachineId, OrganizationId
+from control_plane.domain.machine import Machine, MachineState, Step
 from tests.integration.db.sample import OURS, A, B, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])
@@ -28,9 +29,9 @@ async def filled(own: Database) -> Database:
         await fill(connection, A)
         await insert(
             connection,
-            "instances",
+            "machines",
             *(
-                a_row("instances", A, number, state="ending", asked_at=START, provider_ref=f"ref-{number}")
+                a_row("machines", A, number, state="ending", asked_at=START, provider_ref=f"ref-{number}")
                 for number in range(2, 22)
             ),
         )
@@ -44,13 +45,13 @@ async def _claim(
     now: datetime = START,
     limit: int = 12,
     until: asyncio.Event | None = None,
-) -> list[Instance]:
+) -> list[Machine]:
     """Claim, and keep the transaction open until the event, when there is one."""
     async with database.transaction() as connection:
-        claimed = await instances.claim(
+        claimed = await machines.claim(
             connection,
             ACCOUNT,
-            InstanceState.ENDING,
+            MachineState.TERMINATING,
             token=token,
             until=now + 60 * SECOND,
             now=now,
@@ -62,8 +63,8 @@ async def _claim(
         return claimed
 
 
-def _ids(claimed: list[Instance]) -> set[InstanceId]:
-    return {instance.id for instance in claimed}
+def _ids(claimed: list[Machine]) -> set[MachineId]:
+    return {machine.id for machine in claimed}
 
 
 async def test_two_workers_claim_different_machines_without_waiting_for_each_other(filled: Database) -> None:
@@ -90,18 +91,18 @@ async def test_whoever_lost_a_claim_writes_nothing_any_more(filled: Database) ->
     (again,) = await _claim(filled, TWO, now=START + 60 * SECOND, limit=1)
     assert again.id == machine.id
     async with filled.transaction() as connection:
-        assert not await instances.record_step(
+        assert not await machines.record_step(
             connection, machine.id, Step.BOOTED, token=ONE, now=START, until=START
         )
-        await instances.retry(connection, machine.id, token=ONE, due_at=START)
-        await instances.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
+        await machines.retry(connection, machine.id, token=ONE, due_at=START)
+        await machines.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
         left = await rows(
             connection,
-            text("SELECT claim_token, tries, step, terminate_asked_at FROM instances WHERE id = :id"),
+            text("SELECT claim_token, tries, step, terminate_asked_at FROM machines WHERE id = :id"),
             id=machine.id,
         )
         assert [tuple(row) for row in left] == [(TWO, 0, None, None)]
-        assert await instances.record_step(
+        assert await machines.record_step(
             connection, machine.id, Step.BOOTED, token=TWO, now=START, until=START
         )
 
@@ -110,10 +111,10 @@ async def test_every_step_holds_the_claim_on(filled: Database) -> None:
     (machine,) = await _claim(filled, ONE, limit=1)
     async with filled.transaction() as connection:
         for step in (Step.BOOTED, None):
-            assert await instances.record_step(
+            assert await machines.record_step(
                 connection, machine.id, step, token=ONE, now=START, until=START + 90 * SECOND
             )
-        shown = await instances.get(connection, machine.id)
+        shown = await machines.get(connection, machine.id)
         assert shown is not None
         assert shown.step is Step.BOOTED, "holding on shows no step and hides none"
     assert machine.id not in _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100))
@@ -123,7 +124,7 @@ async def test_every_step_holds_the_claim_on(filled: Database) -> None:
 async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:
     (machine,) = await _claim(filled, ONE, limit=1)
     async with filled.transaction() as connection:
-        await instances.retry(connection, machine.id, token=ONE, due_at=START + 5 * SECOND)
+        await machines.retry(connection, machine.id, token=ONE, due_at=START + 5 * SECOND)
     assert machine.id not in _ids(await _claim(filled, TWO, now=START + 4 * SECOND, limit=100))
     (again,) = await _claim(filled, THREE, now=START + 5 * SECOND, limit=100)
     assert (again.id, again.tries) == (machine.id, 1)
@@ -131,7 +132,7 @@ async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:
 
 async def test_a_machine_whose_reference_is_not_known_yet_cannot_be_asked_to_end(filled: Database) -> None:
     async with filled.transaction() as connection:
-        await connection.execute(text("UPDATE instances SET provider_ref = NULL"))
+        await connection.execute(text("UPDATE machines SET provider_ref = NULL"))
     assert await _claim(filled, ONE) == []
 
 
@@ -256,7 +257,7 @@ async def test_organizations_that_come_at_once_get_networks_of_their_own(own: Da
 async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
     taken = a_row("peers", A)["slot"]
     async with filled.transaction() as connection:
-        others = [InstanceId(a_row("instances", A, number)["id"]) for number in (2, 3)]
+        others = [MachineId(a_row("machines", A, number)["id"]) for number in (2, 3)]
         for other in others:
             slot = await mesh.slot_for(connection, OrganizationId(A), other)
             assert slot != taken
@@ -265,18 +266,18 @@ async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Dat
         assert await mesh.slot_for(connection, OrganizationId(A), others[0]) == 2
         assert await mesh.slot_for(connection, OrganizationId(A), others[1]) == 3
         await connection.execute(text("DELETE FROM peers WHERE slot = 1"))
-        newcomer = InstanceId(a_row("instances", A, 4)["id"])
+        newcomer = MachineId(a_row("machines", A, 4)["id"])
         assert await mesh.slot_for(connection, OrganizationId(A), newcomer) == 1
 
 
 async def test_peers_of_machines_that_have_to_go_are_forgotten_and_the_hub_is_told(filled: Database) -> None:
-    going = InstanceId(a_row("instances", A, 2)["id"])
+    going = MachineId(a_row("machines", A, 2)["id"])
     async with filled.transaction() as connection:
         await mesh.put_peer(connection, OrganizationId(A), mesh.PeerRow(going, 2, "10.0.0.2", "key"))
         await connection.execute(text("UPDATE networks SET synced_at = :now"), {"now": START})
         assert await mesh.drop_ended(connection) == 1
-        left = await rows(connection, text("SELECT instance_id FROM peers"))
-        assert [row.instance_id for row in left] == [a_row("instances", A)["id"]]
+        left = await rows(connection, text("SELECT machine_id FROM peers"))
+        assert [row.machine_id for row in left] == [a_row("machines", A)["id"]]
         assert len(await mesh.unsynced(connection, before=START, limit=10)) == 1
 
 

@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from control_plane.db.tables import FACTS, metadata
 from tests.integration.db.sample import A, B, a_row, insert
 from tests.support import golden
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 GRANTS = Path("tests/golden/grants.txt")
@@ -49,7 +50,7 @@ async def test_the_public_process_writes_nothing_about_providers_machines_or_pri
         assert rights[table] == {"SELECT"}, table
     for table in ("intervals", "charges", "unrated", "placements", "reports", "peers", "networks"):
         assert rights[table] == {"SELECT"}, table
-    assert rights["instances"] == {"SELECT", "UPDATE"}
+    assert rights["machines"] == {"SELECT", "UPDATE"}
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -7,24 +7,25 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, catalogue, instances, usage
-from control_plane.db.engine import Database, rows
+from control_plane.db import accounts, catalogue, machines, usage
+from control_plane.db.engine import Database
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, InstanceId, LeaseId, ProviderRef
-from control_plane.domain.instance import FailReason, InstanceEvent, InstanceMove, InstanceState
-from control_plane.domain.instance import step as instance_step
-from control_plane.domain.machine import Moved
+from control_plane.domain.ids import AccountName, LeaseId, MachineId, ProviderRef
+from control_plane.domain.machine import FailReason, MachineEvent, MachineMove, MachineState
+from control_plane.domain.machine import step as machine_step
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.sku import Shape
 from control_plane.domain.sweep import Freeze, Listed
+from control_plane.domain.transitions import Moved
 from tests.integration.db.sample import OURS, A, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])
 LEASE = LeaseId(a_row("leases", A)["id"])
-MACHINE = InstanceId(a_row("instances", A, 2)["id"])
+MACHINE = MachineId(a_row("machines", A, 2)["id"])
 MINUTE = timedelta(minutes=1)
 
 
@@ -34,11 +35,11 @@ async def filled(own: Database) -> Database:
     async with own.transaction() as connection:
         await fill(connection, A)
         await connection.execute(text("DELETE FROM peers"))
-        await connection.execute(text("DELETE FROM instances"))
+        await connection.execute(text("DELETE FROM machines"))
         machine = a_row(
-            "instances", A, 2, state="verified", asked_at=START, provider_ref="ref", sighted_at=START
+            "machines", A, 2, state="verified", asked_at=START, provider_ref="ref", sighted_at=START
         )
-        await insert(connection, "instances", machine)
+        await insert(connection, "machines", machine)
         await connection.execute(text("UPDATE leases SET state = 'ready', ready_at = :at"), {"at": START})
     await _listed(own, START)
     return own
@@ -50,16 +51,16 @@ async def _listed(
     """One listing as the observing loop writes it; on a frozen account no absence is recorded."""
     async with database.transaction() as connection:
         if missed and freeze is None:
-            await instances.record_missed(connection, [MACHINE], asked_at=at)
+            await machines.record_missed(connection, [MACHINE], asked_at=at)
         if not missed:
-            await instances.record_sighted(connection, [MACHINE], asked_at=at)
+            await machines.record_sighted(connection, [MACHINE], asked_at=at)
         await accounts.record_listing(connection, ACCOUNT, asked_at=at, size=1, foreign=0, freeze=freeze)
 
 
 async def _evidence(database: Database) -> datetime | None:
     """When the machine was last listed: as shown, and as billed."""
     async with database.transaction() as connection:
-        shown = await instances.get(connection, MACHINE)
+        shown = await machines.get(connection, MACHINE)
         (billed,) = await usage.take_meters(connection, hour=START + timedelta(days=1), limit=10)
     assert shown is not None
     assert shown.sighted_at == billed.evidence_at
@@ -68,12 +69,12 @@ async def _evidence(database: Database) -> datetime | None:
 
 async def test_a_steady_machine_is_evident_without_a_write_to_its_row(filled: Database) -> None:
     async with filled.reading() as connection:
-        before = await rows(connection, text("SELECT xmin, ctid FROM instances"))
+        before = await rows(connection, text("SELECT xmin, ctid FROM machines"))
     for minutes in (1, 2, 3):
         await _listed(filled, START + minutes * MINUTE)
     assert await _evidence(filled) == START + 3 * MINUTE
     async with filled.reading() as connection:
-        assert await rows(connection, text("SELECT xmin, ctid FROM instances")) == before
+        assert await rows(connection, text("SELECT xmin, ctid FROM machines")) == before
 
 
 async def test_a_missed_machine_was_last_seen_by_the_list_before(filled: Database) -> None:
@@ -82,7 +83,7 @@ async def test_a_missed_machine_was_last_seen_by_the_list_before(filled: Databas
     await _listed(filled, START + 3 * MINUTE, missed=True)
     assert await _evidence(filled) == START + MINUTE
     async with filled.reading() as connection:
-        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM instances"))
+        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM machines"))
     assert tuple(row) == (START + 2 * MINUTE, 2)
 
 
@@ -91,7 +92,7 @@ async def test_a_machine_that_is_listed_again_is_evident_again(filled: Database)
     await _listed(filled, START + 2 * MINUTE)
     assert await _evidence(filled) == START + 2 * MINUTE
     async with filled.reading() as connection:
-        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM instances"))
+        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM machines"))
     assert tuple(row) == (None, 0)
 
 
@@ -255,7 +256,7 @@ async def _fails(
 ) -> None:
     """An attempt on one offer that began at `at` less a minute, failed at `at`, and was gone later or not yet."""
     row = a_row(
-        "instances",
+        "machines",
         A,
         number,
         state="booting",
@@ -266,31 +267,31 @@ async def _fails(
     )
     async with database.transaction() as connection:
         await connection.execute(text("DELETE FROM peers"))
-        await connection.execute(text("DELETE FROM instances WHERE state IN ('intended', 'verified')"))
-        await insert(connection, "instances", row)
+        await connection.execute(text("DELETE FROM machines WHERE state IN ('intended', 'verified')"))
+        await insert(connection, "machines", row)
         for state, event, when in (
-            (InstanceState.BOOTING, InstanceEvent.FAILED, at),
-            (InstanceState.ENDING, InstanceEvent.CONFIRMED_GONE, gone_at),
+            (MachineState.BOOTING, MachineEvent.FAILED, at),
+            (MachineState.TERMINATING, MachineEvent.CONFIRMED_GONE, gone_at),
         ):
-            moved = instance_step(state, event)
+            moved = machine_step(state, event)
             assert isinstance(moved, Moved)
             if when is None:
                 continue
-            failed = event is InstanceEvent.FAILED
-            move = InstanceMove(
-                InstanceId(row["id"]),
+            failed = event is MachineEvent.FAILED
+            move = MachineMove(
+                MachineId(row["id"]),
                 1 if failed else 2,
                 moved,
                 why="a test",
                 fail_reason=reason if failed else None,
                 gone_evidence=None if failed else "it says so",
             )
-            assert await instances.move(connection, [move], actor="test", now=when)
+            assert await machines.move(connection, [move], actor="test", now=when)
 
 
 async def _failures(database: Database) -> dict[str, Failure]:
     async with database.reading() as connection:
-        return (await instances.failures(connection, [LEASE])).get(LEASE, {})
+        return (await machines.failures(connection, [LEASE])).get(LEASE, {})
 
 
 async def test_an_attempt_failed_when_it_was_given_up_and_not_when_its_last_step_was(

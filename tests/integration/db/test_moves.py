@@ -9,27 +9,28 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from control_plane.db import instances, leases
-from control_plane.db.engine import Database, rows
+from control_plane.db import leases, machines
+from control_plane.db.engine import Database
 from control_plane.db.tables import metadata
-from control_plane.domain.ids import InstanceId, LeaseId, ProviderRef
-from control_plane.domain.instance import InstanceEvent, InstanceMove, InstanceState, Step
-from control_plane.domain.instance import step as instance_step
+from control_plane.domain.ids import LeaseId, MachineId, ProviderRef
 from control_plane.domain.lease import LeaseEvent, LeaseMove, LeaseState
 from control_plane.domain.lease import step as lease_step
-from control_plane.domain.machine import Moved
+from control_plane.domain.machine import MachineEvent, MachineMove, MachineState, Step
+from control_plane.domain.machine import step as machine_step
+from control_plane.domain.transitions import Moved
 from tests.integration.db.sample import A, a_row, fill, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 LEASE = LeaseId(a_row("leases", A)["id"])
-INSTANCE = InstanceId(a_row("instances", A)["id"])
+INSTANCE = MachineId(a_row("machines", A)["id"])
 NOW = START + timedelta(minutes=1)
 
 
 @pytest.fixture
 async def filled(own: Database) -> Database:
-    """One placing lease with one intended instance."""
+    """One placing lease with one intended machine."""
     async with own.transaction() as connection:
         await fill(connection, A)
     return own
@@ -41,12 +42,12 @@ def a_lease_move(state: LeaseState, event: LeaseEvent, *, seen: int = 1) -> Leas
     return LeaseMove(LEASE, seen, moved, why="a test")
 
 
-def an_instance_move(
-    state: InstanceState, event: InstanceEvent, *, seen: int = 1, **other: Any
-) -> InstanceMove:
-    moved = instance_step(state, event)
+def an_machine_move(
+    state: MachineState, event: MachineEvent, *, seen: int = 1, **other: Any
+) -> MachineMove:
+    moved = machine_step(state, event)
     assert isinstance(moved, Moved)
-    return InstanceMove(INSTANCE, seen, moved, **other)
+    return MachineMove(INSTANCE, seen, moved, **other)
 
 
 async def _move_lease(database: Database, move: LeaseMove) -> bool:
@@ -54,9 +55,9 @@ async def _move_lease(database: Database, move: LeaseMove) -> bool:
         return LEASE in await leases.move(connection, [move], actor="test", now=NOW)
 
 
-async def _move_instance(database: Database, move: InstanceMove) -> bool:
+async def _move_machine(database: Database, move: MachineMove) -> bool:
     async with database.transaction() as connection:
-        return INSTANCE in await instances.move(connection, [move], actor="test", now=NOW)
+        return INSTANCE in await machines.move(connection, [move], actor="test", now=NOW)
 
 
 async def _one(database: Database, statement: str) -> Any:
@@ -66,7 +67,7 @@ async def _one(database: Database, statement: str) -> Any:
 
 
 RELEASE = a_lease_move(LeaseState.PLACING, LeaseEvent.RELEASED)
-ASK = an_instance_move(InstanceState.INTENDED, InstanceEvent.ASKED, asked_at=START)
+ASK = an_machine_move(MachineState.INTENDED, MachineEvent.ASKED, asked_at=START)
 
 
 async def test_of_eight_that_race_for_one_lease_one_wins_and_its_consequences_happen_once(
@@ -82,8 +83,8 @@ async def test_of_eight_that_race_for_one_lease_one_wins_and_its_consequences_ha
     assert tuple(left) == (50 - a_row("leases", A)["gpu_count"], 50 - a_row("holds", A)["amount_nano"])
 
 
-async def test_of_eight_that_race_for_one_instance_one_wins(filled: Database) -> None:
-    won = await asyncio.gather(*(_move_instance(filled, ASK) for _ in range(8)))
+async def test_of_eight_that_race_for_one_machine_one_wins(filled: Database) -> None:
+    won = await asyncio.gather(*(_move_machine(filled, ASK) for _ in range(8)))
     assert sorted(won) == [False] * 7 + [True]
     assert (await _one(filled, "SELECT count(*) AS n FROM journal WHERE event = 'asked'")).n == 1
 
@@ -91,15 +92,15 @@ async def test_of_eight_that_race_for_one_instance_one_wins(filled: Database) ->
 @pytest.mark.parametrize("seen", [0, 2])
 async def test_a_decision_on_another_generation_changes_nothing(filled: Database, seen: int) -> None:
     assert not await _move_lease(filled, a_lease_move(LeaseState.PLACING, LeaseEvent.PLACED, seen=seen))
-    stale = an_instance_move(InstanceState.INTENDED, InstanceEvent.ASKED, seen=seen, asked_at=START)
-    assert not await _move_instance(filled, stale)
+    stale = an_machine_move(MachineState.INTENDED, MachineEvent.ASKED, seen=seen, asked_at=START)
+    assert not await _move_machine(filled, stale)
     assert (await _one(filled, "SELECT count(*) AS n FROM journal WHERE actor = 'test'")).n == 0
 
 
 async def test_a_decision_on_another_state_changes_nothing(filled: Database) -> None:
     assert not await _move_lease(filled, a_lease_move(LeaseState.STARTING, LeaseEvent.RELEASED))
-    assert not await _move_instance(
-        filled, an_instance_move(InstanceState.LAUNCHING, InstanceEvent.ACCEPTED, asked_at=START)
+    assert not await _move_machine(
+        filled, an_machine_move(MachineState.LAUNCHING, MachineEvent.ACCEPTED, asked_at=START)
     )
 
 
@@ -139,8 +140,8 @@ async def test_the_hold_of_a_lease_that_was_never_ready_comes_back_with_its_end(
     [
         ("leases", "state"),
         ("leases", "end_reason"),
-        ("instances", "state"),
-        ("instances", "step"),
+        ("machines", "state"),
+        ("machines", "step"),
         ("transactions", "kind"),
         ("postings", "account_kind"),
     ],
@@ -148,7 +149,7 @@ async def test_the_hold_of_a_lease_that_was_never_ready_comes_back_with_its_end(
 async def test_a_word_that_the_domain_does_not_know_is_refused(
     filled: Database, table: str, column: str
 ) -> None:
-    asked = {"asked_at": START} if table == "instances" else {}
+    asked = {"asked_at": START} if table == "machines" else {}
     row = a_row(table, A, 9, **asked) | {column: "almost"}
     with pytest.raises(IntegrityError, match=f"ck_{table}_{column}_known"):
         async with filled.transaction() as connection:
@@ -163,19 +164,19 @@ async def _set(database: Database, table: str, where: UUID, **values: Any) -> No
 
 async def test_a_row_that_was_asked_for_closes_only_with_evidence(filled: Database) -> None:
     with pytest.raises(IntegrityError, match="gone_needs_evidence"):
-        await _set(filled, "instances", INSTANCE, state="gone", asked_at=START)
-    await _set(filled, "instances", INSTANCE, state="gone", asked_at=START, gone_evidence="it says so")
+        await _set(filled, "machines", INSTANCE, state="gone", asked_at=START)
+    await _set(filled, "machines", INSTANCE, state="gone", asked_at=START, gone_evidence="it says so")
 
 
 async def test_nothing_takes_effect_that_was_not_asked_for(filled: Database) -> None:
     with pytest.raises(IntegrityError, match="asked_before_effect"):
-        await _set(filled, "instances", INSTANCE, state="launching")
+        await _set(filled, "machines", INSTANCE, state="launching")
 
 
 async def test_a_lease_wants_one_machine_at_a_time(filled: Database) -> None:
-    with pytest.raises(IntegrityError, match="uq_instances_wanted"):
+    with pytest.raises(IntegrityError, match="uq_machines_wanted"):
         async with filled.transaction() as connection:
-            await insert(connection, "instances", a_row("instances", A, 2))
+            await insert(connection, "machines", a_row("machines", A, 2))
 
 
 async def test_two_open_rows_cannot_name_one_machine_and_a_closed_one_does_not_count(
@@ -183,11 +184,11 @@ async def test_two_open_rows_cannot_name_one_machine_and_a_closed_one_does_not_c
 ) -> None:
     machine = {"provider_ref": "ref-1", "asked_at": START, "gone_evidence": "it says so"}
     async with filled.transaction() as connection:
-        await insert(connection, "instances", a_row("instances", A, 2, state="gone", **machine))
-        await insert(connection, "instances", a_row("instances", A, 3, state="ending", **machine))
-    with pytest.raises(IntegrityError, match="uq_instances_provider_ref"):
+        await insert(connection, "machines", a_row("machines", A, 2, state="gone", **machine))
+        await insert(connection, "machines", a_row("machines", A, 3, state="ending", **machine))
+    with pytest.raises(IntegrityError, match="uq_machines_provider_ref"):
         async with filled.transaction() as connection:
-            await insert(connection, "instances", a_row("instances", A, 4, state="ending", **machine))
+            await insert(connection, "machines", a_row("machines", A, 4, state="ending", **machine))
 
 
 @pytest.mark.parametrize(
@@ -208,38 +209,38 @@ async def test_a_lease_is_not_billed_out_of_order(
 async def test_a_late_answer_is_kept_on_any_open_row_and_never_replaces_another(filled: Database) -> None:
     async def adopt(ref: str) -> bool:
         async with filled.transaction() as connection:
-            return await instances.adopt(
+            return await machines.adopt(
                 connection, INSTANCE, ProviderRef(ref), actor="test", why="late", now=NOW
             )
 
-    await _set(filled, "instances", INSTANCE, state="ending", asked_at=START)
+    await _set(filled, "machines", INSTANCE, state="ending", asked_at=START)
     assert await adopt("ref-1")
     assert not await adopt("ref-2")
-    row = await _one(filled, "SELECT provider_ref, state FROM instances")
+    row = await _one(filled, "SELECT provider_ref, state FROM machines")
     assert tuple(row) == ("ref-1", "ending")
     assert (await _one(filled, "SELECT count(*) AS n FROM journal WHERE event = 'reference_learnt'")).n == 1
 
 
 async def test_a_closed_row_adopts_nothing(filled: Database) -> None:
-    await _set(filled, "instances", INSTANCE, state="gone", asked_at=START, gone_evidence="it says so")
+    await _set(filled, "machines", INSTANCE, state="gone", asked_at=START, gone_evidence="it says so")
     async with filled.transaction() as connection:
-        assert not await instances.adopt(
+        assert not await machines.adopt(
             connection, INSTANCE, ProviderRef("ref-1"), actor="test", why="late", now=NOW
         )
 
 
 async def test_a_move_lets_go_of_the_claim_and_writes_what_became_known(filled: Database) -> None:
-    await _set(filled, "instances", INSTANCE, claim_token=UUID(int=1), claimed_until=NOW, tries=3)
-    move = an_instance_move(
-        InstanceState.INTENDED,
-        InstanceEvent.ASKED,
+    await _set(filled, "machines", INSTANCE, claim_token=UUID(int=1), claimed_until=NOW, tries=3)
+    move = an_machine_move(
+        MachineState.INTENDED,
+        MachineEvent.ASKED,
         asked_at=START,
         host_key="ssh-ed25519 k",
         step=Step.PLACED,
     )
-    assert await _move_instance(filled, move)
+    assert await _move_machine(filled, move)
     row = await _one(
         filled,
-        "SELECT claim_token, claimed_until, tries, host_key, asked_at, step_at, generation FROM instances",
+        "SELECT claim_token, claimed_until, tries, host_key, asked_at, step_at, generation FROM machines",
     )
     assert tuple(row) == (None, None, 0, "ssh-ed25519 k", START, NOW, 2)

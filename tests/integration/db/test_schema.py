@@ -13,9 +13,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from control_plane.db import embedded
-from control_plane.db.engine import Database, rows
+from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
 from control_plane.db.tables import metadata
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 _counter = itertools.count()

@@ -11,15 +11,16 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db import leases, organizations, proofs, usage
-from control_plane.db.engine import Database, Role, rows
+from control_plane.db.engine import Database, Role
 from control_plane.db.tables import FACTS, SHARED, metadata
 from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from tests.integration.db.sample import TENANT_TABLES, A, B, a_row, insert
 from tests.support.clock import START
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 every_tenant_table = pytest.mark.parametrize("table", TENANT_TABLES)
-WRITABLE = ["api_keys", "holds", "instances", "leases", "standings"]
+WRITABLE = ["api_keys", "holds", "machines", "leases", "standings"]
 """Tables of tenants that the API's role may update."""
 
 

@@ -374,8 +374,8 @@ EXPLANATION: Json = {
     "journal": [
         a_line(1, 0, "admitted", None, "placing", actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held"),
         a_line(2, 1, "placed", "placing", "starting"),
-        a_line(3, 1.2, "asked", "intended", "launching", actor="loop:launch_instances", instance_id=EARLIER_INSTANCE_ID),
-        a_line(4, 112, "attempt_failed", "starting", "placing", actor="loop:observe_instances", why="it did not run within 90 s"),
+        a_line(3, 1.2, "asked", "intended", "launching", actor="loop:launch_machines", instance_id=EARLIER_INSTANCE_ID),
+        a_line(4, 112, "attempt_failed", "starting", "placing", actor="loop:observe_machines", why="it did not run within 90 s"),
         a_line(9, 228, "verified", "starting", "ready", actor="loop:bootstrap_machines"),
     ],
     "reports": [
@@ -472,7 +472,7 @@ LOOPS: Json = {
             notes=["1 machine waits out its grace of 600 s"],
         ),
         a_loop(
-            "observe_instances", "lambda_cloud/research", every_seconds=10, age_seconds=4, looked_at=118,
+            "observe_machines", "lambda_cloud/research", every_seconds=10, age_seconds=4, looked_at=118,
             errors=["lambda_cloud/research: the provider answered 503 Service Unavailable three times; its list is not complete"],
         ),
         a_loop("rate_usage", every_seconds=60, age_seconds=4_210, late=True, looked_at=40, acted_on=40),

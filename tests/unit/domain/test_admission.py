@@ -1,4 +1,4 @@
-"""Whether a wish may become a lease: every refusal at its boundary, and their order."""
+"""Whether a request may become a lease: every refusal at its boundary, and their order."""
 
 from dataclasses import replace
 
@@ -10,15 +10,16 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.domain.wish import Wish
 
 PRICE = Price(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100), CapacityShape.VM, Tier.LISTED),
     Nano(2_490_000_000),
+    book=1,
 )
 HOUR = 8 * 2_490_000_000
-WISH = Wish("h100x8")
+REQUEST = CapacityRequest("h100x8")
 FINE = Standing(suspended=False, gpu_quota=8, gpus_held=0, available_nano=Nano(HOUR))
 
 
@@ -30,36 +31,36 @@ def expect_refusal(verdict: Admitted | Refused, code: RefusalCode, *words: str) 
         assert word in verdict.why, verdict.why
 
 
-def test_a_wish_within_quota_balance_and_ceiling_is_admitted_with_its_first_hour_set_aside() -> None:
-    assert admit(WISH, PRICE, FINE) == Admitted(PRICE, Nano(HOUR))
+def test_a_request_within_quota_balance_and_ceiling_is_admitted_with_its_first_hour_set_aside() -> None:
+    assert admit(REQUEST, PRICE, FINE) == Admitted(PRICE, Nano(HOUR))
 
 
 def test_a_suspended_organization_is_refused() -> None:
     expect_refusal(
-        admit(WISH, PRICE, replace(FINE, suspended=True)), RefusalCode.ORGANIZATION_SUSPENDED, "settle"
+        admit(REQUEST, PRICE, replace(FINE, suspended=True)), RefusalCode.ORGANIZATION_SUSPENDED, "settle"
     )
 
 
 def test_a_sku_that_is_not_sold_is_refused() -> None:
-    expect_refusal(admit(WISH, None, FINE), RefusalCode.SKU_UNKNOWN, "'h100x8'", "/v1/skus")
+    expect_refusal(admit(REQUEST, None, FINE), RefusalCode.SKU_UNKNOWN, "'h100x8'", "/v1/skus")
 
 
 def test_a_ceiling_admits_the_price_itself_and_refuses_a_nano_below_it() -> None:
-    at = replace(WISH, price_nano_per_hour_max=Nano(HOUR))
-    below = replace(WISH, price_nano_per_hour_max=Nano(HOUR - 1))
+    at = replace(REQUEST, price_nano_per_hour_max=Nano(HOUR))
+    below = replace(REQUEST, price_nano_per_hour_max=Nano(HOUR - 1))
     assert isinstance(admit(at, PRICE, FINE), Admitted)
     expect_refusal(admit(below, PRICE, FINE), RefusalCode.PRICE_ABOVE_CEILING, "19.920000000", "19.919999999")
 
 
 def test_a_ceiling_of_nothing_is_a_ceiling() -> None:
-    free = replace(WISH, price_nano_per_hour_max=Nano(0))
+    free = replace(REQUEST, price_nano_per_hour_max=Nano(0))
     expect_refusal(admit(free, PRICE, FINE), RefusalCode.PRICE_ABOVE_CEILING)
 
 
 def test_the_quota_can_be_used_up_and_not_exceeded_by_one() -> None:
-    assert isinstance(admit(WISH, PRICE, replace(FINE, gpu_quota=9, gpus_held=1)), Admitted)
+    assert isinstance(admit(REQUEST, PRICE, replace(FINE, gpu_quota=9, gpus_held=1)), Admitted)
     expect_refusal(
-        admit(WISH, PRICE, replace(FINE, gpu_quota=9, gpus_held=2)),
+        admit(REQUEST, PRICE, replace(FINE, gpu_quota=9, gpus_held=2)),
         RefusalCode.QUOTA_EXCEEDED,
         "10 GPUs",
         "9",
@@ -67,24 +68,24 @@ def test_the_quota_can_be_used_up_and_not_exceeded_by_one() -> None:
 
 
 def test_the_balance_can_be_used_up_and_not_overdrawn_by_a_nano() -> None:
-    assert isinstance(admit(WISH, PRICE, FINE), Admitted)
+    assert isinstance(admit(REQUEST, PRICE, FINE), Admitted)
     short = replace(FINE, available_nano=Nano(HOUR - 1))
-    expect_refusal(admit(WISH, PRICE, short), RefusalCode.BALANCE_TOO_LOW, "19.920000000", "19.919999999")
+    expect_refusal(admit(REQUEST, PRICE, short), RefusalCode.BALANCE_TOO_LOW, "19.920000000", "19.919999999")
 
 
 def test_a_balance_below_zero_is_too_low() -> None:
-    expect_refusal(admit(WISH, PRICE, replace(FINE, available_nano=Nano(-1))), RefusalCode.BALANCE_TOO_LOW)
+    expect_refusal(admit(REQUEST, PRICE, replace(FINE, available_nano=Nano(-1))), RefusalCode.BALANCE_TOO_LOW)
 
 
-def test_refusals_come_in_the_order_in_which_a_customer_can_mend_them() -> None:
-    wish = replace(WISH, price_nano_per_hour_max=Nano(0))
+def test_refusals_come_in_the_order_in_which_a_customer_can_fix_them() -> None:
+    request = replace(REQUEST, price_nano_per_hour_max=Nano(0))
     hopeless = Standing(suspended=True, gpu_quota=0, gpus_held=8, available_nano=Nano(-1))
-    expect_refusal(admit(wish, None, hopeless), RefusalCode.ORGANIZATION_SUSPENDED)
+    expect_refusal(admit(request, None, hopeless), RefusalCode.ORGANIZATION_SUSPENDED)
     welcome = replace(hopeless, suspended=False)
-    expect_refusal(admit(wish, None, welcome), RefusalCode.SKU_UNKNOWN)
-    expect_refusal(admit(wish, PRICE, welcome), RefusalCode.PRICE_ABOVE_CEILING)
-    expect_refusal(admit(WISH, PRICE, welcome), RefusalCode.QUOTA_EXCEEDED)
-    expect_refusal(admit(WISH, PRICE, replace(welcome, gpu_quota=16)), RefusalCode.BALANCE_TOO_LOW)
+    expect_refusal(admit(request, None, welcome), RefusalCode.SKU_UNKNOWN)
+    expect_refusal(admit(request, PRICE, welcome), RefusalCode.PRICE_ABOVE_CEILING)
+    expect_refusal(admit(REQUEST, PRICE, welcome), RefusalCode.QUOTA_EXCEEDED)
+    expect_refusal(admit(REQUEST, PRICE, replace(welcome, gpu_quota=16)), RefusalCode.BALANCE_TOO_LOW)
 
 
 @given(
@@ -98,19 +99,19 @@ def test_who_is_admitted_stays_within_quota_balance_and_ceiling(
     suspended: bool, quota: int, held: int, available: int, ceiling: int | None
 ) -> None:
     standing = Standing(suspended, quota, held, Nano(available))
-    wish = replace(WISH, price_nano_per_hour_max=None if ceiling is None else Nano(ceiling))
+    request = replace(REQUEST, price_nano_per_hour_max=None if ceiling is None else Nano(ceiling))
     within = (
         not suspended
         and held + 8 <= quota
         and available >= HOUR
         and (ceiling is None or ceiling >= PRICE.nano_per_hour)
     )
-    assert isinstance(admit(wish, PRICE, standing), Admitted) == within
+    assert isinstance(admit(request, PRICE, standing), Admitted) == within
 
 
 @given(st.integers(0, 10**12), st.integers(1, 16), st.integers(0, 86_400))
 def test_a_hold_costs_what_the_time_would(price: int, gpus: int, seconds: int) -> None:
     shape = replace(PRICE.sku.shape, gpu_count=gpus)
-    priced = Price(replace(PRICE.sku, shape=shape), Nano(price))
+    priced = Price(replace(PRICE.sku, shape=shape), Nano(price), book=1)
     assert hold_for(priced, seconds) == accrued(Nano(price), gpus * seconds)
     assert hold_for(priced) == hold_for(priced, HOLD_SECONDS) == priced.nano_per_hour

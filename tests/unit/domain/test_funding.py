@@ -1,12 +1,25 @@
 """Whether a running lease can go on: each decision at its boundary, and lives that are never overspent."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from control_plane.domain.funding import END_BELOW, RENEW_BELOW, End, Funding, Keep, Renew, Warn, decide
+from control_plane.domain.funding import (
+    END_BELOW,
+    HOLD,
+    LOOK_AGAIN_AFTER,
+    RENEW_BELOW,
+    End,
+    Funding,
+    Keep,
+    Renew,
+    Warn,
+    decide,
+    first_look,
+    next_look,
+)
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 
 HOUR_COST = 3_600 * 8
@@ -71,14 +84,74 @@ def test_a_refusal_says_what_is_there_and_what_is_missing() -> None:
     assert "0.000014401 more" in warn.why
 
 
+NOW = datetime(2026, 11, 20, 12, 0, 0, 250_000, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+PRICES = st.integers(1, 20 * NANO_PER_USD).map(Nano)
+
+
+def later(funding: Funding, seconds: int) -> Funding:
+    """The same hold after `seconds` more of use."""
+    used = funding.cost_of(timedelta(seconds=seconds))
+    return replace(funding, unposted_nano=Nano(funding.unposted_nano + used))
+
+
+def test_a_fresh_hold_is_looked_at_when_half_of_it_is_used() -> None:
+    assert first_look(NOW) == NOW + timedelta(minutes=30)
+    assert next_look(a_funding(), NOW) - first_look(NOW) == SECOND, "strictly less than half is left then"
+
+
+def test_a_hold_that_was_filled_up_is_looked_at_half_an_hour_later() -> None:
+    funding = a_funding(held_nano=Nano(HALF - 8), available_nano=Nano(10 * HOUR_COST))
+    decision = decide(funding)
+    assert isinstance(decision, Renew)
+    renewed = replace(funding, held_nano=Nano(funding.held_nano + decision.more_nano))
+    assert next_look(renewed, NOW) == NOW + RENEW_BELOW + SECOND
+
+
+def test_a_hold_that_cannot_be_renewed_is_looked_at_again_and_again() -> None:
+    for left in (HALF - 1, LAST, 0, -HOUR_COST):
+        assert next_look(a_funding(held_nano=Nano(left)), NOW) == NOW + LOOK_AGAIN_AFTER
+
+
+def test_what_costs_nothing_is_looked_at_once_an_hour() -> None:
+    assert next_look(a_funding(nano_per_gpu_hour=Nano(0)), NOW) == NOW + HOLD
+
+
+@given(
+    price=PRICES,
+    gpus=st.sampled_from([1, 2, 8]),
+    held_seconds=st.integers(0, 7_200),
+    unposted_seconds=st.integers(0, 3_600),
+)
+def test_nobody_looks_before_there_is_something_to_decide_nor_later_than_a_turn_after(
+    price: Nano, gpus: int, held_seconds: int, unposted_seconds: int
+) -> None:
+    funding = a_funding(
+        nano_per_gpu_hour=price,
+        gpu_count=gpus,
+        held_nano=accrued(price, gpus * held_seconds),
+        unposted_nano=accrued(price, gpus * unposted_seconds),
+    )
+    seconds = (next_look(funding, NOW) - NOW) // SECOND
+    if LOOK_AGAIN_AFTER < seconds * SECOND < HOLD:
+        # Sums are rounded to a whole nano-dollar, and a nano of a tiny price lasts for seconds.
+        slack = 1 + 2 * 3_600 // (price * gpus)
+        assert decide(later(funding, max(0, seconds - 1 - slack))) == Keep()
+        assert decide(later(funding, seconds + slack)) != Keep()
+
+
 def _life(
     price: Nano, gpus: int, balance: int, every: timedelta, post_every: timedelta
 ) -> tuple[int, timedelta, bool]:
-    """Run one lease until it ends: what was used in all, how long it ran after its warning, whether it was warned."""
+    """Run one lease until it ends: what was used in all, how long it ran after its warning, whether it was warned.
+
+    Its hold is looked at `every` so often, if it is due.
+    """
     hold = accrued(price, gpus * 3_600)
     available, held, posted = balance - hold, int(hold), 0
     warned_at: timedelta | None = None
     now = next_post = timedelta(0)
+    due_at = first_look(NOW)
     while True:
         now += every
         used = accrued(price, gpus * int(now.total_seconds()))
@@ -88,18 +161,22 @@ def _life(
             amount = used - posted
             out_of_hold = min(held, amount)
             held, posted, available = held - out_of_hold, used, available - (amount - out_of_hold)
+        if NOW + now < due_at:
+            continue
         funding = Funding(
             price, gpus, Nano(held), Nano(used - posted), Nano(available), warned_at is not None
         )
         match decide(funding):
             case Renew(more_nano=more):
                 held, available, warned_at = held + more, available - more, None
+                funding = replace(funding, held_nano=Nano(held))
             case Warn():
                 warned_at = now
             case End():
                 return used, now - (warned_at or now), warned_at is not None
             case Keep():
                 pass
+        due_at = next_look(funding, NOW + now)
 
 
 @settings(max_examples=40)
@@ -118,4 +195,4 @@ def test_however_often_it_is_looked_at_a_balance_is_never_overspent(
     used, after_warning, warned = _life(price, gpus, max(hold, balance), every, post_every)
     assert used <= max(hold, balance)
     assert warned
-    assert after_warning >= RENEW_BELOW - END_BELOW - 2 * every
+    assert after_warning >= RENEW_BELOW - END_BELOW - 2 * max(every, LOOK_AGAIN_AFTER)

@@ -11,11 +11,14 @@ from control_plane.domain.metering import (
     HOUR,
     Interval,
     Meter,
+    Use,
+    UsedUntil,
     billing_end,
     billing_start,
     due_intervals,
     gpu_seconds_total,
     next_hour,
+    used_until,
 )
 
 SECOND = timedelta(seconds=1)
@@ -25,9 +28,13 @@ DURATIONS = st.timedeltas(timedelta(0), timedelta(hours=9))
 GPUS = st.integers(1, 8)
 
 
-def _wake(meter: Meter, evidence_at: datetime, ended_at: datetime | None) -> tuple[Meter, list[Interval]]:
+def _certain(at: datetime, *, ended: bool = False) -> UsedUntil:
+    return UsedUntil(at, at, ended)
+
+
+def _wake(meter: Meter, used: UsedUntil) -> tuple[Meter, list[Interval]]:
     """One activation, and where it leaves the meter."""
-    made = list(due_intervals(meter, evidence_at=evidence_at, ended_at=ended_at))
+    made = list(due_intervals(meter, used))
     if made:
         meter = Meter(meter.ready_at, meter.gpu_count, made[-1].ended_at, made[-1].number)
     return meter, made
@@ -38,9 +45,9 @@ def _metered(ready_at: datetime, gpus: int, wakes: list[datetime], ended_at: dat
     meter = Meter(ready_at, gpus, None, 0)
     intervals: list[Interval] = []
     for at in sorted(wakes):
-        meter, made = _wake(meter, min(at, ended_at), None)
+        meter, made = _wake(meter, _certain(min(at, ended_at)))
         intervals += made
-    return intervals + _wake(meter, ended_at, ended_at)[1]
+    return intervals + _wake(meter, _certain(ended_at, ended=True))[1]
 
 
 LIVES = st.tuples(MOMENTS, GPUS, st.lists(DURATIONS, max_size=12), DURATIONS).map(
@@ -87,11 +94,11 @@ def test_an_interval_lies_within_one_utc_hour_and_only_the_last_ends_inside_it(l
 
 
 @given(LIVES)
-def test_a_running_lease_is_never_metered_beyond_its_evidence(life: Life) -> None:
+def test_a_running_lease_is_never_metered_beyond_what_is_certain(life: Life) -> None:
     ready_at, gpus, wakes, _ = life
     meter = Meter(ready_at, gpus, None, 0)
     for at in sorted(wakes):
-        meter, made = _wake(meter, at, None)
+        meter, made = _wake(meter, _certain(at))
         assert all(interval.ended_at <= at for interval in made)
 
 
@@ -100,25 +107,25 @@ def test_waking_twice_at_one_moment_makes_nothing_new(life: Life) -> None:
     ready_at, gpus, wakes, _ = life
     meter = Meter(ready_at, gpus, None, 0)
     for at in sorted(wakes):
-        meter, _ = _wake(meter, at, None)
-        assert _wake(meter, at, None)[1] == []
+        meter, _ = _wake(meter, _certain(at))
+        assert _wake(meter, _certain(at))[1] == []
 
 
 @given(LIVES, MOMENTS)
-def test_evidence_that_goes_backwards_takes_nothing_back(life: Life, earlier: datetime) -> None:
+def test_certainty_that_goes_backwards_takes_nothing_back(life: Life, earlier: datetime) -> None:
     ready_at, gpus, wakes, _ = life
     meter = Meter(ready_at, gpus, None, 0)
     for at in sorted(wakes):
-        meter, _ = _wake(meter, at, None)
+        meter, _ = _wake(meter, _certain(at))
     if meter.metered_until is not None and earlier <= meter.metered_until:
-        assert _wake(meter, earlier, None)[1] == []
+        assert _wake(meter, _certain(earlier))[1] == []
 
 
 @given(MOMENTS, st.timedeltas(timedelta(hours=-4), timedelta(0)))
 def test_an_end_before_the_start_bills_nothing_and_still_closes_the_meter(
     ready_at: datetime, back: timedelta
 ) -> None:
-    (only,) = due_intervals(Meter(ready_at, 8, None, 0), evidence_at=ready_at, ended_at=ready_at + back)
+    (only,) = due_intervals(Meter(ready_at, 8, None, 0), _certain(ready_at + back, ended=True))
     assert (only.gpu_seconds, only.final, only.started_at) == (0, True, only.ended_at)
 
 
@@ -136,13 +143,13 @@ def test_a_lease_ready_on_the_second_is_billed_from_it() -> None:
 def test_an_hour_is_closed_by_evidence_at_its_very_end_and_not_a_moment_before() -> None:
     meter = Meter(DAY, 1, None, 0)
     just_before = DAY + HOUR - timedelta(microseconds=1)
-    assert list(due_intervals(meter, evidence_at=just_before, ended_at=None)) == []
-    (hour,) = due_intervals(meter, evidence_at=DAY + HOUR, ended_at=None)
+    assert list(due_intervals(meter, _certain(just_before))) == []
+    (hour,) = due_intervals(meter, _certain(DAY + HOUR))
     assert (hour.gpu_seconds, hour.final) == (3_600, False)
 
 
 def test_a_lease_that_ends_on_the_hour_has_one_final_interval_and_no_empty_one() -> None:
-    (only,) = due_intervals(Meter(DAY, 1, None, 0), evidence_at=DAY + HOUR, ended_at=DAY + HOUR)
+    (only,) = due_intervals(Meter(DAY, 1, None, 0), _certain(DAY + HOUR, ended=True))
     assert (only.gpu_seconds, only.final) == (3_600, True)
 
 
@@ -154,3 +161,66 @@ def test_hours_are_utc_hours_wherever_the_clock_hangs() -> None:
 @pytest.mark.parametrize("minutes", [0, 59])
 def test_the_next_hour_is_strictly_later(minutes: int) -> None:
     assert next_hour(DAY + timedelta(minutes=minutes)) == DAY + HOUR
+
+
+READY = DAY
+NOW = DAY + 3 * HOUR
+
+
+def _use(
+    *,
+    ready_at: datetime = READY,
+    billed_until: datetime | None = None,
+    evidence_at: datetime | None = NOW,
+    suspect_since: datetime | None = None,
+) -> Use:
+    return Use(
+        ready_at=ready_at, billed_until=billed_until, evidence_at=evidence_at, suspect_since=suspect_since
+    )
+
+
+def test_a_lease_whose_machine_is_listed_now_has_certainly_been_used_until_now() -> None:
+    assert used_until(_use(), NOW) == UsedUntil(NOW, NOW, ended=False)
+
+
+def test_time_since_the_last_sighting_is_not_certain_and_may_still_be_billed() -> None:
+    assert used_until(_use(evidence_at=NOW - HOUR), NOW) == UsedUntil(NOW - HOUR, NOW, ended=False)
+
+
+def test_a_machine_that_was_never_listed_is_evidence_of_nothing() -> None:
+    assert used_until(_use(evidence_at=None), NOW) == UsedUntil(READY, NOW, ended=False)
+
+
+def test_a_proof_that_speaks_against_a_machine_ends_certainty_where_it_began() -> None:
+    assert used_until(_use(suspect_since=NOW - HOUR), NOW) == UsedUntil(NOW - HOUR, NOW, ended=False)
+
+
+def test_the_earlier_of_doubt_and_silence_counts() -> None:
+    for evidence, suspect in ((HOUR, 2 * HOUR), (2 * HOUR, HOUR)):
+        use = _use(evidence_at=NOW - evidence, suspect_since=NOW - suspect)
+        assert used_until(use, NOW).certain == NOW - 2 * HOUR
+
+
+def test_once_billing_has_stopped_nothing_else_counts() -> None:
+    ended_at = NOW - 2 * HOUR
+    for evidence in (None, READY, NOW):
+        for suspect in (None, READY, NOW - HOUR):
+            use = _use(billed_until=ended_at, evidence_at=evidence, suspect_since=suspect)
+            assert used_until(use, NOW) == UsedUntil(ended_at, ended_at, ended=True)
+
+
+@given(MOMENTS, st.none() | MOMENTS, st.none() | MOMENTS, MOMENTS)
+def test_what_is_certain_is_never_before_the_start_and_never_after_what_may_be_billed(
+    ready_at: datetime, evidence_at: datetime | None, suspect_since: datetime | None, now: datetime
+) -> None:
+    used = used_until(_use(ready_at=ready_at, evidence_at=evidence_at, suspect_since=suspect_since), now)
+    assert ready_at <= used.certain <= used.at_most
+    assert used.at_most == max(ready_at, now)
+
+
+@given(MOMENTS, st.none() | MOMENTS, MOMENTS, DURATIONS)
+def test_certainty_only_grows_while_the_same_is_known(
+    ready_at: datetime, evidence_at: datetime | None, now: datetime, later: timedelta
+) -> None:
+    use = _use(ready_at=ready_at, evidence_at=evidence_at)
+    assert used_until(use, now).certain <= used_until(use, now + later).certain

@@ -2,21 +2,16 @@
 
 from fractions import Fraction
 from itertools import pairwise
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain import ledger
-from control_plane.domain.ledger import AccountKind, Posting, Transaction, TransactionKind
 from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano, accrued, parse_usd, usd
 from control_plane.domain.rating import charge
 
 PRICES = st.integers(0, 100 * NANO_PER_USD).map(Nano)
 GPU_SECONDS = st.integers(0, 64 * 86_400 * 400)
-ORGANIZATION = UUID(int=1)
-OTHER = UUID(int=2)
 
 
 @given(PRICES, GPU_SECONDS)
@@ -99,51 +94,3 @@ def test_the_largest_amount_fits_and_one_nano_more_is_refused() -> None:
     assert parse_usd(usd(Nano(NANO_MAX))) == NANO_MAX
     with pytest.raises(ValueError, match="too large"):
         parse_usd(usd(Nano(NANO_MAX + 1)))
-
-
-@given(st.integers(1, NANO_MAX).map(Nano))
-def test_a_top_up_raises_the_wallet_and_balances(amount: Nano) -> None:
-    transaction = ledger.top_up(ORGANIZATION, amount, key="k")
-    assert sum(posting.amount_nano for posting in transaction.postings) == 0
-    assert Posting(AccountKind.WALLET, amount) in transaction.postings
-
-
-@given(st.integers(1, NANO_MAX).map(Nano))
-def test_usage_moves_from_the_wallet_to_revenue_and_balances(amount: Nano) -> None:
-    transaction = ledger.usage(ORGANIZATION, amount, charge_id=UUID(int=3))
-    assert set(transaction.postings) == {
-        Posting(AccountKind.WALLET, Nano(-amount)),
-        Posting(AccountKind.REVENUE, amount),
-    }
-
-
-@pytest.mark.parametrize("amount", [0, -1])
-def test_nothing_is_topped_up_or_used_by_nothing_or_less(amount: int) -> None:
-    with pytest.raises(ValueError, match="positive"):
-        ledger.top_up(ORGANIZATION, Nano(amount), key="k")
-    with pytest.raises(ValueError, match="positive"):
-        ledger.usage(ORGANIZATION, Nano(amount), charge_id=UUID(int=3))
-
-
-@given(st.lists(st.integers(-NANO_MAX, NANO_MAX).filter(bool), max_size=5))
-def test_a_transaction_exists_exactly_when_it_balances(amounts: list[int]) -> None:
-    postings = tuple(Posting(AccountKind.WALLET, Nano(amount)) for amount in amounts)
-    if sum(amounts):
-        with pytest.raises(ValueError, match="does not balance"):
-            Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings)
-    else:
-        assert Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings).postings == postings
-
-
-@pytest.mark.parametrize("amount", [0, NANO_MAX + 1])
-def test_a_posting_of_nothing_or_beyond_64_bits_is_refused(amount: int) -> None:
-    postings = (Posting(AccountKind.WALLET, Nano(amount)), Posting(AccountKind.CASH, Nano(-amount)))
-    with pytest.raises(ValueError, match="zero or beyond"):
-        Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, postings)
-
-
-def test_two_organizations_may_use_the_same_key_for_their_top_ups() -> None:
-    first = ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7")
-    second = ledger.top_up(OTHER, Nano(1), key="invoice-7")
-    assert first.key != second.key
-    assert first.key == ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7").key

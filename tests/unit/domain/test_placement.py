@@ -9,22 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain.admission import ListPrice
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.instance import FailReason
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
+    ATTEMPTS_MAX,
     OFFER_STALE_AFTER,
     PROOF_RECORD_MAX,
     RETRY_AFTER,
+    WAIT_MAX,
     Disproven,
     Failure,
     Offer,
     Ranking,
     RejectCode,
+    SoldAs,
+    digest,
+    gives_up,
+    is_news,
     rank,
+    serves,
+    sold_as,
 )
-from control_plane.domain.sku import Shape
-from control_plane.domain.wish import Wish
+from control_plane.domain.proof import Tier
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 from tests.support.clock import START
 
 SOLD = Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100)
@@ -59,13 +69,13 @@ RULED_OUT = {
 
 def ranked(
     *offers: Offer,
-    wish: Wish | None = None,
+    request: CapacityRequest | None = None,
     failures: dict[str, Failure] | None = None,
     unhealthy: dict[str, str] | None = None,
     disproven: dict[str, Disproven] | None = None,
 ) -> Ranking:
     return rank(
-        wish or Wish("h100x8"),
+        request or CapacityRequest("h100x8"),
         SOLD,
         PRICE,
         offers,
@@ -106,10 +116,16 @@ def test_more_around_the_same_gpus_fits() -> None:
     assert ranked(replace(OFFER, shape=replace(SOLD, vcpus=65, memory_gib=1_024, disk_gib=101))).candidates
 
 
-def test_a_region_or_provider_that_was_not_wished_for_is_excluded() -> None:
-    expect_rejected(ranked(OFFER, wish=Wish("h100x8", regions=("us",))), RejectCode.REGION_EXCLUDED)
-    expect_rejected(ranked(OFFER, wish=Wish("h100x8", providers=("b",))), RejectCode.PROVIDER_EXCLUDED)
-    assert ranked(OFFER, wish=Wish("h100x8", regions=("us", "eu"), providers=("b", "a"))).candidates
+def test_a_region_or_provider_that_was_not_asked_for_is_excluded() -> None:
+    expect_rejected(
+        ranked(OFFER, request=CapacityRequest("h100x8", regions=("us",))), RejectCode.REGION_EXCLUDED
+    )
+    expect_rejected(
+        ranked(OFFER, request=CapacityRequest("h100x8", providers=("b",))), RejectCode.PROVIDER_EXCLUDED
+    )
+    assert ranked(
+        OFFER, request=CapacityRequest("h100x8", regions=("us", "eu"), providers=("b", "a"))
+    ).candidates
 
 
 def test_what_costs_a_nano_more_than_it_is_sold_for_is_not_bought() -> None:
@@ -195,48 +211,48 @@ FAILURES = st.dictionaries(
     max_size=4,
 )
 UNHEALTHY = st.sampled_from([{}, {"a": "It does not answer."}])
-WISHES = st.builds(
-    Wish,
+REQUESTS = st.builds(
+    CapacityRequest,
     st.just("h100x8"),
     regions=st.sampled_from([(), ("eu",)]),
     providers=st.sampled_from([(), ("a",)]),
 )
 
 
-@given(OFFERS, FAILURES, UNHEALTHY, WISHES, st.randoms(use_true_random=False))
+@given(OFFERS, FAILURES, UNHEALTHY, REQUESTS, st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_how_the_offers_came(
     offers: list[Offer],
     failures: dict[str, Failure],
     unhealthy: dict[str, str],
-    wish: Wish,
+    request: CapacityRequest,
     random: Random,
 ) -> None:
     shuffled = list(offers)
     random.shuffle(shuffled)
-    straight = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
-    assert straight == ranked(*shuffled, wish=wish, failures=failures, unhealthy=unhealthy)
+    straight = ranked(*offers, request=request, failures=failures, unhealthy=unhealthy)
+    assert straight == ranked(*shuffled, request=request, failures=failures, unhealthy=unhealthy)
 
 
-@given(OFFERS, FAILURES, UNHEALTHY, WISHES)
+@given(OFFERS, FAILURES, UNHEALTHY, REQUESTS)
 def test_every_offer_is_a_candidate_or_rejected_with_a_sentence(
-    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
 ) -> None:
-    ranking = ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy)
+    ranking = ranked(*offers, request=request, failures=failures, unhealthy=unhealthy)
     placed = [*ranking.candidates, *(rejection.offer for rejection in ranking.rejected)]
     assert sorted(offer.key for offer in placed) == sorted(offer.key for offer in offers)
     for rejection in ranking.rejected:
         assert rejection.why.endswith("."), rejection
 
 
-@given(OFFERS, FAILURES, UNHEALTHY, WISHES)
+@given(OFFERS, FAILURES, UNHEALTHY, REQUESTS)
 def test_no_candidate_breaks_a_promise(
-    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], wish: Wish
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
 ) -> None:
-    for offer in ranked(*offers, wish=wish, failures=failures, unhealthy=unhealthy).candidates:
+    for offer in ranked(*offers, request=request, failures=failures, unhealthy=unhealthy).candidates:
         assert offer.shape.holds(SOLD)
         assert offer.cost_nano_per_hour <= PRICE
-        assert wish.allows_region(offer.region)
-        assert wish.allows_provider(offer.provider)
+        assert request.allows_region(offer.region)
+        assert request.allows_provider(offer.provider)
         assert offer.account not in unhealthy
         assert offer.available
         failure = failures.get(offer.key)
@@ -255,7 +271,7 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="failed"),
         replace(OFFER, key="resting"),
         replace(OFFER, key="disproven"),
-        wish=Wish("h100x8", regions=("eu",), providers=("a",)),
+        request=CapacityRequest("h100x8", regions=("eu",), providers=("a",)),
         unhealthy={"sick": "It does not answer."},
         failures={
             "failed": Failure(FailReason.GPU_MISMATCH, START),
@@ -273,3 +289,110 @@ def test_an_offer_whose_machines_failed_their_proof_is_passed_over_and_shows_the
     assert ranking.rejected[0].proofs == proofs
     assert ranked(OFFER, disproven={OFFER.key: Disproven(proofs[1:])}).candidates == (OFFER,)
     assert ranked(OFFER, disproven={"another": Disproven(proofs)}).candidates == (OFFER,)
+
+
+# What an offer is sold as.
+
+
+def a_price(name: str, *, shape: Shape = SOLD, per_hour: int = PRICE) -> ListPrice:
+    sku = Sku(name, shape, CapacityShape.VM, Tier.LISTED)
+    return ListPrice(sku, Nano(per_hour // shape.gpu_count))
+
+
+@given(OFFERS, st.integers(PRICE - 8, PRICE + 8))
+def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
+    offers: list[Offer], per_hour: int
+) -> None:
+    price = a_price("h100x8", per_hour=per_hour)
+    fresh = [replace(offer, available=True, observed_at=START) for offer in offers]
+    ranking = rank(
+        CapacityRequest("h100x8"),
+        SOLD,
+        price.nano_per_hour,
+        fresh,
+        failures={},
+        unhealthy_accounts={},
+        disproven={},
+        now=START,
+    )
+    assert set(ranking.candidates) == {offer for offer in fresh if serves(offer, price)}
+
+
+def test_an_offer_is_sold_as_every_sku_that_it_serves_and_the_dearest_price_is_shown() -> None:
+    small = replace(SOLD, memory_gib=64)
+    book = [
+        a_price("cheap", shape=small, per_hour=PRICE),
+        a_price("dear", shape=small, per_hour=PRICE + 80),
+        a_price("below cost", per_hour=PRICE - 8),
+        a_price("larger", shape=replace(SOLD, vcpus=65)),
+    ]
+    assert sold_as(OFFER, book) == SoldAs(("cheap", "dear"), Nano(PRICE + 80))
+    assert sold_as(OFFER, book[2:]) == SoldAs((), None)
+
+
+# What of it is stored.
+
+WAITS = ranked(replace(OFFER, available=False), replace(OFFER, key="b", region="us-east-1", available=False))
+
+
+def test_a_ranking_is_news_until_it_was_stored() -> None:
+    assert is_news(WAITS, None)
+    assert not is_news(WAITS, digest(WAITS))
+
+
+def test_sentences_that_count_seconds_are_no_news() -> None:
+    def rested(seconds: int) -> Ranking:
+        return ranked(
+            OFFER, failures={OFFER.key: Failure(FailReason.NO_CAPACITY, START - timedelta(seconds=seconds))}
+        )
+
+    assert rested(1).rejected[0].why != rested(20).rejected[0].why
+    assert not is_news(rested(20), digest(rested(1)))
+    assert not is_news(
+        ranked(replace(OFFER, available=False, observed_at=START - timedelta(seconds=9))),
+        digest(ranked(replace(OFFER, available=False))),
+    )
+
+
+@pytest.mark.parametrize(
+    "offers",
+    [
+        (replace(OFFER, available=False),),
+        (replace(OFFER, available=False), replace(OFFER, key="c", available=False)),
+        (replace(OFFER, available=False, cost_nano_per_hour=Nano(1)), WAITS.rejected[1].offer),
+        (replace(OFFER, observed_at=START - timedelta(days=1)), WAITS.rejected[1].offer),
+    ],
+    ids=["an offer less", "another offer", "another price", "another reason"],
+)
+def test_another_decision_is_news(offers: tuple[Offer, ...]) -> None:
+    assert is_news(ranked(*offers), digest(WAITS))
+
+
+def test_every_placement_is_news() -> None:
+    assert is_news(ranked(OFFER), digest(ranked(OFFER)))
+
+
+@given(OFFERS, FAILURES, UNHEALTHY, REQUESTS)
+def test_a_digest_is_32_bytes_and_the_same_for_the_same_facts(
+    offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
+) -> None:
+    first = digest(ranked(*offers, request=request, failures=failures, unhealthy=unhealthy))
+    again = digest(ranked(*reversed(offers), request=request, failures=failures, unhealthy=unhealthy))
+    assert len(first) == 32
+    assert first == again
+
+
+# Giving up.
+
+
+def test_a_lease_that_tried_as_often_as_it_may_is_given_up_even_if_there_is_a_candidate() -> None:
+    assert gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX - 1, waited=timedelta(0)) is None
+    assert f"{ATTEMPTS_MAX} attempts" in str(
+        gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX, waited=timedelta(0))
+    )
+
+
+def test_a_lease_that_waited_as_long_as_it_may_is_given_up_unless_there_is_a_candidate() -> None:
+    assert gives_up(WAITS, attempts=0, waited=WAIT_MAX - MOMENT) is None
+    assert "30 minutes" in str(gives_up(WAITS, attempts=0, waited=WAIT_MAX))
+    assert gives_up(ranked(OFFER), attempts=0, waited=WAIT_MAX) is None

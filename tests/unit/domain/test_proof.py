@@ -3,19 +3,25 @@
 import itertools
 import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain import proof
-from control_plane.domain.instance import FailReason, InstanceState
+from control_plane.domain.failure import FailReason
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, LaunchKey, MachineId
+from control_plane.domain.machine import ERASED_WITHIN, Machine, MachineEvent, MachineState, Purpose, release
+from control_plane.domain.progress import Step
 from control_plane.domain.proof import (
     AGAIN_WHILE_RUNNING,
     BUSY_POSTPONED,
     DOUBT_LASTS,
     FAILING_MACHINES_MAX,
+    FORGOTTEN_AFTER,
     FRESH_FOR,
     IDLE_MAX,
     IDLE_MEAN,
@@ -52,16 +58,24 @@ DAY = timedelta(days=1)
 TINY = timedelta(microseconds=1)
 
 
-def result(outcome: ProofOutcome, *, hinted: bool = False, attested: bool = False) -> Result:
+def result(
+    outcome: ProofOutcome,
+    *,
+    at: datetime = START,
+    occasion: Occasion = Occasion.IDLE,
+    hinted: bool = False,
+    attested: bool = False,
+) -> Result:
     code = "walk_too_slow" if outcome is P.FAILED else None
-    return Result(outcome, START, code, "too slow" if code else None, hinted=hinted, attested=attested)
+    why = "too slow" if code else None
+    return Result(occasion, outcome, at, code, why, hinted=hinted, attested=attested)
 
 
 def record(*outcomes: ProofOutcome) -> Record:
-    made = Record()
+    folded = Record()
     for outcome in outcomes:
-        made = made.after(result(outcome))
-    return made
+        folded = folded.after(result(outcome))
+    return folded
 
 
 RECORDS = [record(*outcomes) for length in range(4) for outcomes in itertools.product(P, repeat=length)]
@@ -73,8 +87,8 @@ chances = st.floats(min_value=0, max_value=1, exclude_max=True)
 
 
 def test_the_words_of_a_proof_are_those_of_the_data_plane() -> None:
-    assert {one.value for one in ProofOutcome} == {one.value for one in port.Outcome}
-    assert {one.value for one in Occasion} == {one.value for one in port.Occasion}
+    assert {outcome.value for outcome in ProofOutcome} == {outcome.value for outcome in port.Outcome}
+    assert {occasion.value for occasion in Occasion} == {occasion.value for occasion in port.Occasion}
 
 
 @pytest.mark.parametrize("outcome", ProofOutcome)
@@ -86,30 +100,30 @@ def test_only_cuda_passes_whoever_says_otherwise(outcome: ProofOutcome, source: 
         assert settled(outcome, source) is outcome
 
 
-def test_what_counts_for_nothing_is_a_silence_that_has_its_sentence() -> None:
+def test_only_silences_with_a_sentence_of_their_own_count_for_nothing() -> None:
     assert {*OwnCode, *judgement.SILENCES} >= VOID
 
 
 @pytest.mark.parametrize("code", sorted(VOID))
-def test_what_counts_for_nothing_changes_no_record_and_is_asked_again_later(code: str) -> None:
-    void = Result(P.UNANSWERED, START, code, "in use")
+def test_a_void_challenge_changes_no_record_and_is_repeated_later(code: str) -> None:
+    void = Result(Occasion.IDLE, P.UNANSWERED, START, code, "in use")
     for known in RECORDS:
         assert known.after(void) == known
         assert while_running(known, void, Tier.PROVEN, chance=0.5) == Again(BUSY_POSTPONED, suspect=None)
-    failed = Result(P.FAILED, START, code, "wrong")
+    failed = Result(Occasion.IDLE, P.FAILED, START, code, "wrong")
     assert record(P.PASSED).after(failed).strikes == 1, "only a silence may count for nothing"
 
 
-def test_a_doubt_lapses_only_where_no_other_look_was_had_in_time() -> None:
+def test_a_doubt_lapses_only_where_no_other_challenge_was_made_in_time() -> None:
     for known in RECORDS:
         assert not doubt_lapses(known, None, START)
         assert not doubt_lapses(known, START, START + DOUBT_LASTS - TINY)
         assert doubt_lapses(known, START, START + DOUBT_LASTS)
         looked_at = replace(known, last_at=START + TINY)
-        assert not doubt_lapses(looked_at, START, START + DOUBT_LASTS), "it is being looked at"
+        assert not doubt_lapses(looked_at, START, START + DOUBT_LASTS), "it is being challenged"
 
 
-def test_a_pass_without_the_attestation_that_was_sold_is_looked_at_again_and_then_ends() -> None:
+def test_a_pass_without_the_attestation_that_was_sold_is_repeated_once_and_then_drops_the_machine() -> None:
     attested = Record().after(result(P.PASSED, attested=True))
     once = while_running(attested, result(P.PASSED), Tier.ATTESTED, chance=0.5)
     assert once == Again(AGAIN_WHILE_RUNNING, suspect=False)
@@ -125,8 +139,8 @@ def test_a_pass_without_the_attestation_that_was_sold_is_looked_at_again_and_the
 
 
 def test_tiers_are_ordered_and_each_is_at_least_itself() -> None:
-    for (low, one), (high, other) in itertools.product(enumerate(Tier), repeat=2):
-        assert at_least(other, one) is (high >= low)
+    for (low, demanded), (high, reached) in itertools.product(enumerate(Tier), repeat=2):
+        assert at_least(reached, demanded) is (high >= low)
 
 
 def test_a_machine_that_never_passed_is_only_listed() -> None:
@@ -135,7 +149,7 @@ def test_a_machine_that_never_passed_is_only_listed() -> None:
             assert tier(known, START) is Tier.LISTED
 
 
-def test_a_strike_since_the_last_pass_takes_every_tier_away() -> None:
+def test_a_strike_since_the_last_pass_removes_every_tier() -> None:
     for known in RECORDS:
         assert (tier(known, START) is Tier.LISTED) == (not known.passes or known.strikes > 0), known
 
@@ -166,18 +180,60 @@ def test_an_attestation_counts_while_it_came_with_the_last_pass() -> None:
     assert tier(attested.after(result(P.PASSED)), START) is Tier.PROVEN
 
 
-def test_silence_is_no_strike_until_it_was_repeated_often_enough() -> None:
+def test_silence_is_a_strike_only_once_it_was_repeated_often_enough() -> None:
     known = record(P.PASSED)
     for asked in range(1, 3 * UNANSWERED_PER_STRIKE):
         known = known.after(result(P.UNANSWERED))
         assert known.strikes == asked // UNANSWERED_PER_STRIKE
 
 
-def test_a_pass_wipes_everything_that_was_held_against_the_machine() -> None:
+def test_a_pass_clears_everything_that_spoke_against_the_machine() -> None:
     for known in RECORDS:
         cleared = known.after(result(P.PASSED))
         assert cleared.quiet
         assert cleared.strikes == 0
+
+
+# What is remembered.
+
+
+def test_what_is_shown_at_the_end_of_a_claim_changes_no_record() -> None:
+    for known, outcome in itertools.product(RECORDS, P):
+        assert known.after(result(outcome, occasion=Occasion.END)) == known
+
+
+def test_a_record_is_kept_as_long_as_the_machine_is_challenged_often_enough() -> None:
+    for known, outcome in itertools.product(RECORDS, P):
+        if known.last_at is None:
+            continue
+        later = known.after(result(outcome, at=known.last_at + FORGOTTEN_AFTER))
+        assert later.passes == known.passes + (outcome is P.PASSED)
+        if known.first_passed_at is not None:
+            assert later.first_passed_at == known.first_passed_at
+
+
+def test_a_record_begins_anew_after_too_long_without_a_challenge() -> None:
+    for known, outcome in itertools.product(RECORDS, P):
+        if known.last_at is None:
+            continue
+        late = result(outcome, at=known.last_at + FORGOTTEN_AFTER + TINY)
+        assert known.after(late) == Record().after(late), "old passes make no tier, old failures no strike"
+
+
+def test_old_passes_do_not_make_a_machine_watched() -> None:
+    passed = Record()
+    for day in range(WATCHED_PASSES_MIN):
+        passed = passed.after(result(P.PASSED, at=START + 2 * day * DAY))
+    assert tier(passed, passed.last_at or START) is Tier.WATCHED
+    late = (passed.last_at or START) + FORGOTTEN_AFTER + TINY
+    assert tier(passed.after(result(P.PASSED, at=late)), late) is Tier.PROVEN
+
+
+def test_a_void_challenge_does_not_keep_a_record_from_being_forgotten() -> None:
+    passed = record(P.PASSED)
+    void = Result(Occasion.IDLE, P.UNANSWERED, START + FORGOTTEN_AFTER, OwnCode.DISTURBED, "in use")
+    late = result(P.FAILED, at=START + FORGOTTEN_AFTER + TINY)
+    assert passed.after(void).after(late).passes == 0
 
 
 # While a machine is set up.
@@ -187,8 +243,7 @@ def test_a_machine_starts_only_with_a_pass_that_makes_the_tier_that_was_sold() -
     for known, outcome, demanded, attested in itertools.product(
         RECORDS, P, proof.DEMANDED - {Tier.LISTED}, [True, False]
     ):
-        shown = result(outcome, attested=attested)
-        decided = while_starting(known, shown, demanded, chance=0.5)
+        decided = while_starting(known, result(outcome, attested=attested), demanded, chance=0.5)
         if isinstance(decided, Keep):
             assert outcome is P.PASSED
             assert at_least(decided.tier, demanded)
@@ -197,7 +252,7 @@ def test_a_machine_starts_only_with_a_pass_that_makes_the_tier_that_was_sold() -
             assert isinstance(decided, Keep) is wanted, (known, demanded)
 
 
-def test_an_emulation_is_sent_away_at_once_with_a_reason_of_its_own() -> None:
+def test_an_emulation_is_dropped_at_once_with_a_reason_of_its_own() -> None:
     for known in RECORDS:
         decided = while_starting(known, result(P.EMULATED), Tier.PROVEN, chance=0.5)
         assert isinstance(decided, Drop)
@@ -212,7 +267,7 @@ def test_a_starting_machine_has_one_more_chance_after_its_first_failure_and_none
     assert "walk_too_slow" in second.why
 
 
-def test_silence_never_ends_a_starting_machine_its_deadline_does() -> None:
+def test_silence_never_drops_a_starting_machine_its_deadline_does() -> None:
     for known in RECORDS:
         decided = while_starting(known, result(P.UNANSWERED), Tier.PROVEN, chance=0)
         assert isinstance(decided, Again)
@@ -221,7 +276,7 @@ def test_silence_never_ends_a_starting_machine_its_deadline_does() -> None:
 # While a customer uses it.
 
 
-def test_a_running_machine_is_dropped_exactly_when_it_has_struck_out() -> None:
+def test_a_running_machine_is_dropped_exactly_when_it_has_all_its_strikes() -> None:
     for known, outcome in itertools.product(RECORDS, P):
         decided = while_running(known, result(outcome), Tier.PROVEN, chance=0.5)
         assert isinstance(decided, Drop) is (known.after(result(outcome)).strikes >= STRIKES_MAX)
@@ -237,12 +292,12 @@ def test_one_failure_makes_a_machine_suspect_and_a_little_silence_does_not() -> 
     )
 
 
-def test_a_failure_and_lasting_silence_end_a_machine_as_two_failures_do() -> None:
+def test_a_failure_and_lasting_silence_drop_a_machine_as_two_failures_do() -> None:
     known = record(P.PASSED, P.FAILED, *[P.UNANSWERED] * (UNANSWERED_PER_STRIKE - 1))
     assert isinstance(while_running(known, result(P.UNANSWERED), Tier.PROVEN, chance=0), Drop)
 
 
-def test_a_challenge_is_a_second_look_while_anything_is_held_against_the_machine() -> None:
+def test_a_challenge_is_a_recheck_while_anything_speaks_against_the_machine() -> None:
     for known in RECORDS:
         wanted = Occasion.IDLE if known.quiet else Occasion.RECHECK
         assert next_occasion(known) is wanted
@@ -288,17 +343,57 @@ def test_one_run_ends_few_machines_and_a_dry_run_none_whoever_permits_it(permitt
     assert held(ended=proof.ENDED_PER_RUN_MAX - 1, permitted=permitted) is None
     waits = held(ended=proof.ENDED_PER_RUN_MAX, permitted=permitted)
     assert waits is not None
-    assert waits.again < proof.HELD_AGAIN, "it may go as soon as others do not go with it"
+    assert waits.again < proof.HELD_AGAIN, "it may go as soon as others no longer go with it"
     assert held(dry_run=True, permitted=permitted) is not None
 
 
-@pytest.mark.parametrize("demanded", Tier)
-@pytest.mark.parametrize("before", InstanceState)
-def test_only_a_machine_that_was_proven_waits_to_be_overwritten(
-    before: InstanceState, demanded: Tier
-) -> None:
-    until = proof.erased_until(before, demanded, START)
-    if before is InstanceState.VERIFIED and demanded is not Tier.LISTED:
-        assert until == START + proof.ERASED_WITHIN
-    else:
-        assert until is None
+# At the end of a claim.
+
+
+def _machine(state: MachineState, demanded: Tier) -> Machine:
+    return Machine(
+        id=MachineId(UUID(int=1)),
+        purpose=Purpose.LEASE,
+        account=AccountName("a"),
+        provider="a",
+        region="us-east",
+        native_region="us-east-1",
+        native_type="h100.1",
+        offer_key="a/h100.1/us-east-1",
+        gpu_model=GpuModel.H100_SXM_80GB,
+        gpu_count=1,
+        proof=demanded,
+        launch_key=LaunchKey("sp-1"),
+        state=state,
+        generation=1,
+        tries=0,
+        host_key=None,
+        provider_ref=None,
+        address=None,
+        ssh_port=22,
+        asked_at=None,
+        sighted_at=None,
+        missed_since=None,
+        missed_lists=0,
+        step=Step.PLACED,
+        fail_reason=None,
+        fail_why=None,
+        suspect_since=None,
+        erasing_until=None,
+        passes=0,
+        first_passed_at=None,
+        last_passed_at=None,
+        attested=False,
+        failed=0,
+        unanswered=0,
+        last_challenged_at=None,
+    )
+
+
+def test_only_a_machine_that_had_to_prove_its_gpus_and_had_a_customer_waits_to_be_overwritten() -> None:
+    for state, demanded, admitted in itertools.product(MachineState, Tier, [True, False]):
+        move = release(_machine(state, demanded), admitted=admitted, why="released", now=START)
+        waits = move is not None and move.moved.event is MachineEvent.RELEASED
+        waits = waits and admitted and demanded is not Tier.LISTED
+        until = None if move is None else move.erasing_until
+        assert until == (START + ERASED_WITHIN if waits else None), (state, demanded, admitted)

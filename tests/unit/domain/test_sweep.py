@@ -1,204 +1,194 @@
-"""Records held against a listing: who is found, who is missed, when a list is not believed, who is an orphan."""
+"""Machines held against a listing: who is found, who is missed, when a list is not believed, and what it means."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.ids import InstanceId, launch_key
-from control_plane.domain.instance import MAY_HAVE_MACHINE, SHOULD_BE_SIGHTED, InstanceState
+from control_plane.domain.failure import FailReason
+from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
+from control_plane.domain.progress import Step
+from control_plane.domain.sighting import ListedState, Sighting
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
-    ORPHAN_GRACE,
-    ORPHAN_SHARE_MAX_PERCENT,
-    ORPHANS_PER_RUN_MAX,
+    SETUP_MAX,
     THAW_AFTER,
     THAW_LISTS,
+    Adoption,
     Findings,
     Freeze,
-    Listed,
     Odd,
-    Record,
-    Stranger,
+    Swept,
+    Timing,
     absence_proves_gone,
     freeze_after,
     look_for,
     match,
     oddness,
-    orphans_to_end,
+    sweep,
 )
 from tests.support.clock import START
+from tests.support.values import AN_HOUR_BEFORE, OURS, THEIRS, a_key, a_machine, a_ref, a_sighting
 
-OURS, THEIRS = "0a1b2c3d", "ffffffff"
+S, E = MachineState, MachineEvent
 MOMENT = timedelta(microseconds=1)
-BEFORE = START - timedelta(hours=1)
+LAG, BOOT = 30.0, 600.0
+TIMING = Timing(list_lag_seconds=LAG, boot_seconds_max=BOOT)
 
 
-def key(number: int, installation: str = OURS) -> str:
-    return launch_key(installation, UUID(int=number))
+def a_lost_launch(number: int = 1, **other: Any) -> Machine:
+    """A machine whose launch was asked for and never answered."""
+    return a_machine(number, state=S.LAUNCHING, provider_ref=None, sighted_at=None, **other)
 
 
-def a_record(number: int = 1, **other: Any) -> Record:
-    record = Record(
-        id=InstanceId(UUID(int=number)),
-        launch_key=key(number),
-        provider_ref=f"ref-{number}",
-        state=InstanceState.VERIFIED,
-        asked_at=BEFORE,
-        sighted_at=BEFORE,
-        missed_since=None,
-        missed_lists=0,
-    )
-    return replace(record, **other)
+def a_listing(*numbers: int) -> list[Sighting]:
+    return [a_sighting(number) for number in numbers]
 
 
-def a_listing(*numbers: int) -> list[Listed]:
-    return [Listed(f"ref-{number}", key(number)) for number in numbers]
-
-
-def found(records: list[Record], listing: list[Listed]) -> Findings:
-    return match(records, listing, installation=OURS, asked_at=START)
+def found(machines: list[Machine], listing: list[Sighting]) -> Findings:
+    return match(machines, listing, installation=OURS, asked_at=START)
 
 
 # Matching.
 
 
 def test_a_machine_is_found_by_its_reference() -> None:
-    findings = found([a_record()], a_listing(1))
-    assert findings == Findings(((a_record(), a_listing(1)[0]),), (), (), 0)
+    findings = found([a_machine()], a_listing(1))
+    assert findings == Findings(((a_machine(), a_sighting(1)),), (), (), 0)
 
 
 def test_a_lost_answer_is_found_by_its_launch_key() -> None:
-    record = a_record(state=InstanceState.LAUNCHING, provider_ref=None, sighted_at=None)
-    assert found([record], a_listing(1)).found == ((record, a_listing(1)[0]),)
+    assert found([a_lost_launch()], a_listing(1)).found == ((a_lost_launch(), a_sighting(1)),)
 
 
 def test_a_list_asked_for_before_the_launch_cannot_miss_it() -> None:
-    def launched(asked_at: object) -> Record:
-        return a_record(state=InstanceState.LAUNCHING, provider_ref=None, asked_at=asked_at)
+    def launched(asked_at: datetime) -> Machine:
+        return a_lost_launch(asked_at=asked_at)
 
     assert not found([launched(START)], []).missed
     assert not found([launched(START + MOMENT)], []).missed
     assert found([launched(START - MOMENT)], []).missed
 
 
-def test_a_machine_that_nobody_claims_is_a_stranger_and_that_of_another_installation_is_not() -> None:
-    foreign = Listed("ref-9", key(9, THEIRS))
-    unmarked = Listed("ref-10", "web-1")
+def test_a_machine_that_nobody_claims_is_an_orphan_and_that_of_another_installation_is_not() -> None:
+    foreign = a_sighting(9, launch_key=a_key(9, THEIRS))
+    unmarked = a_sighting(10, launch_key="web-1")
     findings = found([], [*a_listing(1), foreign, unmarked])
-    assert findings.strangers == tuple(a_listing(1))
+    assert findings.orphans == tuple(a_listing(1))
     assert findings.foreign == 2
 
 
-def test_a_second_machine_of_one_launch_key_is_a_stranger() -> None:
-    record = a_record(state=InstanceState.LAUNCHING, provider_ref=None)
-    twin = Listed("ref-twin", key(1))
-    findings = found([record], [*a_listing(1), twin])
-    assert findings.found == ((record, a_listing(1)[0]),)
-    assert findings.strangers == (twin,)
+def test_a_second_machine_of_one_launch_key_is_an_orphan() -> None:
+    twin = a_sighting(1, provider_ref="ref-twin")
+    findings = found([a_lost_launch()], [*a_listing(1), twin])
+    assert findings.found == ((a_lost_launch(), a_sighting(1)),)
+    assert findings.orphans == (twin,)
 
 
-def test_the_machine_of_a_closed_record_is_a_stranger() -> None:
-    assert found([a_record(state=InstanceState.GONE)], a_listing(1)).strangers == tuple(a_listing(1))
+def test_the_machine_of_a_closed_record_is_an_orphan() -> None:
+    assert found([a_machine(state=S.GONE)], a_listing(1)).orphans == tuple(a_listing(1))
 
 
 def test_a_reference_that_a_provider_gave_twice_is_claimed_once() -> None:
     # A provider that hands out a reference again: the new machine carries the key of a launch that is looked for.
-    old = a_record(1, state=InstanceState.ENDING)
-    new = a_record(2, state=InstanceState.LAUNCHING, provider_ref=None, sighted_at=None)
-    machine = Listed("ref-1", key(2))
-    for records in ([old, new], [new, old]):
-        claims = [record.id for record, listed in found(records, [machine]).found if listed == machine]
+    old = a_machine(1, state=S.TERMINATING)
+    new = a_lost_launch(2)
+    listed = a_sighting(1, launch_key=a_key(2))
+    for machines in ([old, new], [new, old]):
+        claims = [machine.id for machine, sighting in found(machines, [listed]).found if sighting == listed]
         assert len(claims) == 1, "one machine would be written down twice, and the whole listing refused"
 
 
 def test_a_machine_that_is_listed_twice_is_one_machine() -> None:
-    findings = found([], [*a_listing(1), *a_listing(1)])
-    assert findings.strangers == tuple(a_listing(1))
+    assert found([], [*a_listing(1), *a_listing(1)]).orphans == tuple(a_listing(1))
 
 
-RECORDS = st.lists(
+MACHINES = st.lists(
     st.builds(
-        a_record,
+        a_machine,
         st.integers(1, 8),
-        state=st.sampled_from(InstanceState),
-        asked_at=st.sampled_from([None, BEFORE, START + MOMENT]),
-        sighted_at=st.sampled_from([None, BEFORE]),
-        provider_ref=st.none() | st.integers(1, 8).map(lambda number: f"ref-{number}"),
+        state=st.sampled_from(S),
+        asked_at=st.sampled_from([None, AN_HOUR_BEFORE, START + MOMENT]),
+        sighted_at=st.sampled_from([None, AN_HOUR_BEFORE]),
+        missed_since=st.sampled_from([None, AN_HOUR_BEFORE]),
+        missed_lists=st.integers(0, 3),
+        provider_ref=st.none() | st.integers(1, 8).map(a_ref),
     ),
-    unique_by=lambda record: record.id,
+    unique_by=lambda machine: machine.id,
     max_size=8,
 ).filter(
     # The database keeps the references of open records apart.
-    lambda records: (
-        len({one.provider_ref for one in records if one.provider_ref and one.state in MAY_HAVE_MACHINE})
-        == sum(1 for one in records if one.provider_ref and one.state in MAY_HAVE_MACHINE)
+    lambda machines: (
+        len({one.provider_ref for one in machines if one.provider_ref and one.state in MAY_EXIST})
+        == sum(1 for one in machines if one.provider_ref and one.state in MAY_EXIST)
     )
 )
 LISTINGS = st.lists(
     st.builds(
-        lambda ref, number, installation: Listed(f"ref-{ref}", key(number, installation)),
+        lambda ref, number, installation, state: a_sighting(
+            number, provider_ref=a_ref(ref), launch_key=a_key(number, installation), state=state
+        ),
         st.integers(1, 10),
         st.integers(1, 10),
         st.sampled_from([OURS, OURS, THEIRS]),
+        st.sampled_from(ListedState),
     ),
     max_size=10,
 )
 
 
-@given(RECORDS, LISTINGS)
-def test_no_record_is_both_found_and_missed_and_only_open_ones_are_looked_at(
-    records: list[Record], listing: list[Listed]
+@given(MACHINES, LISTINGS)
+def test_no_machine_is_both_found_and_missed_and_only_open_ones_are_looked_at(
+    machines: list[Machine], listing: list[Sighting]
 ) -> None:
-    findings = found(records, listing)
-    seen = [record.id for record, _ in findings.found]
-    missed = [record.id for record in findings.missed]
+    findings = found(machines, listing)
+    seen = [machine.id for machine, _ in findings.found]
+    missed = [machine.id for machine in findings.missed]
     assert not set(seen) & set(missed)
     assert len(set(seen)) == len(seen)
     assert len(set(missed)) == len(missed)
-    for record in [*findings.missed, *(record for record, _ in findings.found)]:
-        assert record.state in MAY_HAVE_MACHINE
+    for machine in [*findings.missed, *(machine for machine, _ in findings.found)]:
+        assert machine.state in MAY_EXIST
 
 
-@given(RECORDS, LISTINGS)
-def test_every_listed_machine_is_claimed_once_or_a_stranger_or_foreign(
-    records: list[Record], listing: list[Listed]
+@given(MACHINES, LISTINGS)
+def test_every_listed_machine_is_claimed_once_or_an_orphan_or_foreign(
+    machines: list[Machine], listing: list[Sighting]
 ) -> None:
-    findings = found(records, listing)
-    claimed = [listed.provider_ref for _, listed in findings.found]
-    strangers = [listed.provider_ref for listed in findings.strangers]
+    findings = found(machines, listing)
+    claimed = [sighting.provider_ref for _, sighting in findings.found]
+    orphans = [sighting.provider_ref for sighting in findings.orphans]
     assert len(set(claimed)) == len(claimed)
-    assert len(set(strangers)) == len(strangers)
-    assert not set(claimed) & set(strangers)
-    machines = {listed.provider_ref for listed in listing}
-    assert len(claimed) + len(strangers) + findings.foreign == len(machines)
+    assert len(set(orphans)) == len(orphans)
+    assert not set(claimed) & set(orphans)
+    listed = {sighting.provider_ref for sighting in listing}
+    assert len(claimed) + len(orphans) + findings.foreign == len(listed)
 
 
-@given(RECORDS, LISTINGS)
+@given(MACHINES, LISTINGS)
 def test_every_open_record_that_was_asked_for_in_time_is_found_or_missed(
-    records: list[Record], listing: list[Listed]
+    machines: list[Machine], listing: list[Sighting]
 ) -> None:
-    findings = found(records, listing)
-    judged = {record.id for record, _ in findings.found} | {record.id for record in findings.missed}
-    for record in records:
-        if record.state in MAY_HAVE_MACHINE and record.asked_at == BEFORE:
-            assert record.id in judged
+    findings = found(machines, listing)
+    judged = {machine.id for machine, _ in findings.found} | {machine.id for machine in findings.missed}
+    for machine in machines:
+        if machine.state in MAY_EXIST and machine.asked_at == AN_HOUR_BEFORE:
+            assert machine.id in judged
 
 
-@given(RECORDS, LISTINGS, st.randoms(use_true_random=False))
+@given(MACHINES, LISTINGS, st.randoms(use_true_random=False))
 def test_what_is_found_does_not_depend_on_the_order_of_the_records(
-    records: list[Record], listing: list[Listed], random: Random
+    machines: list[Machine], listing: list[Sighting], random: Random
 ) -> None:
-    shuffled = list(records)
+    shuffled = list(machines)
     random.shuffle(shuffled)
-    straight, other = found(records, listing), found(shuffled, listing)
-    assert {(record.id, listed.provider_ref) for record, listed in straight.found} == {
-        (record.id, listed.provider_ref) for record, listed in other.found
+    straight, other = found(machines, listing), found(shuffled, listing)
+    assert {(machine.id, sighting.provider_ref) for machine, sighting in straight.found} == {
+        (machine.id, sighting.provider_ref) for machine, sighting in other.found
     }
 
 
@@ -206,8 +196,8 @@ def test_what_is_found_does_not_depend_on_the_order_of_the_records(
 
 
 def odd(missed: int, of: int, *, listing_size: int | None = None, **other: object) -> Odd | None:
-    records = [a_record(number, **other) for number in range(1, of + 1)]
-    findings = found(records, a_listing(*range(missed + 1, of + 1)))
+    machines = [a_machine(number, **other) for number in range(1, of + 1)]
+    findings = found(machines, a_listing(*range(missed + 1, of + 1)))
     return oddness(findings, len(findings.found) if listing_size is None else listing_size)
 
 
@@ -231,12 +221,12 @@ def test_a_list_is_odd_when_it_misses_more_than_half_and_more_than_one(
     assert (odd(missed, of) is not None) is is_odd
 
 
-def test_one_machine_missing_beside_strangers_is_an_absence_and_no_oddness() -> None:
+def test_one_machine_missing_beside_orphans_is_an_absence_and_no_oddness() -> None:
     assert odd(1, 1, listing_size=1) is None
 
 
-@pytest.mark.parametrize("state", sorted(MAY_HAVE_MACHINE - SHOULD_BE_SIGHTED))
-def test_what_was_asked_to_end_or_may_not_exist_is_not_expected(state: InstanceState) -> None:
+@pytest.mark.parametrize("state", sorted(MAY_EXIST - SHOULD_BE_SIGHTED))
+def test_what_has_to_go_or_may_not_exist_is_not_expected(state: MachineState) -> None:
     assert odd(3, 3, state=state) is None
 
 
@@ -260,33 +250,30 @@ def test_a_freeze_keeps_its_beginning_and_counts_its_lists() -> None:
     assert again == Freeze(START, 2, "shorter")
 
 
-@pytest.mark.parametrize(
-    ("lists", "after", "thaws"),
-    [
-        (THAW_LISTS - 1, THAW_AFTER, True),
-        (THAW_LISTS - 1, THAW_AFTER - MOMENT, False),
-        (THAW_LISTS - 2, THAW_AFTER, False),
-        (1, timedelta(days=1), False),
-        (1_000, timedelta(0), False),
-    ],
-)
-def test_an_odd_list_is_believed_only_when_it_was_said_long_enough_and_often_enough(
-    lists: int, after: timedelta, thaws: bool
+PERSISTENCE = [
+    (THAW_LISTS, THAW_AFTER, True),
+    (THAW_LISTS, THAW_AFTER - MOMENT, False),
+    (THAW_LISTS - 1, THAW_AFTER, False),
+    (2, timedelta(days=1), False),
+    (1_000, timedelta(0), False),
+]
+
+
+@pytest.mark.parametrize(("lists", "after", "persists"), PERSISTENCE)
+def test_odd_lists_are_believed_only_when_they_came_long_enough_and_often_enough(
+    lists: int, after: timedelta, persists: bool
 ) -> None:
-    freeze = freeze_after(Freeze(START, lists, "too short"), ODD, now=START + after)
-    assert (freeze is None) is thaws
+    assert Freeze(START, lists, "too short").persists(START + after) is persists
 
 
 # Absence.
 
-LAG, BOOT = 30.0, 600.0
+
+def gone(machine: Machine) -> bool:
+    return absence_proves_gone(machine, TIMING, START)
 
 
-def gone(record: Record) -> bool:
-    return absence_proves_gone(record, list_lag_seconds=LAG, boot_seconds_max=BOOT, now=START)
-
-
-MISSING = a_record(missed_since=START - timedelta(seconds=LAG), missed_lists=MISSED_LISTS_MIN)
+MISSING = a_machine(missed_since=START - timedelta(seconds=LAG), missed_lists=MISSED_LISTS_MIN)
 
 
 def test_a_machine_that_was_sighted_is_gone_when_lists_a_lag_apart_miss_it() -> None:
@@ -317,64 +304,162 @@ def test_a_lost_launch_is_looked_for_longer_than_a_list_may_lag() -> None:
     assert look_for(LAG) > timedelta(seconds=2 * LAG)
 
 
-# Orphans.
+# What the list means.
 
 
-def a_stranger(number: int = 1, **other: Any) -> Stranger:
-    stranger = Stranger(f"ref-{number}", key(number), START - ORPHAN_GRACE, MISSED_LISTS_MIN)
-    return replace(stranger, **other)
+def swept(machines: list[Machine], listing: list[Sighting], before: Freeze | None = None) -> Swept:
+    return sweep(machines, listing, before, installation=OURS, timing=TIMING, asked_at=START)
 
 
-def ended(*strangers: Stranger, listing_size: int = 1_000, frozen_why: str | None = None) -> list[str]:
-    verdict = orphans_to_end(strangers, listing_size=listing_size, frozen_why=frozen_why, now=START)
-    return [one.provider_ref for one in verdict.end]
+def an_empty_sweep(**other: Any) -> Swept:
+    return replace(Swept((), (), (), (), (), (), 0, None), **other)
 
 
-def test_an_old_stranger_with_our_key_is_ended() -> None:
-    assert ended(a_stranger()) == ["ref-1"]
+def test_a_steady_machine_means_nothing_and_costs_no_write() -> None:
+    assert swept([a_machine()], a_listing(1)) == an_empty_sweep()
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"first_seen_at": START - ORPHAN_GRACE + MOMENT}, {"lists_seen": MISSED_LISTS_MIN - 1}],
-)
-def test_a_stranger_is_only_watched_at_first(other: dict[str, Any]) -> None:
-    assert ended(a_stranger(1, **other)) == []
+def test_a_lost_launch_that_is_listed_is_found_and_has_a_whole_boot_before_it() -> None:
+    result = swept([a_lost_launch()], a_listing(1))
+    (move,) = result.moves
+    assert (move.moved.event, move.provider_ref, move.step) == (E.FOUND, a_ref(1), Step.LAUNCHED)
+    assert move.deadline_at == START + timedelta(seconds=BOOT)
+    assert result == an_empty_sweep(moves=(move,), sighted=(a_lost_launch().id,))
 
 
-def test_nothing_is_ended_on_a_frozen_account_and_it_says_why() -> None:
-    verdict = orphans_to_end([a_stranger()], listing_size=100, frozen_why="the list is empty.", now=START)
-    assert verdict.end == ()
-    assert verdict.refused_why == "The account is frozen: the list is empty."
+def test_a_machine_that_runs_and_shows_its_address_is_to_be_set_up_by_a_deadline() -> None:
+    booting = a_machine(state=S.BOOTING, address=None)
+    listed = a_sighting(1, address="192.0.2.7", ssh_port=2222, native_status="active")
+    (move,) = swept([booting], [listed]).moves
+    assert (move.seen, move.moved.event, move.step) == (booting.generation, E.REACHABLE, Step.BOOTED)
+    assert (move.address, move.ssh_port, move.provider_state) == ("192.0.2.7", 2222, "active")
+    assert move.deadline_at == START + SETUP_MAX
+    assert not swept([booting], [replace(listed, address=None)]).moves
 
 
-def test_a_frozen_account_without_ripe_strangers_reports_nothing() -> None:
-    young = a_stranger(first_seen_at=START)
-    assert orphans_to_end([young], listing_size=1, frozen_why="it is.", now=START).refused_why is None
+def test_a_terminating_machine_that_is_listed_as_gone_is_closed_with_the_providers_word() -> None:
+    listed = a_sighting(1, state=ListedState.GONE, native_status="terminated")
+    (move,) = swept([a_machine(state=S.TERMINATING)], [listed]).moves
+    assert move.moved.after is S.GONE
+    assert move.gone_evidence == "the provider lists it as 'terminated'"
 
 
-def test_up_to_three_orphans_are_a_leak_whatever_their_share() -> None:
-    assert len(ended(*map(a_stranger, range(3)), listing_size=3)) == 3
+def test_a_terminating_machine_whose_launch_answer_was_lost_is_adopted() -> None:
+    lost = a_machine(state=S.TERMINATING, provider_ref=None)
+    result = swept([lost], a_listing(1))
+    assert result.adoptions == (Adoption(lost.id, a_ref(1)),)
+    assert not result.moves
+    assert not result.orphans
 
 
-def test_more_than_a_fifth_of_a_list_is_our_own_loss_of_memory() -> None:
-    four = [a_stranger(number) for number in range(4)]
-    share = 4 * 100 // ORPHAN_SHARE_MAX_PERCENT
-    assert len(ended(*four, listing_size=share)) == 4
-    verdict = orphans_to_end(four, listing_size=share - 1, frozen_why=None, now=START)
-    assert verdict.end == ()
-    assert verdict.refused_why is not None
-    assert "loss of memory" in verdict.refused_why
+@pytest.mark.parametrize("state", sorted(SHOULD_BE_SIGHTED))
+def test_a_wanted_machine_that_is_listed_as_gone_has_vanished_and_is_no_longer_sighted(
+    state: MachineState,
+) -> None:
+    machine = a_machine(state=state)
+    listed = a_sighting(1, state=ListedState.GONE, native_status="terminated")
+    result = swept([machine], [listed])
+    (loss,) = result.losses
+    assert loss.id == machine.id
+    assert (loss.failure.event, loss.failure.reason) == (E.VANISHED, FailReason.VANISHED)
+    assert loss.failure.why == "the provider lists it as 'terminated'"
+    assert (result.missed, result.sighted) == ((machine.id,), ()), "this list is no evidence that it ran"
 
 
-def test_only_a_few_are_ended_per_run_and_the_oldest_first() -> None:
-    strangers = [
-        a_stranger(number, first_seen_at=START - ORPHAN_GRACE - timedelta(seconds=number))
-        for number in range(ORPHANS_PER_RUN_MAX + 2)
-    ]
-    assert ended(*strangers) == [f"ref-{number}" for number in range(ORPHANS_PER_RUN_MAX + 1, 1, -1)]
+@pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])
+def test_a_machine_that_its_provider_calls_failed_while_it_is_set_up_is_given_up(listed: ListedState) -> None:
+    (loss,) = swept([a_machine(state=S.BOOTING)], [a_sighting(1, state=listed)]).losses
+    assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.PROVIDER_REPORTED_FAILURE)
+    assert swept([a_machine(state=S.VERIFIED)], [a_sighting(1, state=listed)]) == an_empty_sweep()
 
 
-@given(st.lists(st.integers(1, 99), unique=True, max_size=30), st.integers(0, 200))
-def test_never_more_than_the_bound_is_ended(numbers: list[int], listing_size: int) -> None:
-    assert len(ended(*map(a_stranger, numbers), listing_size=listing_size)) <= ORPHANS_PER_RUN_MAX
+def test_a_machine_that_is_listed_again_is_sighted_and_one_that_always_was_is_not_written() -> None:
+    back = a_machine(1, missed_since=AN_HOUR_BEFORE, missed_lists=1)
+    assert swept([back, a_machine(2)], a_listing(1, 2)).sighted == (back.id,)
+
+
+def test_one_absence_is_counted_and_proves_nothing() -> None:
+    result = swept([a_machine(1), a_machine(2)], a_listing(2))
+    assert result == an_empty_sweep(missed=(a_machine(1).id,))
+
+
+def test_an_absence_that_lasts_ends_what_was_terminated_and_loses_what_was_wanted() -> None:
+    ending = replace(MISSING, state=S.TERMINATING)
+    evidence = "missing from 3 complete lists, the first at 2026-11-20T11:59:30+00:00"
+    (move,) = swept([ending, a_machine(2)], a_listing(2)).moves
+    assert (move.moved.event, move.gone_evidence) == (E.CONFIRMED_GONE, evidence)
+    (loss,) = swept([MISSING, a_machine(2)], a_listing(2)).losses
+    assert (loss.failure.event, loss.failure.why) == (E.VANISHED, evidence)
+
+
+def test_a_lost_launch_that_no_list_shows_stays_open_and_is_looked_for() -> None:
+    lost = a_lost_launch(missed_since=AN_HOUR_BEFORE, missed_lists=9)
+    assert swept([lost], []) == an_empty_sweep(missed=(lost.id,))
+
+
+# Frozen accounts.
+
+
+def many_missing() -> list[Machine]:
+    return [replace(MISSING, id=a_machine(number).id, provider_ref=a_ref(number)) for number in (1, 2, 3)]
+
+
+def test_an_odd_list_freezes_the_account_and_no_absence_on_it_is_believed() -> None:
+    result = swept(many_missing(), a_listing(9))
+    assert result.freeze == Freeze(START, 1, "The list misses 3 of 3 machines that should be on it.")
+    assert (result.missed, result.losses, result.moves) == ((), (), ())
+    assert result.orphans == (a_sighting(9),)
+
+
+def test_what_a_frozen_account_does_list_is_believed() -> None:
+    machines = [*many_missing(), a_lost_launch(4), a_machine(5, state=S.TERMINATING)]
+    listing = [a_sighting(4), a_sighting(5, state=ListedState.GONE)]
+    result = swept(machines, listing, Freeze(AN_HOUR_BEFORE, 1, "too short"))
+    assert result.freeze is not None
+    assert {move.moved.event for move in result.moves} == {E.FOUND, E.CONFIRMED_GONE}
+    assert (result.sighted, result.missed) == ((machines[3].id,), (machines[4].id,))
+
+
+def test_odd_lists_that_persist_are_believed_and_the_freeze_stays_until_they_look_sane() -> None:
+    before = Freeze(START - THAW_AFTER, THAW_LISTS - 1, "too short")
+    result = swept(many_missing(), a_listing(9), before)
+    assert [loss.failure.event for loss in result.losses] == [E.VANISHED] * 3
+    assert len(result.missed) == 3
+    assert result.freeze is not None
+    assert (result.freeze.since, result.freeze.lists) == (before.since, THAW_LISTS)
+    # One list earlier, or one moment, and nothing is believed.
+    for early in (replace(before, lists=THAW_LISTS - 2), replace(before, since=before.since + MOMENT)):
+        assert not swept(many_missing(), a_listing(9), early).losses
+    assert swept([a_machine()], a_listing(1), result.freeze) == an_empty_sweep()
+
+
+def test_an_orphan_that_ended_and_is_still_listed_is_history() -> None:
+    ended = a_sighting(1, state=ListedState.GONE)
+    assert swept([], [ended, a_sighting(2)]).orphans == (a_sighting(2),)
+
+
+@given(MACHINES, LISTINGS, st.sampled_from([None, Freeze(AN_HOUR_BEFORE, 1, "odd"), Freeze(START, 9, "odd")]))
+def test_every_conclusion_is_about_one_open_machine_and_nothing_is_concluded_twice(
+    machines: list[Machine], listing: list[Sighting], before: Freeze | None
+) -> None:
+    result = swept(machines, listing, before)
+    open_ids = {machine.id for machine in machines if machine.state in MAY_EXIST}
+    concluded = [move.id for move in result.moves] + [loss.id for loss in result.losses]
+    assert len(set(concluded)) == len(concluded)
+    written = {*concluded, *(adoption.id for adoption in result.adoptions), *result.sighted, *result.missed}
+    assert written <= open_ids
+    assert not set(result.sighted) & set(result.missed)
+
+
+@given(MACHINES, LISTINGS)
+def test_a_frozen_account_concludes_nothing_from_an_absence(
+    machines: list[Machine], listing: list[Sighting]
+) -> None:
+    result = swept(machines, listing, Freeze(START, 1, "odd"))
+    if result.freeze is None:
+        return
+    listed = {(sighting.provider_ref, sighting.launch_key) for sighting in listing}
+    refs, keys = {ref for ref, _ in listed}, {key for _, key in listed}
+    of = {machine.id: machine for machine in machines}
+    for concluded in (*result.missed, *(loss.id for loss in result.losses)):
+        assert of[concluded].provider_ref in refs or of[concluded].launch_key in keys

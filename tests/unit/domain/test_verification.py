@@ -1,27 +1,26 @@
-"""A machine's reading held against what was sold: every way to lose a sale, and that honest cards pass."""
+"""A machine's reading held against its order: every way to be disqualified, and that honest cards pass."""
 
 from dataclasses import replace
 
 import pytest
 
 from control_plane.domain.gpu import APPEARANCES, MEMORY_TOLERANCE_PERCENT, GpuModel, memory_in_band
-from control_plane.domain.sku import Shape
 from control_plane.domain.verification import Mismatch, MismatchCode, Reading, Verified, verify
 
-SOLD = Shape(GpuModel.H100_SXM_80GB, 2, 16, 128, 200)
+MODEL, COUNT = GpuModel.H100_SXM_80GB, 2
 CARD = Reading("NVIDIA H100 80GB HBM3", "GPU-1", 81_559)
 CARDS = [CARD, replace(CARD, uuid="GPU-2")]
 
 
 def expect_mismatch(readings: list[Reading], code: MismatchCode) -> None:
-    verdict = verify(SOLD, readings, emulated=False, accept_emulated=False)
+    verdict = verify(MODEL, COUNT, readings, emulated=False, accept_emulated=False)
     assert isinstance(verdict, Mismatch)
     assert verdict.code is code
     assert verdict.why.endswith(".")
 
 
-def test_what_was_sold_is_verified() -> None:
-    assert verify(SOLD, CARDS, emulated=False, accept_emulated=False) == Verified(emulated=False)
+def test_what_was_ordered_is_verified() -> None:
+    assert verify(MODEL, COUNT, CARDS, emulated=False, accept_emulated=False) == Verified(emulated=False)
 
 
 @pytest.mark.parametrize("cards", [[], CARDS[:1], [*CARDS, replace(CARD, uuid="GPU-3")]])
@@ -50,14 +49,14 @@ def test_a_part_of_a_card_is_not_the_card(sharing: str) -> None:
 
 def test_a_card_that_does_not_say_whether_it_is_shared_is_held_against_the_rest() -> None:
     cards = [replace(card, sharing="unknown") for card in CARDS]
-    assert isinstance(verify(SOLD, cards, emulated=False, accept_emulated=False), Verified)
+    assert isinstance(verify(MODEL, COUNT, cards, emulated=False, accept_emulated=False), Verified)
 
 
 def test_an_emulation_counts_only_where_the_operator_says_so_and_stays_marked() -> None:
-    refused = verify(SOLD, CARDS, emulated=True, accept_emulated=False)
+    refused = verify(MODEL, COUNT, CARDS, emulated=True, accept_emulated=False)
     assert isinstance(refused, Mismatch)
     assert refused.code is MismatchCode.EMULATED
-    assert verify(SOLD, CARDS, emulated=True, accept_emulated=True) == Verified(emulated=True)
+    assert verify(MODEL, COUNT, CARDS, emulated=True, accept_emulated=True) == Verified(emulated=True)
 
 
 def test_every_model_has_an_appearance_and_passes_as_itself() -> None:
@@ -65,11 +64,9 @@ def test_every_model_has_an_appearance_and_passes_as_itself() -> None:
     for model, looks in APPEARANCES.items():
         for name in looks.nvml_names:
             for memory in looks.memory_mib:
-                sold = Shape(model, 1, 1, 1, 1)
                 reading = [Reading(name, "GPU-1", memory)]
-                assert verify(sold, reading, emulated=False, accept_emulated=False) == Verified(
-                    emulated=False
-                )
+                verdict = verify(model, 1, reading, emulated=False, accept_emulated=False)
+                assert verdict == Verified(emulated=False)
 
 
 @pytest.mark.parametrize("model", list(GpuModel))

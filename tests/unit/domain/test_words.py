@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from control_plane.domain.backoff import delay
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.instance import FailReason, InstanceEvent, InstanceState, Step
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
-from control_plane.domain.machine_state import MachineState
+from control_plane.domain.machine import FailReason, MachineEvent, MachineState, Step
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sighting import ListedState
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, region_within
 from control_plane.domain.status import Phase
 from control_plane.domain.verification import MismatchCode
-from control_plane.domain.wish import Wish
 
 CODES: list[type[StrEnum]] = [
     RefusalCode,
@@ -33,11 +33,11 @@ CODES: list[type[StrEnum]] = [
     EndReason,
     LeaseState,
     LeaseEvent,
-    InstanceState,
-    InstanceEvent,
+    MachineState,
+    MachineEvent,
     Step,
     Phase,
-    MachineState,
+    ListedState,
     AccountKind,
     TransactionKind,
     CapacityShape,
@@ -102,12 +102,12 @@ def test_a_region_lies_in_its_jurisdiction_and_in_no_half_word(
     region: str, wanted: str, within: bool
 ) -> None:
     assert region_within(region, wanted) is within
-    assert Wish("a", regions=(wanted,)).allows_region(region) is within
+    assert CapacityRequest("a", regions=(wanted,)).allows_region(region) is within
 
 
 def test_a_wish_without_constraints_allows_everything() -> None:
-    assert Wish("a").allows_region("us-east-1")
-    assert Wish("a").allows_provider("anyone")
+    assert CapacityRequest("a").allows_region("us-east-1")
+    assert CapacityRequest("a").allows_provider("anyone")
 
 
 @pytest.mark.parametrize("region", ["us", "us-east-1", "eu-central-1"])

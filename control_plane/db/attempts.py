@@ -1,0 +1,105 @@
+"""Queries on attempts: the lines of a lease's history."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.rows import Recordset, read, write
+from control_plane.domain.attempt import Attempt, AttemptOutcome
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import LeaseId
+from control_plane.domain.machine import MachineState
+from control_plane.domain.placement import Failure
+from control_plane.domain.progress import Step
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOverview(Attempt):
+    """An attempt with its machine, as it is now."""
+
+    provider: str
+    region: str
+    native_type: str
+    state: MachineState
+    step: Step
+    """The last step of the claim if it has begun, of the machine otherwise."""
+    asked_at: datetime | None
+    sighted_at: datetime | None
+
+
+_MADE = Recordset(Attempt, "made")
+_INSERT = text(f"""
+INSERT INTO attempts (lease_id, number, organization_id, project_id, machine_id, offer_key, started_at)
+SELECT made.lease_id, made.number, l.organization_id, l.project_id, made.machine_id, made.offer_key, made.started_at
+FROM {_MADE} JOIN leases l ON l.id = made.lease_id
+""")
+_OF_LEASES = text(f"""
+SELECT t.lease_id, t.number, t.machine_id, t.offer_key, t.started_at, t.ended_at, t.outcome, t.fail_reason, t.fail_why,
+  m.provider, m.region, m.native_type, m.state, coalesce(c.step, m.step) AS step, m.asked_at,
+  {SIGHTED_AT} AS sighted_at
+FROM attempts t JOIN machines m ON m.id = t.machine_id JOIN provider_accounts a ON a.name = m.account
+LEFT JOIN claims c ON c.lease_id = t.lease_id AND c.attempt = t.number
+WHERE t.lease_id = ANY(:lease_ids) ORDER BY t.lease_id, t.number
+""")
+
+
+async def insert(connection: Connection, attempts: Sequence[Attempt]) -> None:
+    """Write attempts that begin. Each belongs to its lease's organization and project."""
+    if attempts:
+        await write(connection, _INSERT, made=_MADE.document(attempts))
+
+
+async def of_leases(connection: Connection, lease_ids: Sequence[LeaseId]) -> list[AttemptOverview]:
+    """Every attempt of these leases, the oldest of each lease first."""
+    return await read(connection, _OF_LEASES, AttemptOverview, lease_ids=list(lease_ids))
+
+
+# An attempt that came to its outcome keeps it: a machine that is lost after its customer was admitted adds the reason.
+_CLOSE = text("""
+UPDATE attempts SET outcome = :outcome, ended_at = :now WHERE lease_id = ANY(:lease_ids) AND outcome IS NULL
+""")
+_FAIL = text(f"""
+UPDATE attempts SET fail_reason = :reason, fail_why = :why, outcome = coalesce(outcome, '{AttemptOutcome.FAILED}'),
+  ended_at = coalesce(ended_at, :now)
+WHERE lease_id = :lease_id AND number = :number
+""")
+# The latest attempt on an offer counts. It failed when it came to its outcome: how long its machine took to go says
+# nothing of when to try again, and must not hide what a later attempt found.
+_FAILURES = text("""
+SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS reason, ended_at AS at
+FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL
+ORDER BY lease_id, offer_key, number DESC
+""")
+
+
+async def close(
+    connection: Connection, lease_ids: Sequence[LeaseId], outcome: AttemptOutcome, *, now: datetime
+) -> None:
+    """Give the attempts of these leases that are under way their outcome."""
+    await write(connection, _CLOSE, lease_ids=list(lease_ids), outcome=outcome, now=now)
+
+
+async def fail(
+    connection: Connection, lease_id: LeaseId, number: int, reason: FailReason, why: str, *, now: datetime
+) -> None:
+    """Record why an attempt failed, or why its machine was lost after the customer had been admitted."""
+    values = {"lease_id": lease_id, "number": number, "reason": reason, "why": why}
+    await write(connection, _FAIL, **values, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedOn(Failure):
+    lease_id: LeaseId
+    offer_key: str
+
+
+async def failures(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, dict[str, Failure]]:
+    """Where each lease failed before, by offer key; the latest failure per offer counts."""
+    latest: dict[LeaseId, dict[str, Failure]] = {}
+    for failed in await read(connection, _FAILURES, _FailedOn, lease_ids=list(lease_ids)):
+        latest.setdefault(failed.lease_id, {})[failed.offer_key] = Failure(failed.reason, failed.at)
+    return latest

@@ -1,0 +1,198 @@
+"""Queries on claims: a lease's right to a machine, or to a slot of one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, write
+from control_plane.domain.claim import Claim
+from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
+from control_plane.domain.machine import MachineState
+from control_plane.domain.progress import Step
+
+_SELECT = f"SELECT {', '.join(f'c.{field.name}' for field in fields(Claim))} FROM claims c"
+_MADE = Recordset(Claim, "made")
+
+_INSERT = text(f"""
+INSERT INTO claims (id, organization_id, project_id, lease_id, machine_id, slot, attempt, claimed_at, due_at,
+                    deadline_at)
+SELECT id, organization_id, project_id, lease_id, machine_id, slot, attempt, claimed_at, :now, :deadline_at
+FROM {_MADE}
+""")
+_OF_MACHINE = f"{_SELECT} WHERE c.machine_id = :machine_id AND c.ended_at IS NULL ORDER BY c.id"
+_OPEN_OF_MACHINE = text(_OF_MACHINE)
+_LOCK_OPEN_OF_MACHINE = text(_OF_MACHINE + " FOR UPDATE")
+_UNRELEASED = text(f"{_SELECT} WHERE c.machine_id = :machine_id AND c.released_at IS NULL ORDER BY c.id")
+_LOCK_OPEN = text(
+    f"{_SELECT} WHERE c.lease_id = ANY(:lease_ids) AND c.ended_at IS NULL ORDER BY c.id FOR UPDATE"
+)
+
+
+async def insert(
+    connection: Connection, claims: Sequence[Claim], *, now: datetime, deadline_at: datetime | None = None
+) -> None:
+    """Write new claims.
+
+    `deadline_at` is until when their customers have to be admitted, where the machine is verified already. The
+    other claims get it from `machine_verified`.
+    """
+    if claims:
+        await write(connection, _INSERT, made=_MADE.document(claims), now=now, deadline_at=deadline_at)
+
+
+async def open_of_machine(connection: Connection, machine_id: MachineId) -> list[Claim]:
+    return await read(connection, _OPEN_OF_MACHINE, Claim, machine_id=machine_id)
+
+
+async def unreleased_of_machine(connection: Connection, machine_id: MachineId) -> list[Claim]:
+    """Claims that are open, or whose end the machine's side has not dealt with."""
+    return await read(connection, _UNRELEASED, Claim, machine_id=machine_id)
+
+
+async def lock_open(connection: Connection, *, lease_ids: Sequence[LeaseId]) -> list[Claim]:
+    """The open claims of these leases, locked in the order of their ids. Lock the leases first."""
+    return await read(connection, _LOCK_OPEN, Claim, lease_ids=list(lease_ids))
+
+
+async def lock_open_of_machine(connection: Connection, machine_id: MachineId) -> list[Claim]:
+    """The open claims on a machine, locked in the order of their ids. Lock their leases first."""
+    return await read(connection, _LOCK_OPEN_OF_MACHINE, Claim, machine_id=machine_id)
+
+
+# The end of a claim. The API's role may write `ended_at` and nothing else, so the other end has its own statement.
+_END = text("UPDATE claims SET ended_at = :now WHERE id = ANY(:ids) AND ended_at IS NULL")
+_END_AND_RELEASE = text(f"""
+UPDATE claims SET ended_at = :now, released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids) AND ended_at IS NULL
+""")
+_TAKE_ENDED = text(f"""
+{_SELECT} WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL
+ORDER BY c.ended_at, c.id LIMIT :limit FOR UPDATE SKIP LOCKED
+""")
+_RELEASED = text(f"UPDATE claims SET released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids)")
+
+
+async def end(connection: Connection, claim_ids: Sequence[ClaimId], *, now: datetime, released: bool) -> None:
+    """End claims. `released` says that their machine is dealt with in the same transaction."""
+    if claim_ids:
+        await write(connection, _END_AND_RELEASE if released else _END, ids=list(claim_ids), now=now)
+
+
+async def take_ended(connection: Connection, *, limit: int) -> list[Claim]:
+    """Claims that ended and whose machines do not know it yet, locked for this transaction, oldest end first.
+
+    Those in other hands are skipped.
+    """
+    return await read(connection, _TAKE_ENDED, Claim, limit=limit)
+
+
+async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now: datetime) -> None:
+    """The machines of these claims have been dealt with."""
+    await write(connection, _RELEASED, ids=list(claim_ids), now=now)
+
+
+# Admitting the customers of claims on whole machines. Whoever has a slot of a node must not get the node's own keys.
+_WAITS = "admitted_at IS NULL AND ended_at IS NULL AND slot IS NULL"
+_TAKE_ADMITTING = work.take(
+    "claims",
+    f"""{_WAITS} AND due_at <= :now AND deadline_at > :now
+    AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account
+                AND m.state = '{MachineState.VERIFIED}')""",
+    order="due_at, id",
+)
+_BY_IDS = text(f"{_SELECT} WHERE c.id = ANY(:ids) ORDER BY c.due_at, c.id")
+_RETRY = work.retry("claims")
+_STEP = text(f"""
+UPDATE claims SET step = coalesce(:step, step), work_until = :until,
+  step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
+WHERE id = :id AND {work.HELD} AND ended_at IS NULL
+""")
+_MACHINE_VERIFIED = text("""
+UPDATE claims SET due_at = :now, deadline_at = :deadline_at
+WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL
+""")
+_ADMITTED = text(f"""
+UPDATE claims SET admitted_at = :now, step = '{Step.KEYS_INSTALLED}', step_at = :now, tries = 0, {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL
+""")
+_OVERDUE = text(f"""
+{_SELECT} WHERE {_WAITS} AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
+""")
+_TARGETS = text("""
+SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key, l.authorized_keys
+FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.lease_id WHERE c.id = ANY(:ids)
+""")
+
+
+async def take_admitting(
+    connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
+) -> list[Claim]:
+    """Hold claims on verified machines of an account whose customers wait to be admitted, until `until`.
+
+    Only claims on whole machines, and only until their deadline.
+    """
+    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit}
+    ids = await read(connection, _TAKE_ADMITTING, ClaimId, **values)
+    return await read(connection, _BY_IDS, Claim, ids=ids) if ids else []
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the customer of a claim is admitted: how the machine is reached, and whose keys are installed."""
+
+    claim_id: ClaimId
+    launch_key: LaunchKey
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+    authorized_keys: tuple[str, ...]
+
+
+async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[ClaimId, Target]:
+    if not claim_ids:
+        return {}
+    found = await read(connection, _TARGETS, Target, ids=list(claim_ids))
+    return {target.claim_id: target for target in found}
+
+
+async def retry(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
+    """Give a claim back after a failed try. Writes nothing when another worker has it."""
+    await write(connection, _RETRY, id=claim_id, token=token, due_at=due_at)
+
+
+async def record_step(
+    connection: Connection,
+    claim_id: ClaimId,
+    step: Step | None,
+    *,
+    token: UUID,
+    now: datetime,
+    until: datetime,
+) -> bool:
+    """Note a step for the customer's eyes, None when there is none to show, and hold the claim until `until`.
+
+    False when another worker has it, or when it has ended: then there is nobody to admit any more.
+    """
+    values = {"id": claim_id, "step": step, "token": token, "now": now, "until": until}
+    return bool(await write(connection, _STEP, **values))
+
+
+async def machine_verified(
+    connection: Connection, machine_id: MachineId, *, now: datetime, deadline_at: datetime
+) -> None:
+    """The customers of a machine's open claims can be admitted from now on, and have to be by `deadline_at`."""
+    await write(connection, _MACHINE_VERIFIED, machine_id=machine_id, now=now, deadline_at=deadline_at)
+
+
+async def admitted(connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime) -> bool:
+    """Record that the customer is admitted. False when another worker has the claim, or when it has ended."""
+    return bool(await write(connection, _ADMITTED, id=claim_id, token=token, now=now))
+
+
+async def overdue(connection: Connection, *, now: datetime, limit: int) -> list[Claim]:
+    """Claims on whole machines whose customers were not admitted in time, and on which nobody works now."""
+    return await read(connection, _OVERDUE, Claim, now=now, limit=limit)

@@ -1,0 +1,132 @@
+"""Queries on holds: money of a live lease that is set aside for its next hour.
+
+A hold is placed together with its lease, and released when the lease ends before it was ready
+(`db/leases.py`). In between it is used by charges and renewed ahead of time. Locks are taken in the order lease,
+standing, hold.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.usage import MACHINE, USE
+from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.metering import Use
+from control_plane.domain.money import Nano
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Funded(Use):
+    """A ready lease with what its funding is decided on."""
+
+    lease_id: LeaseId
+    organization_id: OrganizationId
+    gpu_count: int
+    nano_per_gpu_hour: Nano
+    held_nano: Nano
+    posted_nano: Nano
+    """What was posted for the lease so far."""
+    warned: bool
+
+
+_READY = text("UPDATE holds SET due_at = :due_at WHERE lease_id = :lease_id AND due_at IS NULL")
+_LOOK_AGAIN = text("""
+UPDATE holds SET due_at = :due_at WHERE lease_id = :lease_id AND released_at IS NULL
+""")
+_DUE = text(f"""
+SELECT h.lease_id FROM holds h JOIN leases l ON l.id = h.lease_id
+WHERE h.released_at IS NULL AND h.due_at <= :now AND l.state = '{LeaseState.READY}'
+ORDER BY h.due_at, h.lease_id LIMIT :limit
+""")
+_FUNDED = text(f"""
+SELECT l.id AS lease_id, l.organization_id, l.gpu_count, l.nano_per_gpu_hour, h.amount_nano AS held_nano,
+       h.posted_nano, l.funding_warned_at IS NOT NULL AS warned, {USE}
+FROM leases l {MACHINE} JOIN holds h ON h.lease_id = l.id
+WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL AND h.due_at <= :now
+""")
+_EXTEND = text("""
+WITH changed AS (
+  UPDATE holds SET amount_nano = amount_nano + :more WHERE lease_id = :lease_id AND released_at IS NULL
+  RETURNING organization_id
+)
+UPDATE standings SET held_nano = held_nano + :more FROM changed
+WHERE standings.organization_id = changed.organization_id
+""")
+_WARN = text("UPDATE leases SET funding_warned_at = :now WHERE id = :lease_id AND funding_warned_at IS NULL")
+_UNWARN = text("""
+UPDATE leases SET funding_warned_at = NULL WHERE id = :lease_id AND funding_warned_at IS NOT NULL
+""")
+
+
+async def ready(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
+    """The lease is ready: its hold is looked at from `due_at` on."""
+    await write(connection, _READY, lease_id=lease_id, due_at=due_at)
+
+
+async def look_again(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
+    """Look at an open hold next at `due_at`."""
+    await write(connection, _LOOK_AGAIN, lease_id=lease_id, due_at=due_at)
+
+
+async def due(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
+    """Ready leases whose hold is to be looked at, the longest due first."""
+    return await read(connection, _DUE, LeaseId, now=now, limit=limit)
+
+
+async def funded(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Funded | None:
+    """One lease's funding; None when it is not ready any more, or somebody has looked at its hold meanwhile."""
+    return await read_one(connection, _FUNDED, Funded, lease_id=lease_id, now=now)
+
+
+async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
+    """Set more aside, and take a warning back.
+
+    The caller holds the locks of the lease and the standing, and has checked what is available.
+    """
+    await write(connection, _EXTEND, lease_id=lease_id, more=more)
+    await write(connection, _UNWARN, lease_id=lease_id)
+
+
+async def warn(connection: Connection, lease_id: LeaseId, *, now: datetime) -> bool:
+    """Write down that the customer was warned. False when that is so already."""
+    return bool(await write(connection, _WARN, lease_id=lease_id, now=now))
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What was posted for a lease in one go."""
+
+    lease_id: LeaseId
+    amount_nano: Nano
+    final: bool
+    """Nothing is posted after this, so the rest of the hold is returned."""
+
+
+# A posted charge comes out of the hold; a hold that is used up keeps nothing back.
+_USE = text(f"""
+WITH before AS (
+  SELECT h.lease_id, h.organization_id, posted.amount_nano AS posted, posted.final,
+         CASE WHEN posted.final THEN h.amount_nano ELSE least(h.amount_nano, posted.amount_nano) END AS used
+  FROM {Recordset(Posted, "posted")} JOIN holds h ON h.lease_id = posted.lease_id
+  WHERE h.released_at IS NULL ORDER BY h.lease_id FOR UPDATE OF h
+), used AS (
+  UPDATE holds SET
+    amount_nano = holds.amount_nano - before.used, posted_nano = holds.posted_nano + before.posted,
+    released_at = CASE WHEN before.final THEN CAST(:now AS timestamptz) END
+  FROM before WHERE holds.lease_id = before.lease_id
+)
+UPDATE standings SET held_nano = held_nano - returned.amount_nano
+FROM (SELECT organization_id, sum(used)::bigint AS amount_nano FROM before GROUP BY organization_id) returned
+WHERE standings.organization_id = returned.organization_id
+""")
+
+
+async def use(connection: Connection, posted: Sequence[Posted], *, now: datetime) -> None:
+    """Take posted charges out of the holds, one entry per lease. The caller holds the standings' locks."""
+    if posted:
+        await write(connection, _USE, posted=Recordset.document(posted), now=now)

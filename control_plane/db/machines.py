@@ -1,0 +1,320 @@
+"""Queries on machines. A state changes only through `move`.
+
+Machines belong to no organization: a line about one goes to the journal of every lease that has a claim on it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import journal, work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.tables import among
+from control_plane.domain.actor import Actor
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, MachineId, ProviderRef
+from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
+from control_plane.domain.progress import Step
+
+SIGHTED_AT = f"""
+CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.state = '{MachineState.GONE}' THEN m.sighted_at
+     ELSE greatest(m.sighted_at, a.listing_asked_at) END
+"""
+"""SQL: when the provider last listed machine `m` of account `a`.
+
+While no list misses a machine, the account's last listing is the evidence that it lives, so a steady fleet of any
+size costs no write.
+"""
+
+_COLUMNS = ", ".join(
+    f"{SIGHTED_AT} AS sighted_at" if field.name == "sighted_at" else f"m.{field.name}"
+    for field in fields(Machine)
+)
+SELECT = f"SELECT {_COLUMNS} FROM machines m JOIN provider_accounts a ON a.name = m.account"
+"""SQL: machines as `read` makes them of it."""
+
+
+# Rows come and move
+
+_ORDERS = Recordset(MachineOrder, "orders")
+_ORDERED = ", ".join(field.name for field in fields(MachineOrder))
+_INSERT = text(f"""
+INSERT INTO machines ({_ORDERED}, state, due_at, created_at, step, step_at)
+SELECT {_ORDERED}, '{MachineState.INTENDED}', :now, :now, '{Step.PLACED}', :now FROM {_ORDERS}
+""")
+_MOVES = Recordset(MachineMove, "moves")
+_KEPT = (
+    *("host_key", "asked_at", "deadline_at", "provider_ref", "provider_state", "address", "ssh_port", "step"),
+    *("fail_reason", "gone_evidence", "proof_due_at", "erasing_until"),
+)
+"""Columns that a move sets when it says so, and leaves as they are otherwise."""
+_MOVE = text(f"""
+WITH moved AS (
+  UPDATE machines m SET
+    state = moves.moved ->> 'after', generation = m.generation + 1, tries = 0,
+    {work.GIVE_BACK}, due_at = coalesce(moves.due_at, :now),
+    {", ".join(f"{column} = coalesce(moves.{column}, m.{column})" for column in _KEPT)},
+    step_at = CASE WHEN moves.step IS NULL THEN m.step_at ELSE :now END,
+    fail_why = CASE WHEN moves.fail_reason IS NULL THEN m.fail_why ELSE moves.why END,
+    gone_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.GONE}' THEN :now ELSE m.gone_at END
+  FROM {_MOVES}
+  WHERE m.id = moves.id AND m.state = moves.moved ->> 'before' AND m.generation = moves.seen
+  RETURNING m.id, moves.moved, coalesce(moves.why, moves.gone_evidence) AS why
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, moved.id, :now, {journal.ACTOR},
+         moved ->> 'event', moved ->> 'before', moved ->> 'after', why
+  FROM moved {journal.CLAIMANTS.format(machine="moved.id")} ORDER BY moved.id
+)
+SELECT id FROM moved
+""")
+# A machine that exists is never forgotten, whatever happened to its row meanwhile. The journal line makes the
+# late answer visible; the state stays what it is, and a terminating row now knows what to terminate.
+_ADOPT = text(f"""
+WITH adopted AS (
+  UPDATE machines SET provider_ref = :ref, due_at = :now
+  WHERE id = :id AND provider_ref IS NULL AND state <> '{MachineState.GONE}'
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, adopted.id, :now, {journal.ACTOR},
+         'reference_learnt', state, state, :why
+  FROM adopted {journal.CLAIMANTS.format(machine="adopted.id")}
+)
+SELECT id FROM adopted
+""")
+
+
+async def insert(connection: Connection, orders: Sequence[MachineOrder], *, now: datetime) -> None:
+    """Write machines down as intended. Their first lines of the journal are `journal.note_intended`'s."""
+    if orders:
+        await write(connection, _INSERT, orders=_ORDERS.document(orders), now=now)
+
+
+async def move(
+    connection: Connection, moves: Sequence[MachineMove], *, actor: Actor, now: datetime
+) -> frozenset[MachineId]:
+    """Apply the moves whose machine nobody moved since; answers the machines that did move."""
+    if not moves:
+        return frozenset()
+    document = _MOVES.document(moves)
+    values = journal.actor_values(actor)
+    return frozenset(await read(connection, _MOVE, MachineId, moves=document, now=now, **values))
+
+
+async def adopt(
+    connection: Connection,
+    machine_id: MachineId,
+    ref: ProviderRef,
+    *,
+    actor: Actor,
+    why: str,
+    now: datetime,
+) -> bool:
+    """Record the provider's reference on a row that has none, in any open state. False when it has one, or is gone."""
+    values = journal.actor_values(actor)
+    return bool(await read(connection, _ADOPT, MachineId, id=machine_id, ref=ref, why=why, now=now, **values))
+
+
+# Reading
+
+_GET = text(f"{SELECT} WHERE m.id = :id")
+_LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR UPDATE OF m")
+_OPEN_OF_ACCOUNT = text(
+    f"{SELECT} WHERE m.account = :account AND {among('m.state', MAY_EXIST)} ORDER BY m.id"
+)
+_ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    gpu_model: GpuModel
+    gpu_count: int
+
+
+async def get(connection: Connection, machine_id: MachineId) -> Machine | None:
+    return await read_one(connection, _GET, Machine, id=machine_id)
+
+
+async def lock(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, Machine]:
+    """Lock machines in id order. Leases and claims are locked before: see `outcomes/machines.py`."""
+    found = await read(connection, _LOCK, Machine, ids=sorted(set(machine_ids)))
+    return {machine.id: machine for machine in found}
+
+
+async def open_of_account(connection: Connection, account: AccountName) -> list[Machine]:
+    """Every record of an account for which a machine may exist."""
+    return await read(connection, _OPEN_OF_ACCOUNT, Machine, account=account)
+
+
+async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, int]:
+    """GPU model and count of the machine that was ordered with this host key. Raises LookupError."""
+    found = await read_one(connection, _ORDERED_AS, _Gpus, host_key=host_key)
+    if found is None:
+        raise LookupError("no machine was ordered with this host key")
+    return found.gpu_model, found.gpu_count
+
+
+# Work on rows
+
+# An intent of a lease that has released it is not asked for any more: release_machines closes it.
+_INTENDED = text(f"""
+{SELECT} WHERE m.account = :account AND m.state = '{MachineState.INTENDED}' AND m.due_at <= :now
+  AND (m.purpose <> '{Purpose.LEASE}' OR EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.ended_at IS NULL))
+ORDER BY m.due_at, m.id LIMIT :limit FOR UPDATE OF m SKIP LOCKED
+""")
+_TAKE = work.take(
+    "machines",
+    f"""account = :account AND state = :state AND due_at <= :now
+    AND (NOT CAST(:with_reference AS boolean) OR provider_ref IS NOT NULL)
+    AND (erasing_until IS NULL OR erasing_until <= :now)
+    AND (state <> '{MachineState.BOOTSTRAPPING}' OR deadline_at > :now)""",
+    order="due_at, id",
+)
+_TAKEN = text(f"{SELECT} WHERE m.work_token = :token ORDER BY m.due_at, m.id")
+_RETRY = work.retry("machines")
+_POSTPONE = text(f"""
+UPDATE machines SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_TERMINATE_ASKED = text(f"""
+UPDATE machines SET terminate_asked_at = coalesce(terminate_asked_at, :now), tries = tries + 1, due_at = :due_at,
+  {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_STEP = text(f"""
+UPDATE machines SET step = coalesce(:step, step), work_until = :until,
+  step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE :now END
+WHERE id = :id AND {work.HELD}
+""")
+
+
+async def take_intended(
+    connection: Connection, account: AccountName, *, now: datetime, limit: int
+) -> list[Machine]:
+    """Due intents of this account, locked for this transaction; those in other hands are skipped."""
+    return await read(connection, _INTENDED, Machine, account=account, now=now, limit=limit)
+
+
+async def take(
+    connection: Connection,
+    account: AccountName,
+    state: MachineState,
+    *,
+    token: UUID,
+    until: datetime,
+    now: datetime,
+    limit: int,
+    with_reference: bool = False,
+) -> list[Machine]:
+    """Hold due machines for longer than a transaction: until `until`, or until they move.
+
+    A machine that waits for the proof that its memory is overwritten is not due before, and one whose time for
+    being set up is over is no longer due. `with_reference` leaves out those whose reference is not known.
+    """
+    taken = await read(
+        connection,
+        _TAKE,
+        MachineId,
+        account=account,
+        state=state.value,
+        token=token,
+        until=until,
+        now=now,
+        with_reference=with_reference,
+        limit=limit,
+    )
+    return await read(connection, _TAKEN, Machine, token=token) if taken else []
+
+
+async def retry(connection: Connection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
+    """Give a machine back after a failed try, due again at `due_at`. Writes nothing when the hold was lost."""
+    await write(connection, _RETRY, id=machine_id, token=token, due_at=due_at)
+
+
+async def postpone(
+    connection: Connection,
+    machine_id: MachineId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    deadline_at: datetime | None = None,
+) -> None:
+    """Give a machine back without counting a failed try. Writes nothing when the hold was lost.
+
+    `deadline_at` puts the machine's deadline off; it never brings it nearer.
+    """
+    values = {"id": machine_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
+    await write(connection, _POSTPONE, **values)
+
+
+async def terminate_asked(
+    connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
+) -> None:
+    """The provider was asked to terminate it; ask again at `due_at` unless a list shows its end."""
+    await write(connection, _TERMINATE_ASKED, id=machine_id, token=token, now=now, due_at=due_at)
+
+
+async def record_step(
+    connection: Connection,
+    machine_id: MachineId,
+    step: Step | None,
+    *,
+    token: UUID,
+    now: datetime,
+    until: datetime,
+) -> bool:
+    """Note progress (None when there is none to show) and hold the machine on until `until`.
+
+    False when the hold was lost: somebody else does the work now.
+    """
+    shown = None if step is None else step.value
+    return bool(await write(connection, _STEP, id=machine_id, step=shown, token=token, now=now, until=until))
+
+
+# What lists leave behind
+
+_SIGHTED = text("""
+UPDATE machines SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
+WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
+""")
+# A machine that is missed for the first time was last seen by the listing before.
+_MISSED = text(f"""
+UPDATE machines m SET sighted_at = {SIGHTED_AT},
+  missed_since = coalesce(m.missed_since, :asked_at), missed_lists = m.missed_lists + 1
+FROM provider_accounts a WHERE a.name = m.account AND m.id = ANY(:ids)
+""")
+# A worker that holds a machine at its deadline may finish: its hold runs out soon.
+_STUCK = text(f"""
+{SELECT} WHERE (m.state IN ('{MachineState.LAUNCHING}', '{MachineState.BOOTING}') AND m.deadline_at <= :now)
+  OR (m.state = '{MachineState.BOOTSTRAPPING}' AND m.deadline_at <= :now AND {work.FREE})
+  OR (m.state = '{MachineState.INTENDED}' AND m.created_at <= :intended_before)
+ORDER BY m.id LIMIT :limit
+""")
+
+
+async def record_sighted(
+    connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
+) -> None:
+    """A complete list that was asked for at `asked_at` shows them, for the first time or again."""
+    if machine_ids:
+        await write(connection, _SIGHTED, ids=list(machine_ids), asked_at=asked_at)
+
+
+async def record_missed(
+    connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
+) -> None:
+    """Count one more complete list without them. Runs before the account's listing time moves on."""
+    if machine_ids:
+        await write(connection, _MISSED, ids=list(machine_ids), asked_at=asked_at)
+
+
+async def stuck(
+    connection: Connection, *, now: datetime, intended_before: datetime, limit: int
+) -> list[Machine]:
+    """Machines past their deadline, and intents from before `intended_before` that no provider took."""
+    return await read(connection, _STUCK, Machine, now=now, intended_before=intended_before, limit=limit)

@@ -1,0 +1,1144 @@
+"""The first schema: tables, and what the database itself enforces of them.
+
+Tenants never meet, facts are never edited, every transaction of the ledger adds up to zero.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+from control_plane.db.migrations import steps
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+FACTS = (
+    "charges",
+    "intervals",
+    "journal",
+    "ledger_accounts",
+    "placements",
+    "postings",
+    "price_books",
+    "prices",
+    "proof_records",
+    "proofs",
+    "termination_permits",
+    "transactions",
+    "verification_reports",
+)
+TENANTS = (
+    "api_keys",
+    "attempts",
+    "charges",
+    "claims",
+    "holds",
+    "idempotency_keys",
+    "intervals",
+    "journal",
+    "leases",
+    "networks",
+    "peers",
+    "placements",
+    "postings",
+    "projects",
+    "proofs",
+    "ssh_keys",
+    "standings",
+    "transactions",
+    "unrated",
+    "verification_reports",
+)
+"""Rows have an organization, or none while they concern only us."""
+
+API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "api_keys": (
+        (
+            "INSERT",
+            "UPDATE",
+        ),
+        (),
+    ),
+    "attempts": ((), ("ended_at", "outcome")),
+    "budgets": ((), ()),
+    "charges": ((), ()),
+    "claims": ((), ("ended_at",)),
+    "holds": (
+        (
+            "INSERT",
+            "UPDATE",
+        ),
+        (),
+    ),
+    "idempotency_keys": (("INSERT",), ()),
+    "installation": ((), ()),
+    "intervals": ((), ()),
+    "journal": (("INSERT",), ()),
+    "leases": (
+        (
+            "INSERT",
+            "UPDATE",
+        ),
+        (),
+    ),
+    "ledger_accounts": (("INSERT",), ()),
+    "loop_reports": ((), ()),
+    "machines": ((), ()),
+    "networks": ((), ()),
+    "offers": ((), ()),
+    "organizations": (("INSERT",), ()),
+    "orphans": ((), ()),
+    "peers": ((), ()),
+    "placements": ((), ()),
+    "postings": (("INSERT",), ()),
+    "price_books": ((), ()),
+    "prices": ((), ()),
+    "projects": (("INSERT",), ()),
+    "proof_records": ((), ()),
+    "proof_references": ((), ()),
+    "proofs": ((), ()),
+    "provider_accounts": ((), ()),
+    "skus": ((), ()),
+    "ssh_keys": (
+        (
+            "DELETE",
+            "INSERT",
+        ),
+        (),
+    ),
+    "standings": (
+        (
+            "INSERT",
+            "UPDATE",
+        ),
+        (),
+    ),
+    "termination_permits": (("INSERT",), ()),
+    "transactions": (("INSERT",), ()),
+    "unrated": ((), ()),
+    "verification_reports": ((), ()),
+}
+"""What the public process may write: rights on rows, and columns that it may update."""
+
+# With the owner's rights: the sum must not depend on whose rows the writer may see when it commits.
+TRANSACTION_BALANCES = """
+CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+DECLARE total numeric;
+BEGIN
+  SELECT sum(amount_nano) INTO total FROM public.postings WHERE transaction_id = NEW.transaction_id;
+  IF total IS DISTINCT FROM 0 THEN
+    RAISE EXCEPTION 'transaction % is out of balance by % nano-USD', NEW.transaction_id, total
+      USING ERRCODE = 'check_violation';
+  END IF;
+  RETURN NULL;
+END $$
+"""
+BALANCES = """
+CREATE CONSTRAINT TRIGGER balances AFTER INSERT ON postings DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION transaction_balances()
+"""
+
+# Before a key is known there is no tenant: this one look-up runs with the owner's rights.
+API_KEY_OWNER = """
+CREATE FUNCTION api_key_owner(secret bytea)
+RETURNS TABLE (organization_id uuid, api_key_id uuid, role text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT k.organization_id, k.id, k.role FROM public.api_keys k
+  WHERE k.secret_sha256 = secret AND k.revoked_at IS NULL
+$$
+"""
+
+OUR_ACCOUNTS = """
+INSERT INTO ledger_accounts (id, kind, created_at)
+SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'revenue']) AS kind
+"""
+
+
+def upgrade() -> None:
+    _create_tables()
+    steps.create_roles()
+    steps.create_refusal_of_edits()
+    for table, (rights, columns) in API_MAY.items():
+        steps.grant(table, fact=table in FACTS, api=rights, api_updates=columns)
+    steps.filter_organizations()
+    for table in TENANTS:
+        steps.filter_tenants(table)
+    steps.filter_with_ours("ledger_accounts")
+    steps.filter_claimed("machines")
+    for table in FACTS:
+        steps.protect_fact(table)
+    op.execute(TRANSACTION_BALANCES)
+    op.execute(BALANCES)
+    op.execute(API_KEY_OWNER)
+    op.execute("REVOKE ALL ON FUNCTION api_key_owner(bytea) FROM PUBLIC")
+    op.execute("GRANT EXECUTE ON FUNCTION api_key_owner(bytea) TO splitplane_api")
+    op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
+    op.execute(OUR_ACCOUNTS)
+
+
+def _create_tables() -> None:
+    op.create_table(
+        "budgets",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("bucket", sa.Text(), nullable=False),
+        sa.Column("free_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("account", "bucket", name=op.f("pk_budgets")),
+    )
+    op.create_table(
+        "installation",
+        sa.Column("singleton", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.CheckConstraint("singleton", name=op.f("ck_installation_one_row")),
+        sa.PrimaryKeyConstraint("singleton", name=op.f("pk_installation")),
+    )
+    op.create_table(
+        "loop_reports",
+        sa.Column("loop", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("replica", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("every_seconds", sa.Integer(), nullable=False),
+        sa.Column("late_after_seconds", sa.Integer(), nullable=False),
+        sa.Column("looked_at", sa.Integer(), nullable=False),
+        sa.Column("acted_on", sa.Integer(), nullable=False),
+        sa.Column("errors", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("notes", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("activations", sa.BigInteger(), server_default=sa.text("1"), nullable=False),
+        sa.PrimaryKeyConstraint("loop", "account", "replica", name=op.f("pk_loop_reports")),
+    )
+    op.create_table(
+        "organizations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("suspended", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
+        sa.UniqueConstraint("name", name=op.f("uq_organizations_name")),
+    )
+    op.create_table(
+        "price_books",
+        sa.Column("version", sa.Integer(), sa.Identity(always=True), nullable=False),
+        sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("version", name=op.f("pk_price_books")),
+    )
+    op.create_table(
+        "proof_references",
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("driver_major", sa.Integer(), nullable=False),
+        sa.Column("phase", sa.Text(), nullable=False),
+        sa.Column("rate", sa.Double(), nullable=False),
+        sa.Column("providers", sa.Integer(), nullable=False),
+        sa.Column("learnt_on", sa.Text(), nullable=False),
+        sa.CheckConstraint("rate > 0", name=op.f("ck_proof_references_rate_positive")),
+        sa.PrimaryKeyConstraint("gpu_model", "driver_major", "phase", name=op.f("pk_proof_references")),
+    )
+    op.create_table(
+        "provider_accounts",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("offers_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("frozen_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("frozen_why", sa.Text(), nullable=True),
+        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_provider_accounts")),
+    )
+    op.create_table(
+        "skus",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column("vcpus", sa.Integer(), nullable=False),
+        sa.Column("memory_gib", sa.Integer(), nullable=False),
+        sa.Column("disk_gib", sa.Integer(), nullable=False),
+        sa.Column("capacity", sa.Text(), nullable=False),
+        sa.Column("proof", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_skus_proof_known")
+        ),
+        sa.CheckConstraint("gpu_count > 0", name=op.f("ck_skus_gpu_count_positive")),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_skus")),
+    )
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("secret_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("hint", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("role IN ('customer', 'operator')", name=op.f("ck_api_keys_role_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_api_keys_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+        sa.UniqueConstraint("secret_sha256", name=op.f("uq_api_keys_secret_sha256")),
+    )
+    op.create_index("ix_api_keys_organization_id", "api_keys", ["organization_id"], unique=False)
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("request_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("status", sa.SmallInteger(), nullable=False),
+        sa.Column("answer", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_idempotency_keys_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "key", name=op.f("pk_idempotency_keys")),
+    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
+    op.create_table(
+        "ledger_accounts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "(organization_id IS NULL) = (kind IN ('cash', 'revenue'))",
+            name=op.f("ck_ledger_accounts_owner_fits_kind"),
+        ),
+        sa.CheckConstraint(
+            "kind IN ('cash', 'revenue', 'wallet')", name=op.f("ck_ledger_accounts_kind_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_ledger_accounts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger_accounts")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "kind",
+            name=op.f("uq_ledger_accounts_organization_id_kind"),
+            postgresql_nulls_not_distinct=True,
+        ),
+    )
+    op.create_table(
+        "machines",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("purpose", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("native_region", sa.Text(), nullable=False),
+        sa.Column("native_type", sa.Text(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column("proof", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("host_key", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("fail_reason", sa.Text(), nullable=True),
+        sa.Column("fail_why", sa.Text(), nullable=True),
+        sa.Column("gone_evidence", sa.Text(), nullable=True),
+        sa.Column("provider_ref", sa.Text(), nullable=True),
+        sa.Column("provider_state", sa.Text(), nullable=True),
+        sa.Column("address", sa.Text(), nullable=True),
+        sa.Column("ssh_port", sa.Integer(), server_default=sa.text("22"), nullable=False),
+        sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("missed_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("missed_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("step_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("passes", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("first_passed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("last_passed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("attested", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("failed", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("unanswered", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_challenged_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("proof_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("suspect_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("erasing_until", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            name=op.f("ck_machines_fail_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_machines_proof_known")
+        ),
+        sa.CheckConstraint("purpose IN ('lease', 'node', 'pool')", name=op.f("ck_machines_purpose_known")),
+        sa.CheckConstraint(
+            "state <> 'gone' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
+            name=op.f("ck_machines_gone_needs_evidence"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('booting', 'bootstrapping', 'gone', 'intended', 'launching', 'terminating', 'verified')",
+            name=op.f("ck_machines_state_known"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('intended', 'gone') OR asked_at IS NOT NULL",
+            name=op.f("ck_machines_asked_before_effect"),
+        ),
+        sa.CheckConstraint(
+            "step IN ('booted', 'connected', 'gpus_proven', 'gpus_verified', 'keys_installed', 'launched', 'mesh_joined', 'placed')",
+            name=op.f("ck_machines_step_known"),
+        ),
+        sa.CheckConstraint("gpu_count > 0", name=op.f("ck_machines_gpu_count_positive")),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_machines_account_provider_accounts")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_machines")),
+        sa.UniqueConstraint("launch_key", name=op.f("uq_machines_launch_key")),
+    )
+    op.create_index(
+        "ix_machines_open",
+        "machines",
+        ["account", "state", "due_at"],
+        unique=False,
+        postgresql_where=sa.text("state <> 'gone'"),
+    )
+    op.create_index(
+        "ix_machines_proof_due",
+        "machines",
+        ["account", "proof_due_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'verified' AND proof_due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_machines_suspect",
+        "machines",
+        ["account"],
+        unique=False,
+        postgresql_where=sa.text("state = 'verified' AND suspect_since IS NOT NULL"),
+    )
+    op.create_index(
+        "uq_machines_provider_ref",
+        "machines",
+        ["account", "provider_ref"],
+        unique=True,
+        postgresql_where=sa.text(
+            "provider_ref IS NOT NULL AND state IN ('booting', 'bootstrapping', 'launching', 'terminating', 'verified')"
+        ),
+    )
+    op.create_table(
+        "networks",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_networks")),
+        sa.UniqueConstraint("number", name=op.f("uq_networks_number")),
+    )
+    op.create_table(
+        "offers",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("native_region", sa.Text(), nullable=False),
+        sa.Column("native_type", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column("vcpus", sa.Integer(), nullable=False),
+        sa.Column("memory_gib", sa.Integer(), nullable=False),
+        sa.Column("disk_gib", sa.Integer(), nullable=False),
+        sa.Column("capacity", sa.Text(), nullable=False),
+        sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("available", sa.Boolean(), nullable=False),
+        sa.Column("confidence", sa.Text(), nullable=False),
+        sa.Column("observed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_offers_account_provider_accounts")
+        ),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_offers")),
+    )
+    op.create_index("ix_offers_account", "offers", ["account"], unique=False)
+    op.create_index("ix_offers_gpu_model_gpu_count", "offers", ["gpu_model", "gpu_count"], unique=False)
+    op.create_table(
+        "orphans",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("provider_ref", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("native_status", sa.Text(), nullable=False),
+        sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("lists_seen", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("note", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_orphans_account_provider_accounts")
+        ),
+        sa.PrimaryKeyConstraint("account", "provider_ref", name=op.f("pk_orphans")),
+    )
+    op.create_table(
+        "prices",
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("nano_per_gpu_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_prices_sku_skus")),
+        sa.PrimaryKeyConstraint("sku", "effective_from", name=op.f("pk_prices")),
+    )
+    op.create_table(
+        "projects",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_projects_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_projects_organization_id_id")),
+        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_projects_organization_id_name")),
+    )
+    op.create_table(
+        "proof_records",
+        sa.Column("proof_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("occasion", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("ended", sa.Boolean(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "occasion IN ('end', 'idle', 'recheck', 'start')", name=op.f("ck_proof_records_occasion_known")
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('emulated', 'failed', 'passed', 'unanswered')",
+            name=op.f("ck_proof_records_outcome_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_proof_records_account_provider_accounts")
+        ),
+        sa.PrimaryKeyConstraint("proof_id", name=op.f("pk_proof_records")),
+    )
+    op.create_index(
+        "ix_proof_records_at",
+        "proof_records",
+        [sa.literal_column("at DESC"), sa.literal_column("proof_id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_proof_records_ended", "proof_records", ["at"], unique=False, postgresql_where=sa.text("ended")
+    )
+    op.create_index(
+        "ix_proof_records_failed",
+        "proof_records",
+        ["account", "at"],
+        unique=False,
+        postgresql_where=sa.text("ended OR outcome IN ('failed', 'emulated')"),
+    )
+    op.create_table(
+        "ssh_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_ssh_keys_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
+        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_ssh_keys_organization_id_name")),
+    )
+    op.create_table(
+        "standings",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("gpu_quota", sa.Integer(), nullable=False),
+        sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
+        sa.CheckConstraint("held_nano >= 0", name=op.f("ck_standings_held_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_standings_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_standings")),
+    )
+    op.create_table(
+        "termination_permits",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("until > at", name=op.f("ck_termination_permits_until_after_at")),
+        sa.ForeignKeyConstraint(
+            ["account"],
+            ["provider_accounts.name"],
+            name=op.f("fk_termination_permits_account_provider_accounts"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_termination_permits")),
+    )
+    op.create_index(
+        "ix_termination_permits_account_until", "termination_permits", ["account", "until"], unique=False
+    )
+    op.create_table(
+        "unrated",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_unrated_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_unrated")),
+    )
+    op.create_table(
+        "journal",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=True),
+        sa.Column("state_after", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
+        ),
+        sa.CheckConstraint(
+            "(lease_id IS NULL) = (organization_id IS NULL)", name=op.f("ck_journal_lease_has_its_tenant")
+        ),
+        sa.CheckConstraint(
+            "lease_id IS NOT NULL OR machine_id IS NOT NULL", name=op.f("ck_journal_about_something")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_journal_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_journal_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
+    )
+    op.create_index("ix_journal_lease_id_number", "journal", ["lease_id", "number"], unique=False)
+    op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
+    op.create_table(
+        "leases",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("proof", sa.Text(), nullable=False),
+        sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("authorized_keys", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("end_reason", sa.Text(), nullable=True),
+        sa.Column("end_why", sa.Text(), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("placement_sha256", sa.LargeBinary(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("metered_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.CheckConstraint(
+            "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "end_reason IN ('machine_lost', 'no_capacity', 'proof_failed', 'released', 'unfunded')",
+            name=op.f("ck_leases_end_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
+        ),
+        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_leases_purchase_known")),
+        sa.CheckConstraint(
+            "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
+        ),
+        sa.CheckConstraint(
+            "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
+        ),
+        sa.CheckConstraint(
+            "billed_until IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_billed_only_after_ready")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_leases_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_leases_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
+    )
+    op.create_index(
+        "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
+    )
+    op.create_index(
+        "ix_leases_live",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_index(
+        "ix_leases_metered",
+        "leases",
+        ["metered_until"],
+        unique=False,
+        postgresql_where=sa.text("ready_at IS NOT NULL AND NOT meter_closed"),
+    )
+    op.create_index(
+        "ix_leases_organization_id_created_at",
+        "leases",
+        ["organization_id", sa.literal_column("created_at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_leases_placing", "leases", ["due_at"], unique=False, postgresql_where=sa.text("state = 'placing'")
+    )
+    op.create_table(
+        "proofs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("occasion", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("driver", sa.Text(), nullable=False),
+        sa.Column("reference", sa.Text(), nullable=False),
+        sa.Column("attested", sa.Boolean(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("findings", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("hints", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("rates", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("gpu_uuids", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("devices", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("proven_bytes", postgresql.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "occasion IN ('end', 'idle', 'recheck', 'start')", name=op.f("ck_proofs_occasion_known")
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('emulated', 'failed', 'passed', 'unanswered')", name=op.f("ck_proofs_outcome_known")
+        ),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_proofs_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_proofs_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_proofs_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_proofs")),
+    )
+    op.create_index("ix_proofs_devices", "proofs", ["devices"], unique=False, postgresql_using="gin")
+    op.create_index("ix_proofs_gpu_uuids", "proofs", ["gpu_uuids"], unique=False, postgresql_using="gin")
+    op.create_index(
+        "ix_proofs_lease_id_at",
+        "proofs",
+        ["lease_id", sa.literal_column("at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_proofs_machine_id_at", "proofs", ["machine_id", sa.literal_column("at DESC")], unique=False
+    )
+    op.create_index(
+        "ix_proofs_passed", "proofs", ["at"], unique=False, postgresql_where=sa.text("outcome = 'passed'")
+    )
+    op.create_table(
+        "transactions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("kind IN ('top_up', 'usage')", name=op.f("ck_transactions_kind_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_transactions_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_transactions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
+        sa.UniqueConstraint("key", name=op.f("uq_transactions_key")),
+    )
+    op.create_index("ix_transactions_organization_id", "transactions", ["organization_id"], unique=False)
+    op.create_table(
+        "verification_reports",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("reading", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_verification_reports_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_verification_reports_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_verification_reports_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_verification_reports")),
+    )
+    op.create_index("ix_verification_reports_lease_id", "verification_reports", ["lease_id"], unique=False)
+    op.create_index(
+        "ix_verification_reports_machine_id", "verification_reports", ["machine_id"], unique=False
+    )
+    op.create_table(
+        "attempts",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("fail_reason", sa.Text(), nullable=True),
+        sa.Column("fail_why", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            name=op.f("ck_attempts_fail_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('abandoned', 'admitted', 'failed')", name=op.f("ck_attempts_outcome_known")
+        ),
+        sa.CheckConstraint(
+            "(outcome IS NULL) = (ended_at IS NULL)", name=op.f("ck_attempts_outcome_has_its_time")
+        ),
+        sa.CheckConstraint("number > 0", name=op.f("ck_attempts_number_positive")),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_attempts_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_attempts_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_attempts_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_attempts_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_attempts")),
+    )
+    op.create_table(
+        "charges",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("gpu_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_charges_purchase_known")),
+        sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_charges_not_negative")),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_charges_lease_id_leases")),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_charges_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_charges_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_charges_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_charges_price_book_price_books")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_charges")),
+        sa.UniqueConstraint("lease_id", "number", name=op.f("uq_charges_lease_id_number")),
+    )
+    op.create_index(
+        "ix_charges_organization_id_started_at", "charges", ["organization_id", "started_at"], unique=False
+    )
+    op.create_table(
+        "claims",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("slot", sa.SmallInteger(), nullable=True),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("step", sa.Text(), nullable=True),
+        sa.Column("step_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("claimed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("admitted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "step IN ('booted', 'connected', 'gpus_proven', 'gpus_verified', 'keys_installed', 'launched', 'mesh_joined', 'placed')",
+            name=op.f("ck_claims_step_known"),
+        ),
+        sa.CheckConstraint(
+            "released_at IS NULL OR ended_at IS NOT NULL", name=op.f("ck_claims_released_after_the_end")
+        ),
+        sa.CheckConstraint("slot > 0", name=op.f("ck_claims_slot_positive")),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_claims_lease_id_leases")),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_claims_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_claims_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_claims_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_claims")),
+    )
+    op.create_index(
+        "ix_claims_admitting",
+        "claims",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("admitted_at IS NULL AND ended_at IS NULL"),
+    )
+    op.create_index("ix_claims_lease_id", "claims", ["lease_id"], unique=False)
+    op.create_index("ix_claims_machine_id", "claims", ["machine_id"], unique=False)
+    op.create_index(
+        "ix_claims_unreleased",
+        "claims",
+        ["ended_at"],
+        unique=False,
+        postgresql_where=sa.text("ended_at IS NOT NULL AND released_at IS NULL"),
+    )
+    op.create_index(
+        "uq_claims_open_of_lease",
+        "claims",
+        ["lease_id"],
+        unique=True,
+        postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_index(
+        "uq_claims_open_of_machine",
+        "claims",
+        ["machine_id"],
+        unique=True,
+        postgresql_where=sa.text("ended_at IS NULL AND slot IS NULL"),
+    )
+    op.create_index(
+        "uq_claims_open_of_slot",
+        "claims",
+        ["machine_id", "slot"],
+        unique=True,
+        postgresql_where=sa.text("ended_at IS NULL AND slot IS NOT NULL"),
+    )
+    op.create_table(
+        "holds",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("placed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_holds_not_negative")),
+        sa.CheckConstraint(
+            "released_at IS NULL OR amount_nano = 0", name=op.f("ck_holds_released_holds_nothing")
+        ),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_holds_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_holds_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", name=op.f("pk_holds")),
+    )
+    op.create_index(
+        "ix_holds_due",
+        "holds",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("released_at IS NULL AND due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_holds_open",
+        "holds",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("released_at IS NULL"),
+    )
+    op.create_table(
+        "intervals",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("gpu_seconds_before", sa.BigInteger(), nullable=False),
+        sa.Column("gpu_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("final", sa.Boolean(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_intervals_ends_after_start")),
+        sa.CheckConstraint(
+            "gpu_seconds >= 0 AND gpu_seconds_before >= 0", name=op.f("ck_intervals_not_negative")
+        ),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_intervals_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_intervals_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_intervals_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_intervals_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_intervals")),
+    )
+    op.create_table(
+        "placements",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("chosen", sa.Text(), nullable=True),
+        sa.Column("ranking", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_placements_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_placements_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_placements_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_placements")),
+    )
+    op.create_table(
+        "postings",
+        sa.Column("transaction_id", sa.Uuid(), nullable=False),
+        sa.Column("line", sa.SmallInteger(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("account_id", sa.Uuid(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("amount_nano <> 0", name=op.f("ck_postings_not_zero")),
+        sa.ForeignKeyConstraint(
+            ["account_id"], ["ledger_accounts.id"], name=op.f("fk_postings_account_id_ledger_accounts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_postings_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_postings_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["transaction_id"], ["transactions.id"], name=op.f("fk_postings_transaction_id_transactions")
+        ),
+        sa.PrimaryKeyConstraint("transaction_id", "line", name=op.f("pk_postings")),
+    )
+    op.create_index(
+        "ix_postings_organization_id_account_id", "postings", ["organization_id", "account_id"], unique=False
+    )
+    op.create_table(
+        "peers",
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["claim_id"], ["claims.id"], name=op.f("fk_peers_claim_id_claims")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_peers_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_peers")),
+        sa.UniqueConstraint("organization_id", "slot", name=op.f("uq_peers_organization_id_slot")),
+    )

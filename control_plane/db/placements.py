@@ -1,0 +1,144 @@
+"""Queries on placements: every decision on where a lease goes, with the losers and why they lost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, write
+from control_plane.domain.ids import LeaseId
+from control_plane.domain.money import Nano
+from control_plane.domain.placement import Offer, Ranking, RejectCode, Rejection, digest
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOffer:
+    """An offer as it was when the decision was made."""
+
+    offer: str
+    """Its key."""
+    provider: str
+    region: str
+    native_type: str
+    cost_nano_per_hour: Nano
+    confidence: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedOffer(PlacedOffer):
+    code: RejectCode
+    why: str
+    proofs: tuple[UUID, ...] = ()
+    """The GPU proofs that speak against it, where that is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRanking:
+    candidates: tuple[PlacedOffer, ...]
+    """Best first."""
+    rejected: tuple[RejectedOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One decision, as it is stored."""
+
+    number: int
+    """1, 2, 3 ... per lease."""
+    decided_at: datetime
+    chosen: str | None
+    """The key of the offer that was chosen; None when the lease has to wait."""
+    ranking: PlacedRanking
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    lease_id: LeaseId
+    chosen: str | None
+    ranking: PlacedRanking
+    sha256: str
+
+
+_DECIDED = Recordset(_Decision, "decided")
+_INSERT = text(f"""
+WITH decided AS (SELECT * FROM {_DECIDED}),
+digested AS (
+  UPDATE leases l SET placement_sha256 = decode(d.sha256, 'hex') FROM decided d WHERE l.id = d.lease_id
+)
+INSERT INTO placements (lease_id, number, organization_id, project_id, decided_at, chosen, ranking)
+SELECT d.lease_id, coalesce((SELECT max(number) FROM placements p WHERE p.lease_id = d.lease_id), 0) + 1,
+       l.organization_id, l.project_id, :now, d.chosen, d.ranking
+FROM decided d JOIN leases l ON l.id = d.lease_id
+""")
+_OF_LEASE = text("""
+SELECT number, decided_at, chosen, ranking FROM placements WHERE lease_id = :lease_id ORDER BY number
+""")
+_DIGESTS = text("""
+SELECT id AS lease_id, placement_sha256 AS sha256 FROM leases
+WHERE id = ANY(:lease_ids) AND placement_sha256 IS NOT NULL
+""")
+
+
+async def insert(connection: Connection, rankings: dict[LeaseId, Ranking], *, now: datetime) -> None:
+    """Store decisions, and their digests with their leases."""
+    if rankings:
+        rows = [_decision(lease_id, ranking) for lease_id, ranking in rankings.items()]
+        await write(connection, _INSERT, decided=_DECIDED.document(rows), now=now)
+
+
+def _decision(lease_id: LeaseId, ranking: Ranking) -> _Decision:
+    chosen = ranking.candidates[0].key if ranking.candidates else None
+    shown = PlacedRanking(
+        tuple(_placed(offer) for offer in ranking.candidates),
+        tuple(_rejected(rejection) for rejection in ranking.rejected),
+    )
+    return _Decision(lease_id, chosen, shown, digest(ranking).hex())
+
+
+def _placed(offer: Offer) -> PlacedOffer:
+    return PlacedOffer(
+        offer=offer.key,
+        provider=offer.provider,
+        region=offer.region,
+        native_type=offer.native_type,
+        cost_nano_per_hour=offer.cost_nano_per_hour,
+        confidence=offer.confidence,
+        observed_at=offer.observed_at,
+    )
+
+
+def _rejected(rejection: Rejection) -> RejectedOffer:
+    offer = rejection.offer
+    return RejectedOffer(
+        offer=offer.key,
+        provider=offer.provider,
+        region=offer.region,
+        native_type=offer.native_type,
+        cost_nano_per_hour=offer.cost_nano_per_hour,
+        confidence=offer.confidence,
+        observed_at=offer.observed_at,
+        code=rejection.code,
+        why=rejection.why,
+        proofs=rejection.proofs,
+    )
+
+
+async def of_lease(connection: Connection, lease_id: LeaseId) -> list[Placement]:
+    """Every decision on a lease, oldest first."""
+    return await read(connection, _OF_LEASE, Placement, lease_id=lease_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Digest:
+    lease_id: LeaseId
+    sha256: bytes
+
+
+async def digests(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, bytes]:
+    """The digest of each lease's last stored decision; a lease without one is left out."""
+    found = await read(connection, _DIGESTS, _Digest, lease_ids=list(lease_ids))
+    return {each.lease_id: each.sha256 for each in found}

@@ -1,0 +1,61 @@
+"""Queries on projects."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.project import DEFAULT_NAME, Project
+
+_INSERT = text("""
+INSERT INTO projects (id, organization_id, name, created_at) VALUES (:id, :organization_id, :name, :now)
+ON CONFLICT (organization_id, name) DO NOTHING
+""")
+_COLUMNS = "id, organization_id, name, created_at"
+_NAMED = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND name = :name")
+_PAGE = text(f"""
+SELECT {_COLUMNS} FROM projects
+WHERE organization_id = :organization_id
+  AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
+ORDER BY created_at, id LIMIT :limit
+""")
+
+
+async def insert(connection: Connection, project: Project) -> bool:
+    """False when the organization already has a project of that name."""
+    values = {"id": project.id, "organization_id": project.organization_id, "name": project.name}
+    return bool(await write(connection, _INSERT, **values, now=project.created_at))
+
+
+async def named(connection: Connection, organization_id: OrganizationId, name: str) -> Project | None:
+    return await read_one(connection, _NAMED, Project, organization_id=organization_id, name=name)
+
+
+async def default(connection: Connection, organization_id: OrganizationId) -> Project:
+    """The project of leases that name none. Raises LookupError when the organization is not visible."""
+    found = await named(connection, organization_id, DEFAULT_NAME)
+    if found is None:
+        raise LookupError(f"organization {organization_id} has no default project")
+    return found
+
+
+async def page(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Project]:
+    """Oldest first; `after` is creation time and id of the last project of the page before."""
+    return await read(
+        connection,
+        _PAGE,
+        Project,
+        organization_id=organization_id,
+        after_at=after[0] if after else None,
+        after_id=after[1] if after else None,
+        limit=limit,
+    )

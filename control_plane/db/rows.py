@@ -1,0 +1,101 @@
+"""Rows in and out of SQL with their types: the one place where a column meets a field.
+
+`read` turns rows into values of a dataclass by the names and type hints of its fields, so a query module
+spells a column once in its SQL and once in its value. `Recordset` is the way back: many values as one JSON
+parameter, with the column list made from the same hints.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, Generic, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import TextClause
+
+from control_plane.db.connection import Connection
+
+Kind = TypeVar("Kind")
+
+_SQL_TYPES: dict[Any, str] = {
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    str: "text",
+    UUID: "uuid",
+    datetime: "timestamptz",
+}
+
+
+async def read(
+    connection: Connection, statement: TextClause, kind: type[Kind], /, **values: object
+) -> list[Kind]:
+    """Run a statement and read every row as a `kind`.
+
+    `kind` is a dataclass whose fields are the columns, or the type of a single column.
+    Raises msgspec.ValidationError when a column is missing or has another type: the query is wrong.
+    """
+    found = (await connection.execute(statement, values)).all()
+    if is_dataclass(kind):
+        return [msgspec.convert(row, kind, from_attributes=True) for row in found]
+    return [msgspec.convert(row[0], kind) for row in found]
+
+
+async def read_one(
+    connection: Connection, statement: TextClause, kind: type[Kind], /, **values: object
+) -> Kind | None:
+    """The first row as a `kind`; None when there is no row."""
+    found = await read(connection, statement, kind, **values)
+    return found[0] if found else None
+
+
+async def write(connection: Connection, statement: TextClause, /, **values: object) -> int:
+    """Run a statement that answers no rows; how many rows it wrote."""
+    return (await connection.execute(statement, values)).rowcount
+
+
+class Recordset(Generic[Kind]):
+    """Many values of one dataclass as a single JSON parameter.
+
+    >>> MOVES = Recordset(MachineMove, "moves")
+    >>> f"UPDATE machines SET ... FROM {MOVES} AS w WHERE ..."
+    >>> await write(connection, statement, moves=MOVES.document(moves))
+
+    The text of it is `jsonb_to_recordset(CAST(:moves AS jsonb)) AS moves(id uuid, ...)`. A field that is a
+    sequence or a mapping becomes a jsonb column.
+    """
+
+    def __init__(self, kind: type[Kind], parameter: str) -> None:
+        columns = ", ".join(f"{name} {_sql_type(hint)}" for name, hint in _hints(kind).items())
+        self._text = f"jsonb_to_recordset(CAST(:{parameter} AS jsonb)) AS {parameter}({columns})"
+
+    def __str__(self) -> str:
+        return self._text
+
+    @staticmethod
+    def document(values: Sequence[Kind]) -> str:
+        """The parameter's value: JSON text."""
+        return json.dumps(msgspec.to_builtins([*values]))
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _sql_type(hint: Any) -> str:
+    """PostgreSQL's type of a field."""
+    if get_origin(hint) in (Union, UnionType):
+        parts = [part for part in get_args(hint) if part is not NoneType]
+        if len(parts) != 1:
+            raise TypeError(f"no column has the type {hint}")
+        return _sql_type(parts[0])
+    while isinstance(hint, NewType):
+        hint = hint.__supertype__
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return "text"
+    return _SQL_TYPES.get(hint, "jsonb")

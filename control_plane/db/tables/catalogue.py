@@ -1,0 +1,77 @@
+"""What we sell, at which price, and what providers offer us."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+)
+
+from control_plane.db.tables.marks import at, known, table
+from control_plane.domain.proof import Tier
+
+skus = table(
+    "skus",
+    Column("name", Text, primary_key=True),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpu_count", Integer, nullable=False),
+    Column("vcpus", Integer, nullable=False),
+    Column("memory_gib", Integer, nullable=False),
+    Column("disk_gib", Integer, nullable=False),
+    Column("capacity", Text, nullable=False),
+    # What a new lease's machine has to prove.
+    Column("proof", Text, nullable=False),
+    CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
+    known("proof", Tier),
+    shared="the catalogue is the same for everyone",
+)
+
+# Every load of a price book that changed a price. A charge names the version that its price is from.
+price_books = table(
+    "price_books",
+    Column("version", Integer, Identity(always=True), primary_key=True),
+    at("effective_from", nullable=False),
+    shared="the price book is the same for everyone",
+    fact=True,
+)
+
+prices = table(
+    "prices",
+    Column("sku", Text, ForeignKey("skus.name"), nullable=False),
+    at("effective_from", nullable=False),
+    Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    Column("nano_per_gpu_hour", BigInteger, nullable=False),
+    PrimaryKeyConstraint("sku", "effective_from"),
+    CheckConstraint("nano_per_gpu_hour >= 0", name="not_negative"),
+    shared="the price book is the same for everyone",
+    fact=True,
+)
+
+offers = table(
+    "offers",
+    Column("key", Text, primary_key=True),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("native_region", Text, nullable=False),
+    Column("native_type", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpu_count", Integer, nullable=False),
+    Column("vcpus", Integer, nullable=False),
+    Column("memory_gib", Integer, nullable=False),
+    Column("disk_gib", Integer, nullable=False),
+    Column("capacity", Text, nullable=False),
+    Column("cost_nano_per_hour", BigInteger, nullable=False),
+    Column("available", Boolean, nullable=False),
+    Column("confidence", Text, nullable=False),
+    at("observed_at", nullable=False),
+    Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),
+    Index("ix_offers_account", "account"),
+    shared="what providers offer us",
+)

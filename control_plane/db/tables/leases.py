@@ -1,0 +1,199 @@
+"""Leases, where they were placed, their attempts, and their claims on machines."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant, work
+from control_plane.domain.actor import ActorKind
+from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.failure import FailReason
+from control_plane.domain.lease import LIVE, EndReason, LeaseState, PurchaseKind
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Tier
+
+leases = table(
+    "leases",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("name", Text, nullable=False),
+    # Desired: what the customer asked for, the price promised for it, and what its machine has to prove.
+    Column("sku", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpu_count", Integer, nullable=False),
+    Column("purchase", Text, nullable=False),
+    Column("nano_per_gpu_hour", BigInteger, nullable=False),
+    Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    Column("proof", Text, nullable=False),
+    Column("regions", ARRAY(Text), nullable=False),
+    Column("providers", ARRAY(Text), nullable=False),
+    Column("price_nano_per_hour_max", BigInteger),
+    Column("authorized_keys", ARRAY(Text), nullable=False),
+    # Execution.
+    Column("state", Text, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("end_reason", Text),
+    Column("end_why", Text),
+    at("due_at", nullable=False),
+    # Of the last placement that was stored: the same decision is not stored again.
+    Column("placement_sha256", LargeBinary),
+    # Times out of the journal, kept here for the meter.
+    at("created_at", nullable=False),
+    at("ready_at"),
+    at("billed_until"),
+    at("ended_at"),
+    at("funding_warned_at"),
+    # The meter's own columns: end of the last interval, and how many there are.
+    at("metered_until"),
+    Column("intervals", Integer, nullable=False, server_default=text("0")),
+    Column("meter_closed", Boolean, nullable=False, server_default=text("false")),
+    known("state", LeaseState),
+    known("purchase", PurchaseKind),
+    known("end_reason", EndReason),
+    known("proof", Tier),
+    CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
+    CheckConstraint("(state = 'ready') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
+    CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
+    Index(
+        "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")
+    ),
+    Index("ix_leases_placing", "due_at", postgresql_where=text("state = 'placing'")),
+    Index(
+        "ix_leases_metered",
+        "metered_until",
+        postgresql_where=text("ready_at IS NOT NULL AND NOT meter_closed"),
+    ),
+    Index("ix_leases_live", "organization_id", postgresql_where=text(among("state", LIVE))),
+    Index("ix_leases_ending", "id", postgresql_where=text("state = 'ending'")),
+    api=("INSERT", "UPDATE"),
+)
+
+placements = table(
+    "placements",
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    *project(),
+    at("decided_at", nullable=False),
+    Column("chosen", Text),
+    Column("ranking", JSONB, nullable=False),
+    PrimaryKeyConstraint("lease_id", "number"),
+    fact=True,
+)
+
+attempts = table(
+    "attempts",
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    *project(),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("offer_key", Text, nullable=False),
+    at("started_at", nullable=False),
+    at("ended_at"),
+    Column("outcome", Text),
+    Column("fail_reason", Text),
+    Column("fail_why", Text),
+    PrimaryKeyConstraint("lease_id", "number"),
+    known("outcome", AttemptOutcome),
+    known("fail_reason", FailReason),
+    CheckConstraint("(outcome IS NULL) = (ended_at IS NULL)", name="outcome_has_its_time"),
+    CheckConstraint("number > 0", name="number_positive"),
+    api_updates=("ended_at", "outcome"),
+)
+
+# A lease's right to a machine (slot null) or to a slot of a node, from `claimed_at` to `ended_at`.
+claims = table(
+    "claims",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("slot", SmallInteger),
+    Column("attempt", Integer, nullable=False),
+    *work(),
+    Column("step", Text),
+    at("step_at"),
+    at("claimed_at", nullable=False),
+    # Until when the customer has to be let in, from the moment when the machine is verified.
+    at("deadline_at"),
+    at("admitted_at"),
+    at("ended_at"),
+    # When the machine's side has dealt with the end: see release_machines.
+    at("released_at"),
+    known("step", Step),
+    CheckConstraint("slot > 0", name="slot_positive"),
+    CheckConstraint("released_at IS NULL OR ended_at IS NOT NULL", name="released_after_the_end"),
+    Index("uq_claims_open_of_lease", "lease_id", unique=True, postgresql_where=text("ended_at IS NULL")),
+    Index(
+        "uq_claims_open_of_machine",
+        "machine_id",
+        unique=True,
+        postgresql_where=text("ended_at IS NULL AND slot IS NULL"),
+    ),
+    Index(
+        "uq_claims_open_of_slot",
+        "machine_id",
+        "slot",
+        unique=True,
+        postgresql_where=text("ended_at IS NULL AND slot IS NOT NULL"),
+    ),
+    Index("ix_claims_lease_id", "lease_id"),
+    Index("ix_claims_machine_id", "machine_id"),
+    Index(
+        "ix_claims_admitting",
+        "due_at",
+        postgresql_where=text("admitted_at IS NULL AND ended_at IS NULL"),
+    ),
+    Index(
+        "ix_claims_unreleased",
+        "ended_at",
+        postgresql_where=text("ended_at IS NOT NULL AND released_at IS NULL"),
+    ),
+    api_updates=("ended_at",),
+)
+
+# What happened, in order. A machine's lines go to every lease that has a claim on it; while nobody has one,
+# they belong to no organization.
+journal = table(
+    "journal",
+    Column("number", BigInteger, Identity(always=True), primary_key=True),
+    tenant(nullable=True),
+    *project(nullable=True),
+    Column("lease_id", Uuid),
+    Column("machine_id", Uuid),
+    at("at", nullable=False),
+    Column("actor_kind", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    # Of the HTTP request that did it.
+    Column("request_id", Text),
+    Column("event", Text, nullable=False),
+    Column("state_before", Text),
+    Column("state_after", Text),
+    Column("why", Text),
+    known("actor_kind", ActorKind),
+    CheckConstraint("lease_id IS NOT NULL OR machine_id IS NOT NULL", name="about_something"),
+    CheckConstraint("(lease_id IS NULL) = (organization_id IS NULL)", name="lease_has_its_tenant"),
+    Index("ix_journal_lease_id_number", "lease_id", "number"),
+    Index("ix_journal_machine_id_number", "machine_id", "number"),
+    tenancy=Tenancy.MIXED,
+    fact=True,
+    api=("INSERT",),
+)

@@ -1,0 +1,123 @@
+"""Providers' machines, and what they reported of their hardware."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant, work
+from control_plane.domain.failure import FailReason
+from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Tier
+
+machines = table(
+    "machines",
+    Column("id", Uuid, primary_key=True),
+    Column("purpose", Text, nullable=False),
+    # What was ordered.
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("native_region", Text, nullable=False),
+    Column("native_type", Text, nullable=False),
+    Column("offer_key", Text, nullable=False),
+    Column("cost_nano_per_hour", BigInteger, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpu_count", Integer, nullable=False),
+    Column("proof", Text, nullable=False),
+    Column("launch_key", Text, nullable=False, unique=True),
+    # Execution.
+    Column("state", Text, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
+    *work(),
+    Column("host_key", Text),
+    at("created_at", nullable=False),
+    at("asked_at"),
+    at("deadline_at"),
+    at("terminate_asked_at"),
+    at("gone_at"),
+    Column("fail_reason", Text),
+    Column("fail_why", Text),
+    Column("gone_evidence", Text),
+    # Observed: what the provider and the machine showed, and when. While `missed_since` is null, the
+    # account's last listing shows the machine too: a steady fleet of any size costs no write.
+    Column("provider_ref", Text),
+    Column("provider_state", Text),
+    Column("address", Text),
+    Column("ssh_port", Integer, nullable=False, server_default=text("22")),
+    at("sighted_at"),
+    at("missed_since"),
+    Column("missed_lists", Integer, nullable=False, server_default=text("0")),
+    Column("step", Text, nullable=False),
+    at("step_at"),
+    # What its GPU proofs add up to (domain/proof.py, Record), when it is challenged next, since when they speak
+    # against it, and until when its termination waits for the proof that its memory is overwritten.
+    Column("passes", Integer, nullable=False, server_default=text("0")),
+    at("first_passed_at"),
+    at("last_passed_at"),
+    Column("attested", Boolean, nullable=False, server_default=text("false")),
+    Column("failed", Integer, nullable=False, server_default=text("0")),
+    Column("unanswered", Integer, nullable=False, server_default=text("0")),
+    at("last_challenged_at"),
+    at("proof_due_at"),
+    at("suspect_since"),
+    at("erasing_until"),
+    known("purpose", Purpose),
+    known("state", MachineState),
+    known("step", Step),
+    known("proof", Tier),
+    known("fail_reason", FailReason),
+    CheckConstraint(
+        "state <> 'gone' OR asked_at IS NULL OR gone_evidence IS NOT NULL", name="gone_needs_evidence"
+    ),
+    CheckConstraint("state IN ('intended', 'gone') OR asked_at IS NOT NULL", name="asked_before_effect"),
+    CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
+    Index("ix_machines_open", "account", "state", "due_at", postgresql_where=text("state <> 'gone'")),
+    Index(
+        "uq_machines_provider_ref",
+        "account",
+        "provider_ref",
+        unique=True,
+        postgresql_where=text(f"provider_ref IS NOT NULL AND {among('state', MAY_EXIST)}"),
+    ),
+    Index(
+        "ix_machines_proof_due",
+        "account",
+        "proof_due_at",
+        postgresql_where=text("state = 'verified' AND proof_due_at IS NOT NULL"),
+    ),
+    Index(
+        "ix_machines_suspect",
+        "account",
+        postgresql_where=text("state = 'verified' AND suspect_since IS NOT NULL"),
+    ),
+    tenancy=Tenancy.CLAIMED,
+)
+
+verification_reports = table(
+    "verification_reports",
+    Column("id", Uuid, primary_key=True),
+    tenant(nullable=True),
+    *project(nullable=True),
+    Column("lease_id", Uuid),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    at("at", nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("why", Text),
+    Column("source", Text, nullable=False),
+    Column("reading", JSONB, nullable=False),
+    Index("ix_verification_reports_machine_id", "machine_id"),
+    Index("ix_verification_reports_lease_id", "lease_id"),
+    tenancy=Tenancy.MIXED,
+    fact=True,
+)

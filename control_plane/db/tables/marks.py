@@ -1,0 +1,128 @@
+"""How a table is written down here: its columns' common parts, and the marks that say whose it is and who may
+do what with it.
+
+Row-level security, grants and triggers follow from the marks. A migration writes them out (`migrations/steps.py`)
+and a test holds every table of the migrated database against its marks, so a table without them does not pass.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Any
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.schema import SchemaItem
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class Tenancy(Enum):
+    """Whose rows a table holds, and so what the API's role may see of it."""
+
+    TENANT = auto()
+    """Every row has its organization. The API sees the rows of the organization that asks."""
+    MIXED = auto()
+    """A row has its organization, or none while it concerns only us. The API sees those of who asks."""
+    OURS_VISIBLE = auto()
+    """As MIXED, and the API sees the rows without an organization too."""
+    CLAIMED = auto()
+    """Machines: the API sees those on which the organization that asks has or had a claim."""
+    SHARED = auto()
+    """No row is any customer's: no filter. Needs a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    tenancy: Tenancy
+    reason: str
+    """Why it is shared; empty for the others."""
+    fact: bool
+    """Append-only: the database refuses UPDATE, DELETE and TRUNCATE, to its owner too."""
+    api: frozenset[str]
+    """What the API's role may do besides SELECT: INSERT, UPDATE, DELETE."""
+    api_updates: tuple[str, ...]
+    """The only columns that the API's role may update; empty where UPDATE covers the row, or nothing does."""
+
+
+def table(
+    name: str,
+    *parts: SchemaItem,
+    tenancy: Tenancy = Tenancy.TENANT,
+    shared: str = "",
+    fact: bool = False,
+    api: Iterable[str] = (),
+    api_updates: tuple[str, ...] = (),
+) -> Table:
+    """A table with its marks. `shared` is the reason why it belongs to no customer."""
+    marks = Marks(Tenancy.SHARED if shared else tenancy, shared, fact, frozenset(api), api_updates)
+    return Table(name, metadata, *parts, info={"marks": marks})
+
+
+def marks_of(found: Table) -> Marks:
+    marks = found.info["marks"]
+    if not isinstance(marks, Marks):
+        raise TypeError(f"{found.name} was made without marks.table()")
+    return marks
+
+
+def at(name: str, *, nullable: bool = True) -> Column[Any]:
+    """A moment."""
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+def tenant(*, nullable: bool = False) -> Column[Any]:
+    return Column("organization_id", Uuid, ForeignKey("organizations.id"), nullable=nullable)
+
+
+def project(*, nullable: bool = False) -> list[SchemaItem]:
+    """The project of a tenant's row, which is one of its own organization."""
+    return [
+        Column("project_id", Uuid, nullable=nullable),
+        ForeignKeyConstraint(["organization_id", "project_id"], ["projects.organization_id", "projects.id"]),
+    ]
+
+
+def work() -> list[SchemaItem]:
+    """Columns of rows that a worker takes, keeps for a while, and gives back: see db/work.py."""
+    return [
+        at("due_at", nullable=False),
+        Column("work_token", Uuid),
+        at("work_until"),
+        Column("tries", Integer, nullable=False, server_default=text("0")),
+    ]
+
+
+def known(column: str, values: type[StrEnum]) -> CheckConstraint:
+    """A CHECK that a text column holds a value of the domain's enum."""
+    return CheckConstraint(among(column, values), name=f"{column}_known")
+
+
+def among(column: str, values: Iterable[StrEnum]) -> str:
+    """SQL: the column holds one of these values."""
+    words = ", ".join(f"'{value}'" for value in sorted(values))
+    return f"{column} IN ({words})"
+
+
+def word(name: str, *, nullable: bool = False) -> Column[Any]:
+    """A text column."""
+    return Column(name, Text, nullable=nullable)

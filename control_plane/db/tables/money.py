@@ -1,0 +1,141 @@
+"""Metered time, its price, the ledger, and what is set aside."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant
+from control_plane.domain.lease import PurchaseKind
+from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
+
+# Money of a live lease that is set aside for its next hour.
+holds = table(
+    "holds",
+    Column("lease_id", Uuid, ForeignKey("leases.id"), primary_key=True),
+    tenant(),
+    Column("amount_nano", BigInteger, nullable=False),
+    # What was posted for the lease so far.
+    Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
+    at("placed_at", nullable=False),
+    # When the hold is looked at next: about when half of it is used. Null until the lease is ready.
+    at("due_at"),
+    at("released_at"),
+    CheckConstraint("amount_nano >= 0", name="not_negative"),
+    CheckConstraint("released_at IS NULL OR amount_nano = 0", name="released_holds_nothing"),
+    Index("ix_holds_open", "organization_id", postgresql_where=text("released_at IS NULL")),
+    Index("ix_holds_due", "due_at", postgresql_where=text("released_at IS NULL AND due_at IS NOT NULL")),
+    api=("INSERT", "UPDATE"),
+)
+
+intervals = table(
+    "intervals",
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    *project(),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    at("started_at", nullable=False),
+    at("ended_at", nullable=False),
+    Column("gpu_seconds_before", BigInteger, nullable=False),
+    Column("gpu_seconds", BigInteger, nullable=False),
+    Column("final", Boolean, nullable=False),
+    at("recorded_at", nullable=False),
+    PrimaryKeyConstraint("lease_id", "number"),
+    CheckConstraint("ended_at >= started_at", name="ends_after_start"),
+    CheckConstraint("gpu_seconds >= 0 AND gpu_seconds_before >= 0", name="not_negative"),
+    fact=True,
+)
+
+# Work, not fact: an interval waits here until it is rated, and leaves in the transaction that rates it.
+unrated = table(
+    "unrated",
+    Column("lease_id", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    PrimaryKeyConstraint("lease_id", "number"),
+)
+
+charges = table(
+    "charges",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("sku", Text, nullable=False),
+    Column("purchase", Text, nullable=False),
+    Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    at("started_at", nullable=False),
+    at("ended_at", nullable=False),
+    Column("gpu_seconds", BigInteger, nullable=False),
+    Column("nano_per_gpu_hour", BigInteger, nullable=False),
+    Column("amount_nano", BigInteger, nullable=False),
+    at("rated_at", nullable=False),
+    UniqueConstraint("lease_id", "number"),
+    known("purchase", PurchaseKind),
+    CheckConstraint("amount_nano >= 0", name="not_negative"),
+    Index("ix_charges_organization_id_started_at", "organization_id", "started_at"),
+    fact=True,
+)
+
+# A kind of account, and whose it is. Without an organization it is ours, one of its kind.
+ledger_accounts = table(
+    "ledger_accounts",
+    Column("id", Uuid, primary_key=True),
+    tenant(nullable=True),
+    Column("kind", Text, nullable=False),
+    at("created_at", nullable=False),
+    known("kind", AccountKind),
+    CheckConstraint(f"(organization_id IS NULL) = ({among('kind', OURS)})", name="owner_fits_kind"),
+    UniqueConstraint("organization_id", "kind", postgresql_nulls_not_distinct=True),
+    tenancy=Tenancy.OURS_VISIBLE,
+    fact=True,
+    api=("INSERT",),
+)
+
+transactions = table(
+    "transactions",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(nullable=True),
+    Column("key", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    at("recorded_at", nullable=False),
+    known("kind", TransactionKind),
+    Index("ix_transactions_organization_id", "organization_id"),
+    fact=True,
+    api=("INSERT",),
+)
+
+# `organization_id` says whose money moved, on postings to our own accounts too: every row has its tenant.
+postings = table(
+    "postings",
+    Column("transaction_id", Uuid, ForeignKey("transactions.id"), nullable=False),
+    Column("line", SmallInteger, nullable=False),
+    tenant(),
+    *project(nullable=True),
+    Column("account_id", Uuid, ForeignKey("ledger_accounts.id"), nullable=False),
+    Column("amount_nano", BigInteger, nullable=False),
+    PrimaryKeyConstraint("transaction_id", "line"),
+    CheckConstraint("amount_nano <> 0", name="not_zero"),
+    Index("ix_postings_organization_id_account_id", "organization_id", "account_id"),
+    fact=True,
+    api=("INSERT",),
+)

@@ -1,0 +1,32 @@
+"""The installation itself, and what its loops last did."""
+
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Text, text
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from control_plane.db.tables.marks import at, table
+
+installation = table(
+    "installation",
+    Column("singleton", Boolean, primary_key=True, server_default=text("true")),
+    Column("code", Text, nullable=False),
+    CheckConstraint("singleton", name="one_row"),
+    shared="one row: which installation this database is",
+)
+
+loop_reports = table(
+    "loop_reports",
+    Column("loop", Text, nullable=False),
+    Column("account", Text, nullable=False, server_default=text("''")),
+    Column("replica", Text, nullable=False),
+    at("started_at", nullable=False),
+    at("finished_at", nullable=False),
+    Column("every_seconds", Integer, nullable=False),
+    Column("late_after_seconds", Integer, nullable=False),
+    Column("looked_at", Integer, nullable=False),
+    Column("acted_on", Integer, nullable=False),
+    Column("errors", ARRAY(Text), nullable=False),
+    Column("notes", ARRAY(Text), nullable=False),
+    Column("activations", BigInteger, nullable=False, server_default=text("1")),
+    PrimaryKeyConstraint("loop", "account", "replica"),
+    shared="what our loops did",
+)

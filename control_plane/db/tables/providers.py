@@ -1,0 +1,75 @@
+"""Our accounts at providers, the pace towards them, and machines there that no record claims."""
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    Uuid,
+    text,
+)
+
+from control_plane.db.tables.marks import at, table
+
+provider_accounts = table(
+    "provider_accounts",
+    Column("name", Text, primary_key=True),
+    Column("provider", Text, nullable=False),
+    # A listing or refresh is one replica's work at a time: whoever moves the due time forward does it.
+    at("listing_due_at", nullable=False),
+    at("offers_due_at", nullable=False),
+    at("listing_asked_at"),
+    Column("listing_size", Integer, nullable=False, server_default=text("0")),
+    Column("listing_foreign", Integer, nullable=False, server_default=text("0")),
+    at("offers_at"),
+    at("frozen_since"),
+    Column("frozen_lists", Integer, nullable=False, server_default=text("0")),
+    Column("frozen_why", Text),
+    at("failing_since"),
+    Column("failing_why", Text),
+    shared="ours",
+)
+
+# Machines with our launch keys that no open record claims. Most leave again when their record adopts them.
+orphans = table(
+    "orphans",
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("provider_ref", Text, nullable=False),
+    Column("launch_key", Text, nullable=False),
+    Column("native_status", Text, nullable=False),
+    at("first_seen_at", nullable=False),
+    at("last_seen_at", nullable=False),
+    Column("lists_seen", Integer, nullable=False, server_default=text("1")),
+    at("terminate_asked_at"),
+    Column("note", Text),
+    PrimaryKeyConstraint("account", "provider_ref"),
+    shared="machines that belong to nobody",
+)
+
+# An operator's word that machines of an account may be terminated although many fail their proof.
+termination_permits = table(
+    "termination_permits",
+    Column("id", Uuid, primary_key=True),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    at("at", nullable=False),
+    at("until", nullable=False),
+    CheckConstraint("until > at", name="until_after_at"),
+    Index("ix_termination_permits_account_until", "account", "until"),
+    shared="our operators' word on a provider account",
+    fact=True,
+    api=("INSERT",),
+)
+
+budgets = table(
+    "budgets",
+    Column("account", Text, nullable=False),
+    Column("bucket", Text, nullable=False),
+    at("free_at", nullable=False),
+    PrimaryKeyConstraint("account", "bucket"),
+    shared="our pace towards providers",
+)

@@ -1,0 +1,97 @@
+"""Organizations, their projects and keys, and what they may spend."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+
+from control_plane.db.tables.marks import at, known, table, tenant
+from control_plane.domain.permission import Role
+
+organizations = table(
+    "organizations",
+    Column("id", Uuid, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("suspended", Boolean, nullable=False, server_default=text("false")),
+    at("created_at", nullable=False),
+    api=("INSERT",),
+)
+
+projects = table(
+    "projects",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    Column("name", Text, nullable=False),
+    at("created_at", nullable=False),
+    UniqueConstraint("organization_id", "name"),
+    UniqueConstraint(
+        "organization_id", "id"
+    ),  # What a tenant's row refers to: its own organization's project.
+    api=("INSERT",),
+)
+
+# One row per organization, locked by everything that spends: quota, balance and what is held.
+# A cache of other tables, kept in the same transactions; a test rebuilds and compares it.
+standings = table(
+    "standings",
+    Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
+    Column("gpu_quota", Integer, nullable=False),
+    Column("gpus_held", Integer, nullable=False, server_default=text("0")),
+    Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
+    Column("held_nano", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("gpus_held >= 0", name="gpus_held_not_negative"),
+    CheckConstraint("held_nano >= 0", name="held_not_negative"),
+    api=("INSERT", "UPDATE"),
+)
+
+api_keys = table(
+    "api_keys",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("secret_sha256", LargeBinary, nullable=False, unique=True),
+    Column("hint", Text, nullable=False),
+    at("created_at", nullable=False),
+    at("revoked_at"),
+    known("role", Role),
+    Index("ix_api_keys_organization_id", "organization_id"),
+    api=("INSERT", "UPDATE"),
+)
+
+ssh_keys = table(
+    "ssh_keys",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    Column("name", Text, nullable=False),
+    Column("public_key", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    at("created_at", nullable=False),
+    UniqueConstraint("organization_id", "name"),
+    api=("INSERT", "DELETE"),
+)
+
+idempotency_keys = table(
+    "idempotency_keys",
+    tenant(),
+    Column("key", Text, nullable=False),
+    Column("request_sha256", LargeBinary, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+    at("created_at", nullable=False),
+    PrimaryKeyConstraint("organization_id", "key"),
+    Index("ix_idempotency_keys_created_at", "created_at"),
+    api=("INSERT",),
+)

@@ -1,0 +1,26 @@
+"""Why an attempt failed or a machine has to go: stable codes."""
+
+from enum import StrEnum
+
+
+class FailReason(StrEnum):
+    NO_CAPACITY = "no_capacity"
+    QUOTA_REACHED = "quota_reached"
+    ORDER_REFUSED = "order_refused"
+    UNAUTHORIZED = "unauthorized"
+    LAUNCH_ANSWER_LOST = "launch_answer_lost"
+    NOT_TAKEN = "not_taken"
+    """The provider was too busy for the order, or out of reach, for too long."""
+    NEVER_BOOTED = "never_booted"
+    PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
+    UNREACHABLE = "unreachable"
+    HOST_KEY_CHANGED = "host_key_changed"
+    SETUP_FAILED = "setup_failed"
+    GPU_MISMATCH = "gpu_mismatch"
+    PROOF_FAILED = "proof_failed"
+    """Its GPUs failed their proof twice in a row, or prove less than was sold."""
+    PROOF_EMULATED = "proof_emulated"
+    """An emulation answered for its GPUs."""
+    VANISHED = "vanished"
+    LEASE_ENDED = "lease_ended"
+    """The lease ended before the provider took the order."""

@@ -1,0 +1,42 @@
+"""Whether a failure applies to a machine as it is now, with the claims that are open on it."""
+
+from collections.abc import Collection
+
+from control_plane.domain.claim import Claim
+from control_plane.domain.machine import (
+    Machine,
+    MachineEvent,
+    MachineFailure,
+    MachineMove,
+    MachineState,
+    step,
+)
+from control_plane.domain.transitions import Moved
+
+
+def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFailure) -> MachineMove | None:
+    """The move of a machine that fails; None when the failure does not apply any more."""
+    if failure.event is MachineEvent.REJECTED and machine.provider_ref is not None:
+        return (
+            None  # The provider refused the launch, and lists the machine: only its lists can prove the end.
+        )
+    if failure.event is MachineEvent.FAILED and not _may_fail(machine, open_claims):
+        return None
+    moved = step(machine.state, failure.event)
+    if not isinstance(moved, Moved):
+        return None
+    return MachineMove(
+        machine.id,
+        machine.generation,
+        moved,
+        why=failure.why,
+        fail_reason=failure.reason,
+        gone_evidence=failure.gone_evidence,
+    )
+
+
+def _may_fail(machine: Machine, open_claims: Collection[Claim]) -> bool:
+    """A verified machine fails only because a customer cannot be let in, and never while one is on it (law 5)."""
+    if machine.state is not MachineState.VERIFIED:
+        return True
+    return bool(open_claims) and all(claim.admitted_at is None for claim in open_claims)

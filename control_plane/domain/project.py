@@ -1,0 +1,18 @@
+"""A project divides an organization's leases and their costs. Every organization has a default one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from control_plane.domain.ids import OrganizationId, ProjectId
+
+DEFAULT_NAME = "default"
+"""Of the project that every organization starts with, and that a lease belongs to when none is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    id: ProjectId
+    organization_id: OrganizationId
+    name: str
+    """Unique in its organization."""
+    created_at: datetime

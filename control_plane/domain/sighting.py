@@ -1,0 +1,54 @@
+"""A sighting is a machine as its provider lists it now: status words in one vocabulary, and what follows from them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.machine import MachineEvent, MachineState
+
+
+class ListedState(StrEnum):
+    """What a provider says of a machine. An unknown word maps to UNKNOWN, never to GONE."""
+
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ENDING = "ending"
+    GONE = "gone"
+    """The provider says explicitly that the machine was terminated."""
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One machine on a provider's list. Only machines that carry a launch key are sightings."""
+
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+    state: ListedState
+    native_status: str
+    """The provider's own word."""
+    address: str | None = None
+    """IPv4 or IPv6 text; None while booting."""
+    ssh_port: int = 22
+
+
+_SETTING_UP = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING})
+
+
+def concluded(state: MachineState, listed: ListedState, *, has_address: bool) -> MachineEvent | None:
+    """What one sighting means for a machine in `state`; None when it only confirms what is known.
+
+    A verified machine that the provider calls failed or stopped is left alone here: losing health is
+    not ending, and the customer may still be on it (law 5).
+    """
+    if state is MachineState.LAUNCHING:
+        return MachineEvent.FOUND  # Whatever became of it, it exists: its reference comes first.
+    if listed is ListedState.GONE:
+        return MachineEvent.CONFIRMED_GONE if state is MachineState.TERMINATING else MachineEvent.VANISHED
+    if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _SETTING_UP:
+        return MachineEvent.FAILED
+    if state is MachineState.BOOTING and listed is ListedState.RUNNING and has_address:
+        return MachineEvent.REACHABLE
+    return None

@@ -1,0 +1,278 @@
+"""What a challenge of a machine's GPUs leads to, stored together with the proof itself.
+
+One transaction each: lock the leases, claims and machine concerned, see that the worker still holds the machine,
+decide on what its earlier challenges add up to (`domain/proof.py`), store. The proof of a worker that lost the
+machine meanwhile is dropped; whoever holds the machine now challenges it again.
+
+**The bill of a machine that fails.** A lease is billed until its customer releases it or its machine is lost
+(law 6), and nobody pays for a machine that failed. Nothing speaks against the time between the last pass and
+the first failure, so that time is paid for; the time from the first failure on is not, if a second one confirms
+it. The meter waits at the first failure while the second challenge is due (`meter_usage`), so the bill needs no
+correction. When the machine then passes, the time is billed after all. So it is when no other challenge could be
+made for a while (`put_off`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db import claims, journal, machines, permits, proofs
+from control_plane.db.connection import Connection
+from control_plane.db.proofs import Finding, NewProof
+from control_plane.domain.actor import Actor
+from control_plane.domain.claim import Claim
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import MachineId, Prefix, on_wire
+from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
+from control_plane.domain.proof import (
+    DOUBT_LASTS,
+    FAILING_WINDOW,
+    Again,
+    Drop,
+    Held,
+    Keep,
+    OwnCode,
+    ProofOutcome,
+    doubt_lapses,
+    held_back,
+    while_running,
+    while_starting,
+)
+from control_plane.domain.verification import Verdict
+from control_plane.outcomes import machines as outcomes
+from control_plane.outcomes.machines import Locked, Verification
+
+SECOND_CHALLENGE = timedelta(minutes=3)
+"""What is left of the time for setting a machine up after its first failure, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """A machine after its challenge, held by the worker with this token."""
+
+    machine: Machine
+    """As it was when the worker took it."""
+    token: UUID
+    proof: NewProof
+
+
+async def while_being_set_up(
+    connection: Connection,
+    challenged: Challenged,
+    verification: Verification,
+    *,
+    chance: float,
+    actor: Actor,
+    now: datetime,
+) -> Keep | Again | Drop | None:
+    """Record the challenge of a machine that is being set up: it is verified, challenged again, or has to go.
+
+    Whether one of its GPUs is sold already is decided here too, so that no customer's key is ever on a machine that
+    shows another one's GPU. None when the worker lost the machine. `chance` is uniform in [0, 1).
+    """
+    locked = await _lock(connection, challenged)
+    if locked is None:
+        return None
+    machine = locked.machine
+    proof = await _sold_once(connection, machine, challenged.proof, actor=actor, now=now)
+    decision = while_starting(machine.record, proof.result(now), machine.proof, chance=chance)
+    disproven = isinstance(decision, Drop) and decision.reason is FailReason.PROOF_FAILED
+    await _store(connection, machine, proof, ended=disproven, actor=actor, now=now)
+    match decision:
+        case Keep(again=again):
+            due_at = now + again
+            await outcomes.verified(
+                connection, machine, verification, actor=actor, now=now, proof_due_at=due_at
+            )
+            return decision
+        case Again(after=after):
+            failed = proof.outcome is ProofOutcome.FAILED
+            deadline_at = now + SECOND_CHALLENGE if failed else None
+            await machines.postpone(
+                connection, machine.id, token=challenged.token, due_at=now + after, deadline_at=deadline_at
+            )
+        case Drop(reason=reason, why=why):
+            failure = MachineFailure(MachineEvent.FAILED, reason, why)
+            await outcomes.fail(connection, machine.id, failure, actor=actor, now=now)
+    await outcomes.store_report(
+        connection, machine, verification, verdict=Verdict.VERIFIED, why=None, now=now
+    )
+    return decision
+
+
+async def while_in_use(
+    connection: Connection,
+    challenged: Challenged,
+    *,
+    chance: float,
+    ended: int,
+    dry_run: bool,
+    actor: Actor,
+    now: datetime,
+) -> Keep | Again | Drop | Held | None:
+    """Record the challenge of a verified machine, with or without customers. None when the worker lost the machine.
+
+    `ended` counts the machines that the caller has terminated in this run. `chance` is uniform in [0, 1).
+    """
+    locked = await _lock(connection, challenged)
+    if locked is None:
+        return None
+    machine, token = locked.machine, challenged.token
+    proof = challenged.proof if _admitted(locked.claims) else _without_excuse(challenged.proof, now)
+    proof = await _sold_once(connection, machine, proof, actor=actor, now=now)
+    decision: Keep | Again | Drop | Held = while_running(
+        machine.record, proof.result(now), machine.proof, chance=chance
+    )
+    if isinstance(decision, Drop):
+        decision = await _held(connection, machine, ended=ended, dry_run=dry_run, now=now) or decision
+    await _store(connection, machine, proof, ended=isinstance(decision, Drop), actor=actor, now=now)
+    match decision:
+        case Keep(again=again):
+            await _next(connection, machine.id, token, again, suspect=False, now=now)
+        case Again(after=after, suspect=None):
+            await put_off(connection, machine, token, after, actor=actor, now=now)
+        case Again(after=after, suspect=suspect):
+            await _next(connection, machine.id, token, after, suspect=suspect, now=now)
+        case Held(again=again):
+            # The reason is about the account as a whole. Operators read it in the report of `challenge_machines`.
+            minutes = int(again.total_seconds() // 60)
+            why = f"it failed again and is not terminated yet; the next challenge is in {minutes} min"
+            await _note(connection, machine, "proof_termination_held", why, actor=actor, now=now)
+            await _next(connection, machine.id, token, again, suspect=True, now=now)
+        case Drop(reason=reason, why=why):
+            failed_since = machine.suspect_since or now
+            failure = MachineFailure(MachineEvent.DISPROVEN, reason, why, failed_since=failed_since)
+            await outcomes.fail(connection, machine.id, failure, actor=actor, now=now)
+    return decision
+
+
+async def put_off(
+    connection: Connection,
+    machine: Machine,
+    token: UUID,
+    after: timedelta,
+    *,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Give a verified machine back that could not be challenged, to be challenged after a while."""
+    lapses = doubt_lapses(machine.record, machine.suspect_since, now)
+    if lapses:
+        minutes = int(DOUBT_LASTS.total_seconds() // 60)
+        why = f"it failed, and could not be challenged again for {minutes} min; the bill goes on"
+        await _note(connection, machine, "proof_doubt_lapsed", why, actor=actor, now=now)
+    await _next(connection, machine.id, token, after, suspect=False if lapses else None, now=now)
+
+
+async def after_its_claim(
+    connection: Connection, challenged: Challenged, *, actor: Actor, now: datetime
+) -> bool:
+    """Record what a machine showed after its claim, and let its termination go on. False when it did not wait."""
+    proof, machine_id = challenged.proof, challenged.machine.id
+    if not await proofs.still_held(connection, machine_id, token=challenged.token):
+        return False
+    machine = (await machines.lock(connection, [machine_id]))[machine_id]
+    await _store(connection, machine, proof, ended=False, actor=actor, now=now)
+    passed = proof.outcome is ProofOutcome.PASSED
+    event = "memory_overwritten" if passed else "memory_not_shown_overwritten"
+    await _note(connection, machine, event, f"see {on_wire(Prefix.PROOF, proof.id)}", actor=actor, now=now)
+    await proofs.erased(connection, machine.id, token=challenged.token, now=now)
+    return True
+
+
+async def occupied(connection: Connection, machine_id: MachineId) -> bool:
+    """Whether a customer is on the machine: only then may its GPUs be in use."""
+    return _admitted(await claims.open_of_machine(connection, machine_id))
+
+
+def _admitted(open_claims: Sequence[Claim]) -> bool:
+    return any(claim.admitted_at is not None for claim in open_claims)
+
+
+async def _lock(connection: Connection, challenged: Challenged) -> Locked | None:
+    """Lock all that a decision may change; None when the worker lost the machine, or somebody just claimed it."""
+    await proofs.lock_gpus(connection, challenged.proof)
+    locked = await outcomes.lock(connection, challenged.machine.id)
+    held = await proofs.still_held(connection, challenged.machine.id, token=challenged.token)
+    return locked if held else None
+
+
+async def _held(
+    connection: Connection, machine: Machine, *, ended: int, dry_run: bool, now: datetime
+) -> Held | None:
+    """Why a machine that failed is not terminated now (law 5); None when it may be."""
+    others = await proofs.failing_machines(
+        connection, machine.account, since=now - FAILING_WINDOW, but=machine.id
+    )
+    permitted = await permits.valid(connection, now=now, account=machine.account)
+    return held_back(failing=others + 1, ended=ended, dry_run=dry_run, permitted=bool(permitted))
+
+
+def _without_excuse(proof: NewProof, now: datetime) -> NewProof:
+    """The proof of a machine that nobody is on: that its GPUs are in use is no customer's work."""
+    if not proof.result(now).void:
+        return proof
+    why = "the GPUs are in use, and no customer is on the machine"
+    return _with_finding(proof, proof.outcome, OwnCode.BUSY_UNCLAIMED, why)
+
+
+async def _sold_once(
+    connection: Connection, machine: Machine, proof: NewProof, *, actor: Actor, now: datetime
+) -> NewProof:
+    """The same proof; or a failed one, when another live machine has shown one of these GPUs.
+
+    Nobody knows which of the two lies. The pass of this one does not count, and the other one is challenged at once,
+    so a machine is not harmed when another one copies the UUID of its GPU. A machine that copies the UUID of a
+    free GPU keeps the honest machine out while it is leased itself, but the account of the honest machine is not
+    blamed (docs/gpu-proof.md).
+    """
+    if proof.outcome is not ProofOutcome.PASSED:
+        return proof
+    holders = await proofs.holders(connection, machine.id, proof)
+    if not holders:
+        return proof
+    ours = any(holder.account == machine.account for holder in holders)
+    code = OwnCode.SOLD_TWICE if ours else OwnCode.SHOWN_ELSEWHERE
+    for holder in holders:
+        why = "another machine shows a GPU of this one; it is refused, and this one is challenged"
+        await journal.note_machine(connection, holder.machine_id, event=code, why=why, actor=actor, now=now)
+        await proofs.challenge_now(connection, holder.machine_id, now=now)
+    why = "another live machine has shown the same GPU"
+    return _with_finding(proof, ProofOutcome.FAILED, code, why)
+
+
+def _with_finding(proof: NewProof, outcome: ProofOutcome, code: OwnCode, why: str) -> NewProof:
+    """The proof with a finding of ours, which comes first and explains the outcome."""
+    findings = [Finding(code, None, why), *proof.findings]
+    return replace(proof, outcome=outcome, code=code, why=why, findings=findings)
+
+
+async def _store(
+    connection: Connection, machine: Machine, proof: NewProof, *, ended: bool, actor: Actor, now: datetime
+) -> None:
+    """The proof, and a line in the journal that names it."""
+    await proofs.insert(connection, machine, proof, ended=ended, now=now)
+    finding = f" {proof.code}: {proof.why}" if proof.code else ""
+    why = f"{on_wire(Prefix.PROOF, proof.id)} ({proof.occasion}){finding}"
+    await _note(connection, machine, f"proof_{proof.outcome}", why, actor=actor, now=now)
+
+
+async def _note(
+    connection: Connection, machine: Machine, event: str, why: str, *, actor: Actor, now: datetime
+) -> None:
+    await journal.note_machine(connection, machine.id, event=event, why=why, actor=actor, now=now)
+
+
+async def _next(
+    connection: Connection,
+    machine_id: MachineId,
+    token: UUID,
+    after: timedelta,
+    *,
+    suspect: bool | None,
+    now: datetime,
+) -> None:
+    await proofs.next_challenge(
+        connection, machine_id, token=token, due_at=now + after, suspect=suspect, now=now
+    )

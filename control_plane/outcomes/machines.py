@@ -1,0 +1,193 @@
+"""How machines are ordered, verified, fail and are released: for machine, claims and leases together. Used by loops.
+
+Everything locks in one order: lease, claim, machine, standing, hold. The claims of a machine say which leases those
+are, so they are read first, and held against what is locked then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db import claims, journal, leases, machines, verification_reports
+from control_plane.db.connection import Connection
+from control_plane.domain import machine_failure
+from control_plane.domain.actor import Actor
+from control_plane.domain.claim import Claim
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import LeaseId, MachineId
+from control_plane.domain.lease import Lease
+from control_plane.domain.machine import (
+    Machine,
+    MachineEvent,
+    MachineFailure,
+    MachineMove,
+    MachineOrder,
+    release,
+    step,
+)
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import challenged
+from control_plane.domain.transitions import Moved
+from control_plane.domain.verification import Verdict
+from control_plane.outcomes import leases as lease_outcomes
+
+ADMIT_MAX = timedelta(minutes=10)
+"""How long a customer may take to be let in on a verified machine; after that it counts as unreachable."""
+
+
+async def order(
+    connection: Connection, orders: Sequence[MachineOrder], *, actor: Actor, now: datetime
+) -> None:
+    """Write down machines that nobody claims yet: for a pool, or as nodes."""
+    await machines.insert(connection, orders, now=now)
+    await journal.note_intended(connection, [order.id for order in orders], actor=actor, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A machine with its open claims and their leases, locked."""
+
+    machine: Machine
+    claims: Sequence[Claim]
+    leases: Mapping[LeaseId, Lease]
+
+
+async def lock(connection: Connection, machine_id: MachineId) -> Locked | None:
+    """Lock a machine with its open claims and their leases, before anything else is locked.
+
+    None when somebody claimed it meanwhile: that lease is not locked and must not be any more. The next
+    activation is the retry.
+    """
+    expected = await claims.open_of_machine(connection, machine_id)
+    of = await leases.lock(connection, [claim.lease_id for claim in expected])
+    found = await claims.lock_open_of_machine(connection, machine_id)
+    if not {claim.id for claim in found} <= {claim.id for claim in expected}:
+        return None
+    machine = (await machines.lock(connection, [machine_id])).get(machine_id)
+    return None if machine is None else Locked(machine, found, of)
+
+
+async def fail(
+    connection: Connection,
+    machine_id: MachineId,
+    failure: MachineFailure,
+    *,
+    actor: Actor,
+    now: datetime,
+    seen: int | None = None,
+) -> bool:
+    """Give a machine up. Leases that were starting on it look for another one; leases that used it end.
+
+    The failure is judged against the machine as it is now; given `seen`, it counts only while the machine has
+    that generation. False when it does not apply any more.
+    """
+    locked = await lock(connection, machine_id)
+    if locked is None or seen not in (None, locked.machine.generation):
+        return False
+    move = machine_failure.move_of(locked.machine, locked.claims, failure)
+    if move is None:
+        return False
+    await machines.move(connection, [move], actor=actor, now=now)
+    for claim in locked.claims:
+        lease = locked.leases[claim.lease_id]
+        await lease_outcomes.lose_machine(
+            connection, lease, claim, locked.machine, failure, actor=actor, now=now
+        )
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How a machine read its GPUs, as stored."""
+
+    report_id: UUID
+    source: str
+    reading: str
+    """JSON text, parsed and bounded before it came here."""
+
+
+async def verified(
+    connection: Connection,
+    machine: Machine,
+    verification: Verification,
+    *,
+    actor: Actor,
+    now: datetime,
+    proof_due_at: datetime | None = None,
+) -> bool:
+    """The machine is what was ordered: from now on its customers may be let in. False when it moved meanwhile.
+
+    `proof_due_at` is when its GPUs are challenged next; None when it has to prove nothing.
+    """
+    moved = step(machine.state, MachineEvent.VERIFIED)
+    if not isinstance(moved, Moved):
+        return False
+    await claims.lock_open_of_machine(connection, machine.id)
+    last = Step.GPUS_PROVEN if challenged(machine.proof) else Step.GPUS_VERIFIED
+    move = MachineMove(machine.id, machine.generation, moved, step=last, proof_due_at=proof_due_at)
+    if not await machines.move(connection, [move], actor=actor, now=now):
+        return False
+    await claims.machine_verified(connection, machine.id, now=now, deadline_at=now + ADMIT_MAX)
+    await store_report(connection, machine, verification, verdict=Verdict.VERIFIED, why=None, now=now)
+    return True
+
+
+async def mismatched(
+    connection: Connection,
+    machine: Machine,
+    verification: Verification,
+    *,
+    why: str,
+    actor: Actor,
+    now: datetime,
+) -> bool:
+    """The machine is not what was ordered: keep the evidence and give it up."""
+    failure = MachineFailure(MachineEvent.FAILED, FailReason.GPU_MISMATCH, why)
+    if not await fail(connection, machine.id, failure, actor=actor, now=now):
+        return False
+    await store_report(connection, machine, verification, verdict=Verdict.MISMATCH, why=why, now=now)
+    return True
+
+
+async def store_report(
+    connection: Connection,
+    machine: Machine,
+    verification: Verification,
+    *,
+    verdict: Verdict,
+    why: str | None,
+    now: datetime,
+) -> None:
+    """Keep a reading and what was made of it."""
+    await verification_reports.insert(
+        connection,
+        verification.report_id,
+        machine.id,
+        verdict=verdict,
+        why=why,
+        source=verification.source,
+        reading=verification.reading,
+        now=now,
+    )
+
+
+async def release_ended(connection: Connection, *, actor: Actor, now: datetime, limit: int) -> int:
+    """Deal with the machines of up to `limit` claims that ended; answers how many claims those were.
+
+    Claims in other hands are skipped.
+    """
+    ended = await claims.take_ended(connection, limit=limit)
+    held = await machines.lock(connection, [claim.machine_id for claim in ended])
+    moves = [
+        release(
+            held[claim.machine_id],
+            admitted=claim.admitted_at is not None,
+            why="the claim on it ended",
+            now=now,
+        )
+        for claim in ended
+    ]
+    await machines.move(connection, [move for move in moves if move is not None], actor=actor, now=now)
+    await claims.released(connection, [claim.id for claim in ended], now=now)
+    return len(ended)

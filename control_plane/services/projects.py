@@ -1,0 +1,43 @@
+"""Projects: an organization divides its leases and their costs among them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from control_plane.db import projects
+from control_plane.db.connection import Connection
+from control_plane.domain.ids import OrganizationId, ProjectId
+from control_plane.domain.project import Project
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.world import World
+
+
+async def create(
+    connection: Connection, world: World, organization_id: OrganizationId, *, name: str
+) -> Project | Refused:
+    project = Project(ProjectId(world.new_id()), organization_id, name, world.now())
+    if await projects.insert(connection, project):
+        return project
+    return Refused(RefusalCode.NAME_TAKEN, f"There is a project called {name!r} already.")
+
+
+async def page(
+    world: World, organization_id: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
+) -> Sequence[Project]:
+    """Oldest first; `after` is creation time and id of the last project of the page before."""
+    async with world.db.reading(organization_id) as connection:
+        return await projects.page(connection, organization_id, after=after, limit=limit)
+
+
+async def of_lease(
+    connection: Connection, organization_id: OrganizationId, name: str | None
+) -> Project | Refused:
+    """The project that a new lease belongs to: the one that it names, or the organization's default one."""
+    if name is None:
+        return await projects.default(connection, organization_id)
+    found = await projects.named(connection, organization_id, name)
+    if found is not None:
+        return found
+    return Refused(
+        RefusalCode.PROJECT_UNKNOWN, f"There is no project called {name!r}; leave it out for the default one."
+    )

@@ -1,0 +1,114 @@
+"""Admits customers to verified machines: private network, SSH keys. Only then is the lease READY, and billed.
+
+A machine is verified without any customer on it, whether it was ordered for the lease or waited in a pool. What is
+left belongs to the claim: the machine joins the network of the claim's organization, and the customer's keys are
+installed, last. Every step can be repeated, and the whole is: a worker that crashes anywhere leaves a claim that it
+holds for a while, and the next worker begins again.
+
+A machine that fails a step again and again is given up, and its lease tries another one. One that cannot be reached
+is given up at the claim's deadline (expire_machines).
+
+This is for whole machines. A slot of a node shares the machine with other customers, so its customer must not have
+the node's own keys: whoever runs the cluster admits to slots (`outcomes/claims.py`, `admit`).
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import claims
+from control_plane.db.claims import Target as ClaimTarget
+from control_plane.domain.claim import Claim
+from control_plane.domain.ids import AccountName
+from control_plane.domain.progress import Step
+from control_plane.outcomes import claims as outcomes
+from control_plane.outcomes import machines as machine_outcomes
+from data_plane.access.port import AccessError, Session, Target
+from reconciler import network, patience
+from reconciler.loop import AccountLoop, Report, each
+from reconciler.worlds.leases import LeaseWorld
+
+NAME = "admit_customers"
+CLAIMS_PER_ACTIVATION_MAX = 16
+LANES = 4
+"""Beside each other, because a machine that hangs takes each step's whole time limit."""
+HELD_FOR = timedelta(seconds=90)
+"""Longer than any one step may take; every step renews it. How long a claim waits when its worker dies."""
+LASTS = timedelta(minutes=3)
+
+
+async def activate(world: LeaseWorld, account: AccountName) -> Report:
+    now = world.now()
+    token = world.new_id()
+    async with world.db.transaction() as connection:
+        waiting = await claims.take_admitting(
+            connection, account, token=token, until=now + HELD_FOR, now=now, limit=CLAIMS_PER_ACTIVATION_MAX
+        )
+        targets = await claims.targets(connection, [claim.id for claim in waiting])
+    report = Report(looked_at=len(waiting), more=len(waiting) == CLAIMS_PER_ACTIVATION_MAX)
+    await each(waiting, lambda claim: _admit(world, claim, targets[claim.id], token, report), report)
+    return report
+
+
+async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UUID, report: Report) -> None:
+    if target.address is None or target.host_key is None:
+        raise ValueError(f"{claim.machine_id} is verified without an address or a host key")
+    try:
+        async with world.access.connect(Target(target.address, target.ssh_port, target.host_key)) as session:
+            prepared = await _prepare(world, claim, target, session, token)
+    except AccessError as error:
+        await _try_again_or_fail(world, claim, error, token)
+        report.notes.append(f"{target.launch_key}: {type(error).__name__}: {error}")
+        return
+    if not prepared:
+        return
+    async with world.db.transaction() as connection:
+        report.acted_on += await outcomes.admit(
+            connection, claim, token=token, actor=world.actor(NAME), now=world.now()
+        )
+
+
+async def _prepare(
+    world: LeaseWorld, claim: Claim, target: ClaimTarget, session: Session, token: UUID
+) -> bool:
+    """The steps in their order; False when the claim ended, or another worker took it over meanwhile."""
+    public_key = await session.mesh_public_key()
+    if not await _step(world, claim, None, token):
+        return False
+    mesh_link = await network.join(world, claim.organization_id, claim.id, public_key)
+    if not await _step(world, claim, None, token):
+        return False
+    await session.join_mesh(mesh_link)
+    if not await _step(world, claim, Step.MESH_JOINED, token):
+        return False
+    await session.install_keys(target.authorized_keys)
+    return True
+
+
+async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID) -> bool:
+    """Note a step and hold the claim on; False when there is nothing to go on for."""
+    async with world.db.statement() as connection:
+        now = world.now()
+        return await claims.record_step(
+            connection, claim.id, step, token=token, now=now, until=now + HELD_FOR
+        )
+
+
+async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError, token: UUID) -> None:
+    now = world.now()
+    failure = patience.failure(error, claim.tries)
+    async with world.db.transaction() as connection:
+        if failure is None:
+            due_at = patience.next_try(claim.tries, now)
+            await claims.retry(connection, claim.id, token=token, due_at=due_at)
+            return
+        await machine_outcomes.fail(connection, claim.machine_id, failure, actor=world.actor(NAME), now=now)
+
+
+LOOP = AccountLoop(
+    NAME,
+    timedelta(seconds=1),
+    activate,
+    lasts=LASTS,
+    wakes=("place_leases", "terminate_machines"),
+    lanes=LANES,
+)

@@ -1,0 +1,29 @@
+"""Closes leases whose every machine is confirmed gone. Until then a lease is an open liability (law 3)."""
+
+from datetime import timedelta
+
+from control_plane.db import leases
+from control_plane.domain.lease import LeaseEvent, LeaseMove, step
+from control_plane.domain.transitions import Moved
+from reconciler.loop import Loop, Report
+from reconciler.world import World
+
+NAME = "close_leases"
+CLOSED_PER_ACTIVATION_MAX = 200
+
+
+async def activate(world: World) -> Report:
+    async with world.db.transaction() as connection:
+        finished = await leases.take_finished(connection, limit=CLOSED_PER_ACTIVATION_MAX)
+        moves = []
+        for lease in finished:
+            moved = step(lease.state, LeaseEvent.MACHINES_GONE)
+            if isinstance(moved, Moved):
+                moves.append(LeaseMove(lease.id, lease.generation, moved))
+        closed = await leases.move(connection, moves, actor=world.actor(NAME), now=world.now())
+    return Report(
+        looked_at=len(finished), acted_on=len(closed), more=len(finished) == CLOSED_PER_ACTIVATION_MAX
+    )
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate)

@@ -1,0 +1,156 @@
+"""Chooses a machine for every lease that waits for one, and writes the intent to buy it.
+
+The intent and its launch key are committed before anything is asked of a provider (law 1), in one transaction with
+the lease's move, its attempt and its claim. The ranking is stored with the losers and their reasons (law 9); that of
+a lease that goes on waiting is stored when it changes. A lease that no offer can serve waits; when it has waited too
+long or tried too often, it ends and says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from control_plane.db import attempts, catalogue, leases, placements, proofs
+from control_plane.db.connection import Connection
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
+from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
+from control_plane.domain.machine import MachineOrder, Purpose
+from control_plane.domain.money import Nano
+from control_plane.domain.placement import (
+    PROOF_RECORD_WINDOW,
+    Disproven,
+    Failure,
+    Offer,
+    Ranking,
+    gives_up,
+    is_news,
+    rank,
+)
+from control_plane.domain.sku import Shape
+from control_plane.domain.transitions import Moved
+from control_plane.outcomes.claims import Placed, place
+from control_plane.outcomes.leases import unhealthy_accounts
+from reconciler.loop import Loop, Report
+from reconciler.worlds.accounts import AccountWorld
+
+NAME = "place_leases"
+PLACED_PER_ACTIVATION_MAX = 100
+LOOK_AGAIN_AFTER = timedelta(seconds=15)
+
+
+async def activate(world: AccountWorld) -> Report:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        waiting = await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX)
+        if not waiting:
+            return Report()
+        market = await _market(connection, waiting, now)
+        rankings = {lease.id: market.rank(lease, now) for lease in waiting}
+        acted = await _record(connection, world, waiting, rankings, now)
+    return Report(
+        looked_at=len(waiting), acted_on=acted, more=len(waiting) == PLACED_PER_ACTIVATION_MAX and acted > 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Market:
+    """What rankings are made of."""
+
+    shapes: Mapping[str, Shape]
+    """By SKU."""
+    offers: Mapping[tuple[GpuModel, int], Sequence[Offer]]
+    failures: Mapping[LeaseId, Mapping[str, Failure]]
+    unhealthy_accounts: Mapping[str, str]
+    disproven: Mapping[str, Disproven]
+
+    def rank(self, lease: Lease, now: datetime) -> Ranking:
+        return rank(
+            lease.request,
+            self.shapes[lease.sku],
+            Nano(lease.nano_per_gpu_hour * lease.gpu_count),
+            self.offers.get((lease.gpu_model, lease.gpu_count), ()),
+            failures=self.failures.get(lease.id, {}),
+            unhealthy_accounts=self.unhealthy_accounts,
+            disproven=self.disproven,
+            now=now,
+        )
+
+
+async def _market(connection: Connection, waiting: Sequence[Lease], now: datetime) -> _Market:
+    offers: dict[tuple[GpuModel, int], list[Offer]] = {}
+    for offer in await catalogue.offers(connection):
+        offers.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
+    return _Market(
+        shapes={price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)},
+        offers=offers,
+        failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
+        unhealthy_accounts=await unhealthy_accounts(connection),
+        disproven=await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+    )
+
+
+async def _record(
+    connection: Connection,
+    world: AccountWorld,
+    waiting: Sequence[Lease],
+    rankings: Mapping[LeaseId, Ranking],
+    now: datetime,
+) -> int:
+    """Write down what was decided; answers how many leases were placed or given up."""
+    placed: list[Placed] = []
+    given_up: list[LeaseMove] = []
+    postponed: list[LeaseId] = []
+    for lease in waiting:
+        ranking = rankings[lease.id]
+        why = gives_up(ranking, attempts=lease.attempts, waited=now - lease.created_at)
+        if why is not None:
+            given_up += _giving_up(lease, why)
+        elif ranking.candidates:
+            placed.append(_placed(world, lease, ranking.candidates[0]))
+        else:
+            postponed.append(lease.id)
+
+    actor = world.actor(NAME)
+    await _store_news(connection, rankings, now)
+    await leases.postpone(connection, postponed, due_at=now + LOOK_AGAIN_AFTER)
+    count = await place(connection, placed, actor=actor, now=now)
+    # Last, because it takes the standings of their organizations. A lease that waits has no open claim to end.
+    return count + len(await leases.move(connection, given_up, actor=actor, now=now))
+
+
+async def _store_news(connection: Connection, rankings: Mapping[LeaseId, Ranking], now: datetime) -> None:
+    """Store the rankings that say something new about their leases."""
+    last = await placements.digests(connection, list(rankings))
+    news = {
+        lease_id: ranking for lease_id, ranking in rankings.items() if is_news(ranking, last.get(lease_id))
+    }
+    await placements.insert(connection, news, now=now)
+
+
+def _giving_up(lease: Lease, why: str) -> list[LeaseMove]:
+    moved = step(lease.state, LeaseEvent.GAVE_UP)
+    return [LeaseMove(lease.id, lease.generation, moved, why=why)] if isinstance(moved, Moved) else []
+
+
+def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
+    machine_id = MachineId(world.new_id())
+    order = MachineOrder(
+        id=machine_id,
+        purpose=Purpose.LEASE,
+        account=AccountName(offer.account),
+        provider=offer.provider,
+        region=offer.region,
+        native_region=offer.native_region,
+        native_type=offer.native_type,
+        offer_key=offer.key,
+        cost_nano_per_hour=offer.cost_nano_per_hour,
+        gpu_model=lease.gpu_model,
+        gpu_count=lease.gpu_count,
+        proof=lease.proof,
+        launch_key=launch_key(world.installation, machine_id),
+    )
+    return Placed(lease, order, ClaimId(world.new_id()))
+
+
+LOOP = Loop(NAME, timedelta(seconds=0.5), activate, wakes=("launch_machines", "close_leases"))

@@ -1,0 +1,196 @@
+"""Buys the machines that were chosen: the provider is asked once per intent, and never twice.
+
+The row is committed as LAUNCHING before the provider is asked. If we die after that line, nobody
+asks again: the answer may have been lost with us, so the inventory is searched for the launch key
+(observe_machines), and after a while the machine is given up (expire_machines). The same holds
+when the provider's answer is lost. Only a definite "nothing was bought" puts an intent back.
+
+The machine's SSH host key is made here; its public half is committed with the intent, its private
+half exists only in the one request, so a machine that answers with another key is not ours.
+"""
+
+from datetime import datetime, timedelta
+
+from control_plane.db import journal, machines
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.machine import (
+    Machine,
+    MachineEvent,
+    MachineFailure,
+    MachineMove,
+    MachineState,
+    step,
+)
+from control_plane.domain.progress import Step
+from control_plane.domain.rendering import BootOrder, user_data
+from control_plane.domain.sweep import look_for
+from control_plane.domain.transitions import Moved
+from control_plane.outcomes import machines as outcomes
+from data_plane.access.port import HostKey
+from providers.base import (
+    LaunchOrder,
+    NoCapacity,
+    OutcomeUnknown,
+    ProviderError,
+    QuotaReached,
+    Rejected,
+    Throttled,
+    Unauthorized,
+)
+from reconciler.loop import AccountLoop, Report, each
+from reconciler.worlds.machines import MachineWorld
+
+NAME = "launch_machines"
+LAUNCHES_PER_ACTIVATION_MAX = 32
+ASKED_SECONDS_MAX = 120
+"""Longer than the guard ever waits for a launch, turn and preparation included."""
+PUT_BACK_FOR = timedelta(seconds=5)
+
+
+async def activate(world: MachineWorld, account: AccountName) -> Report:
+    limit = _at_once(world, account)
+    asked = await _ask(world, account, limit)
+    report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
+    await each(asked, lambda one: _launch(world, account, *one, report), report)
+    return report
+
+
+def _at_once(world: MachineWorld, account: AccountName) -> int:
+    """How many to ask for at once: no more than the provider takes at once, or the rest only waits."""
+    limits = [
+        limit.calls for limit in world.accounts[account].capabilities.rate_limits if "launch" in limit.verbs
+    ]
+    return max(1, min([LAUNCHES_PER_ACTIVATION_MAX, *limits]))
+
+
+async def _ask(world: MachineWorld, account: AccountName, limit: int) -> list[tuple[Machine, HostKey]]:
+    """Commit the intents as asked for, with the identity that their machines will have."""
+    now = world.now()
+    lag = world.accounts[account].capabilities.list_lag_seconds
+    deadline = now + timedelta(seconds=ASKED_SECONDS_MAX) + look_for(lag)
+    async with world.db.transaction() as connection:
+        intended = await machines.take_intended(connection, account, now=now, limit=limit)
+        chosen = [(machine, world.new_host_key()) for machine in intended]
+        moves = [_asked(machine, host_key, now, deadline) for machine, host_key in chosen]
+        moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
+    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved]
+
+
+def _asked(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
+    moved = _moved(machine.state, MachineEvent.ASKED)
+    return MachineMove(
+        machine.id,
+        machine.generation,
+        moved,
+        host_key=host_key.public,
+        asked_at=now,
+        deadline_at=deadline,
+    )
+
+
+def _moved(state: MachineState, event: MachineEvent) -> Moved[MachineState, MachineEvent]:
+    moved = step(state, event)
+    if not isinstance(moved, Moved):
+        raise TypeError(f"a machine that is {state} cannot be {event}")
+    return moved
+
+
+async def _launch(
+    world: MachineWorld, account: AccountName, machine: Machine, host_key: HostKey, report: Report
+) -> None:
+    order = LaunchOrder(
+        launch_key=machine.launch_key,
+        native_type=machine.native_type,
+        native_region=machine.native_region,
+        user_data=user_data(BootOrder(host_key.private_openssh, host_key.public, world.login_key_public)),
+        ssh_public_key=world.login_key_public,
+    )
+    try:
+        ref = await world.accounts[account].launch(order)
+    except Rejected as error:
+        await _rejected(world, machine, error)
+    except OutcomeUnknown as error:
+        await _unknown(world, machine, error)
+        report.errors.append(f"{machine.launch_key}: the answer was lost: {error}")
+    except ProviderError as error:
+        # Throttled or Unavailable: the port's word that nothing was bought.
+        await _put_back(world, machine, error)
+        report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
+    else:
+        await _accepted(world, account, machine, ref)
+
+
+async def _accepted(world: MachineWorld, account: AccountName, machine: Machine, ref: ProviderRef) -> None:
+    now = world.now()
+    boot = timedelta(seconds=world.accounts[account].capabilities.boot_seconds_max)
+    move = MachineMove(
+        machine.id,
+        machine.generation + 1,
+        _moved(MachineState.LAUNCHING, MachineEvent.ACCEPTED),
+        provider_ref=ref,
+        step=Step.LAUNCHED,
+        deadline_at=now + boot,
+    )
+    async with world.db.transaction() as connection:
+        if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
+            return
+        # It was released, or given up, while we asked. The machine exists all the same.
+        why = "the launch was accepted after it was no longer wanted"
+        await machines.adopt(connection, machine.id, ref, actor=world.actor(NAME), why=why, now=now)
+
+
+async def _rejected(world: MachineWorld, machine: Machine, error: Rejected) -> None:
+    failure = MachineFailure(
+        MachineEvent.REJECTED, _reason(error), str(error), gone_evidence=f"the provider refused: {error}"
+    )
+    async with world.db.transaction() as connection:
+        await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=world.now())
+
+
+def _reason(error: Rejected) -> FailReason:
+    match error:
+        case NoCapacity():
+            return FailReason.NO_CAPACITY
+        case QuotaReached():
+            return FailReason.QUOTA_REACHED
+        case Unauthorized():
+            return FailReason.UNAUTHORIZED
+        case _:
+            return FailReason.ORDER_REFUSED
+
+
+async def _unknown(world: MachineWorld, machine: Machine, error: OutcomeUnknown) -> None:
+    why = f"looking for {machine.launch_key} in the inventory: {error}"
+    async with world.db.transaction() as connection:
+        await journal.note_machine(
+            connection,
+            machine.id,
+            event="launch_answer_lost",
+            why=why,
+            actor=world.actor(NAME),
+            now=world.now(),
+        )
+
+
+async def _put_back(world: MachineWorld, machine: Machine, error: ProviderError) -> None:
+    now = world.now()
+    wait = PUT_BACK_FOR
+    if isinstance(error, Throttled):
+        wait = max(wait, timedelta(seconds=error.retry_after_seconds))
+    moved = _moved(MachineState.LAUNCHING, MachineEvent.PUT_BACK)
+    move = MachineMove(machine.id, machine.generation + 1, moved, why=str(error), due_at=now + wait)
+    async with world.db.transaction() as connection:
+        if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
+            return
+        # It is no longer wanted, and nothing was bought: the row can close.
+        failure = MachineFailure(
+            MachineEvent.REJECTED,
+            FailReason.LEASE_ENDED,
+            str(error),
+            gone_evidence=f"the request never took effect: {error}",
+        )
+        await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=now)
+
+
+LOOP = AccountLoop(NAME, timedelta(seconds=1), activate, wakes=("observe_machines", "place_leases"))

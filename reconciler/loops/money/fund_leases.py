@@ -1,0 +1,115 @@
+"""Renews the holds of running leases ahead of time; warns, and then ends, those that cannot be funded.
+
+A hold is a promise that the next hour is paid for. It is renewed when half of it is used, so a balance is never
+overspent: the last hold is used up before the lease ends. When that will be is known from the price, so an
+activation looks only at holds that are due.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from control_plane.db import holds, journal, leases, organizations
+from control_plane.db.connection import Connection
+from control_plane.db.holds import Funded
+from control_plane.domain import metering
+from control_plane.domain.actor import Actor
+from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
+from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.lease import LeaseEvent
+from control_plane.domain.money import Nano, accrued
+from control_plane.outcomes.leases import end
+from reconciler.loop import Loop, Report, each
+from reconciler.world import World
+
+NAME = "fund_leases"
+FUNDED_PER_ACTIVATION_MAX = 200
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    async with world.db.reading() as connection:
+        due = await holds.due(connection, now=now, limit=FUNDED_PER_ACTIVATION_MAX)
+    report = Report(looked_at=len(due))
+    for lease_id in due:  # One by one: leases that share a balance come in the order in which they are due.
+        await each([lease_id], partial(_fund, world, report, now), report)
+    report.more = len(due) == FUNDED_PER_ACTIVATION_MAX and not report.errors
+    return report
+
+
+async def _fund(world: World, report: Report, now: datetime, lease_id: LeaseId) -> None:
+    """Decide on one lease, act, and write down when to look again."""
+    actor = world.actor(NAME)
+    async with world.db.transaction() as connection:
+        lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        funded = await holds.funded(connection, lease_id, now=now)
+        if lease is None or funded is None:
+            return  # It ended meanwhile, or another replica was faster.
+        # An end takes locks that come before the standing's, so it is decided without the standing's lock.
+        available = await _available(connection, funded.organization_id, lock=False)
+        decision = decide(funding(funded, available, now))
+        if isinstance(decision, End):
+            await end(connection, lease, LeaseEvent.UNFUNDED, why=decision.why, actor=actor, now=now)
+        else:
+            available = await _available(connection, funded.organization_id, lock=True)
+            decision = await _go_on(connection, lease_id, funding(funded, available, now), actor, now)
+    _count(report, lease_id, decision)
+
+
+async def _go_on(
+    connection: Connection, lease_id: LeaseId, found: Funding, actor: Actor, now: datetime
+) -> Decision:
+    """Decide again under the standing's lock. The lease goes on until it is looked at next."""
+    decision = decide(found)
+    if isinstance(decision, Renew):
+        await holds.extend(connection, lease_id, decision.more_nano)
+        found = replace(found, held_nano=Nano(found.held_nano + decision.more_nano))
+    elif isinstance(decision, Warn):
+        await holds.warn(connection, lease_id, now=now)
+        await journal.note_lease(
+            connection, lease_id, event="funding_warned", why=decision.why, actor=actor, now=now
+        )
+    elif isinstance(decision, End):
+        decision = Keep()  # The balance was used a moment ago. There is time left for another look.
+    await holds.look_again(connection, lease_id, due_at=next_look(found, now))
+    return decision
+
+
+def _count(report: Report, lease_id: LeaseId, decision: Decision) -> None:
+    match decision:
+        case Keep():
+            return
+        case Warn(why=why):
+            report.notes.append(f"{lease_id}: {why}")
+        case End(why=why):
+            report.notes.append(f"{lease_id}: ended, {why}")
+        case Renew():
+            pass
+    report.acted_on += 1
+
+
+async def _available(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Nano:
+    standing = await organizations.standing(connection, organization_id, lock=lock)
+    if standing is None:
+        raise LookupError(f"organization {organization_id} has no standing")
+    return standing.available_nano
+
+
+def funding(funded: Funded, available: Nano, now: datetime) -> Funding:
+    """What the funding of a lease is decided on. A hold covers what may have been used at most."""
+    used = metering.used_until(funded, now)
+    owed = accrued(
+        funded.nano_per_gpu_hour,
+        metering.gpu_seconds_total(funded.ready_at, funded.gpu_count, used.at_most),
+    )
+    return Funding(
+        nano_per_gpu_hour=funded.nano_per_gpu_hour,
+        gpu_count=funded.gpu_count,
+        held_nano=funded.held_nano,
+        unposted_nano=Nano(owed - funded.posted_nano),
+        available_nano=available,
+        warned=funded.warned,
+    )
+
+
+LOOP = Loop(NAME, timedelta(seconds=30), activate, wakes=("release_machines", "meter_usage"))

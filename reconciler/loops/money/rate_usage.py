@@ -1,0 +1,71 @@
+"""Prices each interval once and posts it: charge, ledger transaction and hold in one transaction.
+
+An interval leaves the queue in the transaction that rates it, and its number is unique among charges, so it is
+billed once however often this runs and wherever it crashes (law 8). The amount is the difference of two totals, so
+any cutting of time adds up (law 7).
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import holds, ledger, organizations, usage
+from control_plane.db.holds import Posted
+from control_plane.db.usage import NewCharge, Unrated
+from control_plane.domain.ledger import Transaction
+from control_plane.domain.ledger import usage as usage_transaction
+from control_plane.domain.money import Nano
+from control_plane.domain.rating import charge
+from reconciler.loop import Loop, Report
+from reconciler.world import World
+
+NAME = "rate_usage"
+RATED_PER_ACTIVATION_MAX = 200
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        queued = await usage.take_unrated(connection, limit=RATED_PER_ACTIVATION_MAX)
+        charges = [rated(unrated, world.new_id()) for unrated in queued]
+        # A charge refers to its lease and so waits for whoever holds it: lease, standing, hold is the order everywhere.
+        await usage.insert_charges(connection, charges, now=now)
+        await organizations.lock_standings(connection, {unrated.organization_id for unrated in queued})
+        await ledger.post(connection, _transactions(queued, charges, world.new_id), now=now)
+        await holds.use(connection, _per_lease(queued, charges), now=now)
+    return Report(looked_at=len(queued), acted_on=len(queued), more=len(queued) == RATED_PER_ACTIVATION_MAX)
+
+
+def rated(unrated: Unrated, charge_id: UUID) -> NewCharge:
+    """The charge of an interval."""
+    amount = charge(unrated.nano_per_gpu_hour, unrated.gpu_seconds_before, unrated.gpu_seconds)
+    return NewCharge(charge_id, unrated.lease_id, unrated.number, amount)
+
+
+def _transactions(
+    queued: Sequence[Unrated], charges: Sequence[NewCharge], new_id: Callable[[], UUID]
+) -> list[tuple[UUID, Transaction]]:
+    """What is posted of the charges: nothing of those that cost nothing."""
+    return [
+        (
+            new_id(),
+            usage_transaction(
+                unrated.organization_id, unrated.project_id, made.amount_nano, charge_id=made.id
+            ),
+        )
+        for unrated, made in zip(queued, charges, strict=True)
+        if made.amount_nano > 0
+    ]
+
+
+def _per_lease(queued: Sequence[Unrated], charges: Sequence[NewCharge]) -> list[Posted]:
+    """What comes out of each lease's hold."""
+    posted: dict[UUID, Posted] = {}
+    for unrated, made in zip(queued, charges, strict=True):
+        before = posted.get(unrated.lease_id, Posted(unrated.lease_id, Nano(0), final=False))
+        amount = Nano(before.amount_nano + made.amount_nano)
+        posted[unrated.lease_id] = Posted(unrated.lease_id, amount, final=before.final or unrated.final)
+    return list(posted.values())
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate)

@@ -1,0 +1,70 @@
+"""Overwrites the GPU memory of proven machines after their claim, and keeps the proof that it was overwritten.
+
+A proof fills 93 % and more of each card with data from a fresh seed, and the walk shows that the data is there,
+so what the customer left is gone. The termination of the machine waits for that, two minutes at most. The bound
+is kept on the row: `terminate_machines` terminates the machine when it has passed, whatever this loop, its
+worker, the machine or our verifier is doing then, and a worker's hold on the machine ends at that moment too. The
+bill stopped when the customer released the lease.
+
+The customer's keys and processes are removed first. A customer with root may resist; then the proof is not
+passed, which is recorded, and the machine is terminated all the same.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import machines, proofs
+from control_plane.domain.ids import AccountName
+from control_plane.domain.machine import ERASED_WITHIN, Machine
+from control_plane.domain.proof import Occasion
+from control_plane.outcomes import challenges
+from data_plane.access.port import AccessError, Target
+from data_plane.proof.challenger.port import VerifierAway
+from reconciler import proving
+from reconciler.loop import AccountLoop, Report, each
+from reconciler.worlds.proof import ProofWorld
+
+NAME = "erase_machines"
+MACHINES_PER_ACTIVATION_MAX = 32
+LANES = 4
+"""Activations side by side: a machine that is released while others are overwritten has no time to wait for them."""
+AGAIN = timedelta(seconds=10)
+
+
+async def activate(world: ProofWorld, account: AccountName) -> Report:
+    now = world.now()
+    token = world.new_id()
+    async with world.db.transaction() as connection:
+        waiting = await proofs.take_erasing(
+            connection, account, token=token, now=now, limit=MACHINES_PER_ACTIVATION_MAX
+        )
+    report = Report(looked_at=len(waiting), more=len(waiting) == MACHINES_PER_ACTIVATION_MAX)
+    await each(waiting, lambda machine: _erase(world, machine, token, report), report)
+    return report
+
+
+async def _erase(world: ProofWorld, machine: Machine, token: UUID, report: Report) -> None:
+    if machine.address is None or machine.host_key is None or machine.erasing_until is None:
+        raise ValueError(f"{machine.id} was verified without an address or a host key")
+    target = Target(machine.address, machine.ssh_port, machine.host_key)
+    left = (machine.erasing_until - world.now()).total_seconds()
+    try:
+        async with world.access.connect(target) as session:
+            await session.end_customer()
+            answer = await proving.challenge(world, session, machine, Occasion.END, seconds=left)
+    except (AccessError, VerifierAway) as error:
+        due_at = min(world.now() + AGAIN, machine.erasing_until)
+        async with world.db.statement() as connection:
+            # Not a failed try: those delay the termination that follows.
+            await machines.postpone(connection, machine.id, token=token, due_at=due_at)
+        report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
+        return
+    challenged = proving.challenged(machine, token, answer, proof_id=world.new_id())
+    async with world.db.transaction() as connection:
+        if await challenges.after_its_claim(connection, challenged, actor=world.actor(NAME), now=world.now()):
+            report.acted_on += 1
+
+
+LOOP = AccountLoop(
+    NAME, timedelta(seconds=1), activate, lasts=ERASED_WITHIN, wakes=("terminate_machines",), lanes=LANES
+)

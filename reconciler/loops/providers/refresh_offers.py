@@ -1,0 +1,55 @@
+"""Keeps what we can buy fresh: every account's offers, with the time they were seen.
+
+Without it placement sells ghosts: a price of yesterday, stock of an hour ago. An account that does
+not answer keeps its old offers, which go stale by themselves; one slow provider ages only its own.
+"""
+
+from datetime import datetime, timedelta
+
+from control_plane.db import accounts, catalogue
+from control_plane.domain.ids import AccountName
+from control_plane.domain.placement import Offer
+from providers.base import ListedOffer, ProviderError
+from reconciler.loop import AccountLoop, Report
+from reconciler.worlds.providers import ProviderWorld
+
+NAME = "refresh_offers"
+EVERY = timedelta(seconds=30)
+
+
+async def activate(world: ProviderWorld, account: AccountName) -> Report:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        if not await accounts.take_offers(connection, account, now=now, due_next=now + EVERY):
+            return Report()
+    try:
+        listed = await world.accounts[account].offers()
+    except ProviderError as error:
+        return Report(errors=[f"{type(error).__name__}: {error}"])
+
+    observed_at = world.now()
+    offers = [_offer(account, one, observed_at) for one in listed]
+    async with world.db.transaction() as connection:
+        await catalogue.replace_offers(connection, account, offers, now=now)
+        await accounts.record_refresh(connection, account, now=now)
+    return Report(looked_at=len(offers), acted_on=0)
+
+
+def _offer(account: AccountName, listed: ListedOffer, observed_at: datetime) -> Offer:
+    return Offer(
+        key=f"{account}:{listed.native_region}:{listed.native_type}",
+        account=account,
+        provider=account.partition("/")[0],
+        region=listed.region,
+        native_region=listed.native_region,
+        native_type=listed.native_type,
+        shape=listed.shape,
+        capacity=listed.capacity.value,
+        cost_nano_per_hour=listed.cost_nano_per_hour,
+        available=listed.available,
+        confidence=listed.confidence.value,
+        observed_at=observed_at,
+    )
+
+
+LOOP = AccountLoop(NAME, EVERY, activate)

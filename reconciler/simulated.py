@@ -1,0 +1,62 @@
+"""Simulated machines: each shows exactly what was ordered. For development without root.
+
+Nothing here reaches out; a reading is marked `emulated` and proves nothing, and so is every answer of the prover.
+"""
+
+from uuid import NAMESPACE_OID, uuid5
+
+from control_plane.db import machines
+from control_plane.db.engine import Database
+from control_plane.domain.gpu import APPEARANCES
+from control_plane.domain.sku import Shape
+from data_plane.access.line import Line
+from data_plane.access.port import Target
+from data_plane.documents.inventory import Gpu, Inventory
+from data_plane.proof.prover.emulation.machine import Claim
+from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.prover import simulated_prover
+
+
+def access(db: Database, hub: FakeHub) -> FakeAccess:
+    """A way into machines that are not there: what was ordered is looked up when one is first reached."""
+    shapes: dict[str, Shape] = {}
+
+    async def look_up(target: Target, _step: str) -> None:
+        if target.host_key not in shapes:
+            async with db.reading() as connection:
+                model, count = await machines.ordered_as(connection, target.host_key)
+            shapes[target.host_key] = Shape(model, count, vcpus=0, memory_gib=0, disk_gib=0)
+
+    def look(target: Target) -> Inventory:
+        return report(shapes[target.host_key], target.address)
+
+    def line(target: Target) -> Line:
+        return prover(shapes[target.host_key], target.address)
+
+    return FakeAccess(hardware=look, hub=hub, before=look_up, proving=line)
+
+
+def report(shape: Shape, serial: str) -> Inventory:
+    """An honest machine of this shape; `serial` makes its cards' ids its own."""
+    appearance = APPEARANCES[shape.gpu_model]
+    name = min(appearance.nvml_names)
+    gpus = tuple(
+        Gpu(
+            index=index,
+            name=name,
+            uuid=f"GPU-{uuid5(NAMESPACE_OID, f'{serial} {index}')}",
+            memory_total_mib=appearance.memory_mib[0],
+            sharing="none",
+            pci_device_id=None,
+            compute_capability=None,
+        )
+        for index in range(shape.gpu_count)
+    )
+    return Inventory(source="emulated", driver_version="570.124.06", gpus=gpus)
+
+
+def prover(shape: Shape, serial: str) -> Line:
+    """A line to an emulation of these cards. It says of itself that it is one."""
+    claims = [Claim(gpu.name, gpu.uuid, gpu.memory_total_mib) for gpu in report(shape, serial).gpus]
+    return simulated_prover(claims)

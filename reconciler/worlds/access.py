@@ -1,0 +1,12 @@
+"""What loops need that reach machines over SSH."""
+
+from dataclasses import dataclass
+
+from data_plane.access.port import Access, AgentBundle
+from reconciler.worlds.accounts import AccountWorld
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessWorld(AccountWorld):
+    access: Access
+    agent: AgentBundle

@@ -1,0 +1,11 @@
+"""The world of a process that runs every wing."""
+
+from dataclasses import dataclass
+
+from reconciler.worlds.leases import LeaseWorld
+from reconciler.worlds.machines import MachineWorld
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompleteWorld(MachineWorld, LeaseWorld):
+    """Everything that any loop may touch."""

@@ -1,0 +1,41 @@
+"""What loops need that speak to the hub of the private networks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from data_plane.mesh.port import Hub, HubIdentity
+from reconciler.world import World
+
+
+class HubSync:
+    """Lets one hub call serve everyone in this process who waits for the same network.
+
+    Joins that come in while a call runs are served together by the next one.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[UUID, asyncio.Lock] = {}
+        self._wanted: dict[UUID, int] = {}
+        self._served: dict[UUID, tuple[int, HubIdentity]] = {}
+
+    async def covering(
+        self, organization_id: UUID, call: Callable[[], Awaitable[HubIdentity]]
+    ) -> HubIdentity:
+        """The answer of a `call` that began after this was asked for. Raises what the call raises."""
+        ticket = self._wanted[organization_id] = self._wanted.get(organization_id, 0) + 1
+        async with self._locks.setdefault(organization_id, asyncio.Lock()):
+            served = self._served.get(organization_id)
+            if served is not None and served[0] >= ticket:
+                return served[1]
+            serves = self._wanted[organization_id]
+            identity = await call()
+            self._served[organization_id] = serves, identity
+            return identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshWorld(World):
+    hub: Hub
+    hub_sync: HubSync = field(default_factory=HubSync)

@@ -1,0 +1,109 @@
+"""Values of the domain for tests: each as plain as possible, and different in what a test names."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from control_plane.domain.claim import Claim
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import (
+    AccountName,
+    ClaimId,
+    LaunchKey,
+    LeaseId,
+    MachineId,
+    OrganizationId,
+    ProjectId,
+    ProviderRef,
+    launch_key,
+)
+from control_plane.domain.machine import Machine, MachineState, Purpose
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Tier
+from control_plane.domain.sighting import ListedState, Sighting
+from tests.support.clock import START
+
+OURS, THEIRS = "0a1b2c3d", "ffffffff"
+"""Two installations that share a provider account."""
+AN_HOUR_BEFORE = START - timedelta(hours=1)
+
+
+def a_key(number: int, installation: str = OURS) -> LaunchKey:
+    return launch_key(installation, UUID(int=number))
+
+
+def a_ref(number: int) -> ProviderRef:
+    return ProviderRef(f"ref-{number}")
+
+
+def a_machine(number: int = 1, **other: Any) -> Machine:
+    """A verified machine that was ordered and sighted an hour before START, and proved nothing."""
+    values: dict[str, Any] = {
+        "id": MachineId(UUID(int=number)),
+        "purpose": Purpose.LEASE,
+        "account": AccountName("fake"),
+        "provider": "fake",
+        "region": "us-east-1",
+        "native_region": "us-east-1",
+        "native_type": "h100-sxm-80gb.1",
+        "offer_key": "fake:us-east-1:h100-sxm-80gb.1",
+        "gpu_model": GpuModel.H100_SXM_80GB,
+        "gpu_count": 1,
+        "proof": Tier.LISTED,
+        "launch_key": a_key(number),
+        "state": MachineState.VERIFIED,
+        "generation": 5,
+        "tries": 0,
+        "host_key": f"ssh-ed25519 {number}",
+        "provider_ref": a_ref(number),
+        "address": f"10.0.0.{number}",
+        "ssh_port": 22,
+        "asked_at": AN_HOUR_BEFORE,
+        "sighted_at": AN_HOUR_BEFORE,
+        "missed_since": None,
+        "missed_lists": 0,
+        "step": Step.GPUS_VERIFIED,
+        "fail_reason": None,
+        "fail_why": None,
+        "suspect_since": None,
+        "erasing_until": None,
+        "passes": 0,
+        "first_passed_at": None,
+        "last_passed_at": None,
+        "attested": False,
+        "failed": 0,
+        "unanswered": 0,
+        "last_challenged_at": None,
+    }
+    return Machine(**(values | other))
+
+
+def a_claim(number: int = 1, **other: Any) -> Claim:
+    """An open claim on the whole machine of the same number, whose customer waits to be admitted."""
+    values: dict[str, Any] = {
+        "id": ClaimId(UUID(int=number)),
+        "organization_id": OrganizationId(UUID(int=0xA)),
+        "project_id": ProjectId(UUID(int=0xA)),
+        "lease_id": LeaseId(UUID(int=number)),
+        "machine_id": MachineId(UUID(int=number)),
+        "slot": None,
+        "attempt": 1,
+        "tries": 0,
+        "step": None,
+        "claimed_at": AN_HOUR_BEFORE,
+        "admitted_at": None,
+        "ended_at": None,
+    }
+    return Claim(**(values | other))
+
+
+def a_sighting(number: int = 1, **other: Any) -> Sighting:
+    """The machine of this number, listed as running."""
+    values: dict[str, Any] = {
+        "provider_ref": a_ref(number),
+        "launch_key": a_key(number),
+        "state": ListedState.RUNNING,
+        "native_status": "running",
+        "address": f"10.0.0.{number}",
+    }
+    return Sighting(**(values | other))

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
 from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano
-from providers.base import MachineState, Page, Sighting, Verb
+from providers.base import ListedState, Page, Sighting, Verb
 from providers.error_law import Meaning, error_for
 
 LAUNCH_KEY_TAG = "sp-launch-key"
@@ -79,9 +79,9 @@ def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
     return Nano(nano)
 
 
-def state_of(native_status: str, states: Mapping[str, MachineState]) -> MachineState:
+def state_of(native_status: str, states: Mapping[str, ListedState]) -> ListedState:
     """The state that a status word stands for in the provider's table; UNKNOWN for a word that it lacks."""
-    return states.get(native_status, MachineState.UNKNOWN)
+    return states.get(native_status, ListedState.UNKNOWN)
 
 
 def launch_key_among(marks: Iterable[str | None]) -> LaunchKey | None:
@@ -110,7 +110,7 @@ def sighting(
     provider_ref: str,
     marks: Iterable[str | None],
     native_status: str,
-    states: Mapping[str, MachineState],
+    states: Mapping[str, ListedState],
     *,
     address: str | None,
     ssh_port: int = 22,

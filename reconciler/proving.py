@@ -61,8 +61,6 @@ async def challenge(
     limit = CHALLENGE_SECONDS_MAX if seconds is None else seconds
     try:
         async with asyncio.timeout(limit), prover_line(session, world.agent) as line:
-            return await world.challenger.challenge(line, expected, why)
-        async with asyncio.timeout(limit), session.prover(world.agent) as line:
             return await world.challenger.challenge(line, expected, port.Occasion(occasion.value))
     except TimeoutError:
         return unanswered(occasion, OwnCode.NO_END, f"no end after {limit:g} s", limit)

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from control_plane.db import accounts, permits
 from control_plane.db.accounts import Account
+from control_plane.db.connection import Connection
 from control_plane.db.permits import Permit
 from control_plane.domain.ids import AccountName
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -18,12 +17,12 @@ __all__ = ["Account", "Permit"]  # Controllers name these rows, and do not impor
 async def every(world: World) -> Sequence[tuple[Account, Permit | None]]:
     """Every account, with the termination permit that is in force, if any."""
     async with world.db.reading() as connection:
-        in_force = {permit.account: permit for permit in await permits.standing(connection, now=world.now())}
+        in_force = {permit.account: permit for permit in await permits.valid(connection, now=world.now())}
         return [(account, in_force.get(account.name)) for account in await accounts.every(connection)]
 
 
 async def permit_terminations(
-    connection: AsyncConnection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
+    connection: Connection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
 ) -> Permit | Refused:
     """Permit for `minutes` that machines of the account that fail their proof are terminated, however many fail."""
     if all(known.name != account for known in await accounts.every(connection)):

@@ -1,8 +1,7 @@
 """Credits: money that an operator posts to an organization."""
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from control_plane.db import organizations
+from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.organizations import Organization
 from control_plane.domain.ids import OrganizationId
@@ -13,7 +12,7 @@ from control_plane.world import World
 
 
 async def create(
-    connection: AsyncConnection,
+    connection: Connection,
     world: World,
     organization_id: OrganizationId,
     amount: Nano,

@@ -1,13 +1,15 @@
 """Reading orphans: machines with our launch keys that no open record claims."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from control_plane.db import accounts
+from control_plane.db.accounts import ListedOrphan
 from control_plane.world import World
 
+__all__ = ["ListedOrphan"]  # Controllers name this row, and do not import the layer below.
 
-async def every(world: World) -> Sequence[dict[str, Any]]:
+
+async def every(world: World) -> Sequence[ListedOrphan]:
     """The orphans of all accounts, as the last lists showed them."""
     async with world.db.reading() as connection:
-        return await accounts.strangers_shown(connection)
+        return await accounts.orphans_shown(connection)

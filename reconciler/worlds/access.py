@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from data_plane.access.port import Access, AgentBundle
+from data_plane.access.port import Access
+from data_plane.inspection.bundle import AgentBundle
 from reconciler.worlds.accounts import AccountWorld
 
 

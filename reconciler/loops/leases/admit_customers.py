@@ -22,7 +22,9 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.progress import Step
 from control_plane.outcomes import claims as outcomes
 from control_plane.outcomes import machines as machine_outcomes
+from data_plane.access.customer import install_keys
 from data_plane.access.port import AccessError, Session, Target
+from data_plane.mesh.machine import join_mesh, mesh_public_key
 from reconciler import network, patience
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.leases import LeaseWorld
@@ -71,16 +73,16 @@ async def _prepare(
     world: LeaseWorld, claim: Claim, target: ClaimTarget, session: Session, token: UUID
 ) -> bool:
     """The steps in their order; False when the claim ended, or another worker took it over meanwhile."""
-    public_key = await session.mesh_public_key()
+    public_key = await mesh_public_key(session)
     if not await _step(world, claim, None, token):
         return False
     mesh_link = await network.join(world, claim.organization_id, claim.id, public_key)
     if not await _step(world, claim, None, token):
         return False
-    await session.join_mesh(mesh_link)
+    await join_mesh(session, mesh_link)
     if not await _step(world, claim, Step.MESH_JOINED, token):
         return False
-    await session.install_keys(target.authorized_keys)
+    await install_keys(session, target.authorized_keys)
     return True
 
 

@@ -33,8 +33,9 @@ from control_plane.outcomes import challenges
 from control_plane.outcomes import machines as outcomes
 from control_plane.outcomes.challenges import Challenged
 from control_plane.outcomes.machines import Verification
-from data_plane.access.port import AccessError, GpuReport, HostKeyChanged, Session, StepFailed, Target
-from data_plane.proof.challenger.port import VerifierAway
+from data_plane.access.port import AccessError, HostKeyChanged, Session, StepFailed, Target
+from data_plane.inspection.gpus import GpuReport, read_gpus
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
@@ -108,7 +109,7 @@ async def _look(world: MachineWorld, machine: Machine, session: Session, token: 
     """Read, judge and prove the GPUs; None when another worker took the machine over meanwhile."""
     if not await _step(world, machine, Step.CONNECTED, token, HELD_FOR):
         return None
-    gpus = await session.read_gpus(world.agent)
+    gpus = await read_gpus(session, world.agent)
     verdict = _verdict(world, machine, gpus)
     if isinstance(verdict, Mismatch) or not challenged(machine.proof):
         return _Shown(gpus, verdict, None)

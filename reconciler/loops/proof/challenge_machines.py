@@ -24,10 +24,12 @@ from control_plane.domain.machine import Machine
 from control_plane.domain.proof import Drop, Held, Load, OwnCode
 from control_plane.outcomes import challenges
 from control_plane.outcomes.challenges import Challenged
-from data_plane.access.port import AccessError, HealthReport, Session, StepFailed, Target
+from data_plane.access.port import AccessError, Session, StepFailed, Target
+from data_plane.inspection.health import HealthReport, read_health
 from data_plane.proof.challenger import port
 from data_plane.proof.challenger.judgement import BY_LOAD
-from data_plane.proof.challenger.port import Finding, ProofReport, VerifierAway
+from data_plane.proof.challenger.port import Finding, ProofReport
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.proof import ProofWorld
@@ -116,7 +118,7 @@ class _Run:
     async def _busy(self, session: Session) -> str | None:
         """Why the customer must not be disturbed now. Raises AccessError, TimeoutError."""
         async with asyncio.timeout(proving.LOOK_SECONDS):
-            return _load(await session.read_health(self.world.agent))
+            return _load(await read_health(session, self.world.agent))
 
     async def _put_off(self, machine: Machine, after: timedelta) -> None:
         actor, now = self.world.actor(NAME), self.world.now()

@@ -18,8 +18,9 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import ERASED_WITHIN, Machine
 from control_plane.domain.proof import Occasion
 from control_plane.outcomes import challenges
+from data_plane.access.customer import end_customer
 from data_plane.access.port import AccessError, Target
-from data_plane.proof.challenger.port import VerifierAway
+from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import proving
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.proof import ProofWorld
@@ -50,7 +51,7 @@ async def _erase(world: ProofWorld, machine: Machine, token: UUID, report: Repor
     left = (machine.erasing_until - world.now()).total_seconds()
     try:
         async with world.access.connect(target) as session:
-            await session.end_customer()
+            await end_customer(session)
             answer = await proving.challenge(world, session, machine, Occasion.END, seconds=left)
     except (AccessError, VerifierAway) as error:
         due_at = min(world.now() + AGAIN, machine.erasing_until)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from providers.base import MachineState, NoCapacity, OutcomeUnknown
+from providers.base import ListedState, NoCapacity, OutcomeUnknown
 from providers.fake import Call, FakeProvider, Fault, Settings
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
@@ -84,7 +84,7 @@ async def test_machines_die_disappear_and_stay_listed_for_a_while_after_a_termin
     fake.disappear(lost)
     await fake.terminate(ended)
     states = {each.provider_ref: each.state for each in await fake.inventory()}
-    assert states == {dead: MachineState.FAILED, ended: MachineState.GONE}
+    assert states == {dead: ListedState.FAILED, ended: ListedState.GONE}
     clock.advance(60)
     assert {each.provider_ref for each in await fake.inventory()} == {dead}
     assert len(fake.machines) == 3

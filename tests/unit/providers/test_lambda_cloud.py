@@ -10,7 +10,7 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN, region_within
 from providers.base import (
     MachineNotFound,
-    MachineState,
+    ListedState,
     NotYet,
     OrderRefused,
     OutcomeUnknown,
@@ -172,8 +172,8 @@ async def test_an_instance_is_ours_by_tag_or_by_name_and_a_missing_ip_is_none() 
     ]
     sightings = await always(200, json={"data": instances}).inventory()
     assert [(each.provider_ref, each.launch_key, each.state, each.address) for each in sightings] == [
-        ("1", a_key(1), MachineState.RUNNING, None),
-        ("2", a_key(2), MachineState.FAILED, None),
+        ("1", a_key(1), ListedState.RUNNING, None),
+        ("2", a_key(2), ListedState.FAILED, None),
     ]
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.money import NANO_MAX
-from providers.base import MachineState, Page, Sighting, Unavailable, Verb
+from providers.base import ListedState, Page, Sighting, Unavailable, Verb
 from providers.listings import UnreadableAnswer, ip_address_of, nano_usd, sighting, state_of, whole_listing
 from tests.contract.clouds import a_key
 
-STATES = {"active": MachineState.RUNNING, "gone": MachineState.GONE}
+STATES = {"active": ListedState.RUNNING, "gone": ListedState.GONE}
 
 
 async def read(*pages: Page[int], pages_max: int = 200) -> tuple[int, ...]:
@@ -85,8 +85,8 @@ def test_what_is_no_amount_makes_the_answer_unreadable(text: str) -> None:
 
 def test_a_status_word_is_known_or_unknown_and_never_guessed() -> None:
     assert [state_of(word, STATES) for word in ("active", "Active", "ACTIVE ", "")] == [
-        MachineState.RUNNING,
-        *[MachineState.UNKNOWN] * 3,
+        ListedState.RUNNING,
+        *[ListedState.UNKNOWN] * 3,
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_machine_is_ours_by_the_first_mark_that_is_a_launch_key() -> None:
     def found(*marks: str | None) -> Sighting | None:
         return sighting("m-1", marks, "active", STATES, address="192.0.2.7/32", ssh_port=2222)
 
-    shown = Sighting(ProviderRef("m-1"), a_key(1), MachineState.RUNNING, "active", "192.0.2.7", 2222)
+    shown = Sighting(ProviderRef("m-1"), a_key(1), ListedState.RUNNING, "active", "192.0.2.7", 2222)
     assert found(a_key(1), a_key(2)) == found(None, "", "renamed", a_key(1)) == shown
     assert found() is found(None, "sp-looks-like-ours", a_key(1) + "x") is None
 

@@ -16,8 +16,7 @@ exactly one machine existed for a launch key, and what it cost in nano-dollars.
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from time import time
+from datetime import datetime, timedelta
 
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LaunchKey, ProviderRef
@@ -41,6 +40,7 @@ from providers.base import (
     Unauthorized,
     Unavailable,
 )
+from providers.clock import utc_now
 from providers.faults import Fault, FaultScript
 
 __all__ = [
@@ -161,15 +161,11 @@ async def _no_wait() -> None:
     """The default `slow` hook, which does not wait."""
 
 
-def wall_clock() -> datetime:
-    return datetime.fromtimestamp(time(), tz=UTC)
-
-
 @dataclass
 class FakeProvider:
     """See the module. `on_call` runs after the effect and before the answer; a test raises from it to crash there."""
 
-    now: Callable[[], datetime] = wall_clock
+    now: Callable[[], datetime] = utc_now
     settings: Settings = field(default_factory=Settings)
     listing: Sequence[ListedOffer] = DEFAULT_OFFERS
     faults: FaultScript = field(default_factory=FaultScript)

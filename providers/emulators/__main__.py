@@ -19,15 +19,14 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
 import uvicorn
 
+from providers.clock import utc_now
 from providers.emulators import clouds as clouds_package
 from providers.emulators import nspawn
 from providers.emulators.host import MachineHost, SimulatedHost
@@ -136,7 +135,7 @@ def _with_root(use: Callable[[Path], None], cache: Path) -> int:
 
 
 async def _serve_simulated(clouds: list[Cloud]) -> None:
-    await _serve(clouds, SimulatedHost(_now, SIMULATED_BOOT_SECONDS), "simulated machines")
+    await _serve(clouds, SimulatedHost(utc_now, SIMULATED_BOOT_SECONDS), "simulated machines")
 
 
 async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
@@ -163,7 +162,7 @@ async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
 
 
 def _server(cloud: Cloud, host: MachineHost) -> Server:
-    app = _module(cloud.name).create_app(host, Scenario(), now=_now)
+    app = _module(cloud.name).create_app(host, Scenario(), now=utc_now)
     return Server(
         uvicorn.Config(
             app,
@@ -185,10 +184,6 @@ async def _announce(cloud: Cloud, server: Server, listener: socket.socket, where
 def _stop(servers: list[Server]) -> None:
     for server in servers:
         server.should_exit = True
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
 
 
 def _say(*lines: str) -> None:

@@ -209,12 +209,12 @@ async def test_what_a_broken_connection_means(
         assert type(await failure(api(handler), verb)) is expected, verb
 
 
-class Endless(httpx.AsyncByteStream):
+class Huge(httpx.AsyncByteStream):
     def __init__(self) -> None:
         self.sent = 0
 
     async def __aiter__(self) -> Any:
-        while True:
+        for _ in range(100):
             self.sent += 1
             yield b"x" * 1024
 
@@ -222,11 +222,11 @@ class Endless(httpx.AsyncByteStream):
 async def test_a_body_is_read_within_a_bound_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "BODY_BYTES_MAX", 10_000)
     for status in (200, 400, 503):
-        stream = Endless()
+        stream = Huge()
         error = await failure(api(always(status, stream=stream)))
         assert type(error) is OutcomeUnknown, status
         assert stream.sent == 10, status
-    assert type(await failure(api(always(200, stream=Endless())), Verb.INVENTORY)) is Unavailable
+    assert type(await failure(api(always(200, stream=Huge())), Verb.INVENTORY)) is Unavailable
 
 
 @pytest.mark.parametrize(
@@ -302,13 +302,19 @@ async def test_an_error_body_that_breaks_its_reader_is_not_in_the_providers_word
 
 
 async def test_neither_the_signature_nor_what_is_private_shows_when_the_provider_quotes_it() -> None:
-    def quoting(request: httpx.Request) -> httpx.Response:
-        said = f"{request.headers['Authorization']} {request.content.decode()}"
-        return httpx.Response(400, json={"code": "bad", "message": said})
+    def quoting(what: Callable[[httpx.Request], str]) -> Handler:
+        return lambda request: httpx.Response(400, json={"code": "bad", "message": what(request)})
 
     hidden = "user-data-with-a-key"
-    error = await failure(api(quoting), body={"user_data": hidden}, private=hidden)
-    assert str(error) == "launch: HTTP 400, bad"
+    quoted: dict[str, Callable[[httpx.Request], str]] = {
+        "the signature": lambda request: f"no such key: {request.headers['Authorization']}",
+        "the body": lambda request: f"cannot read {request.content.decode()}",
+    }
+    for name, what in quoted.items():
+        error = await failure(api(quoting(what)), body={"user_data": hidden}, private=hidden)
+        assert str(error) == "launch: HTTP 400, bad", name
+    harmless = await failure(api(quoting(lambda _: "the name is taken")), body={"user_data": hidden})
+    assert str(harmless) == "launch: HTTP 400, bad (the name is taken)"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What we sell and what we can buy."""
+"""The price book (what we sell) and the offers (what we can buy)."""
 
 import tomllib
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from control_plane.world import World
 
 
 class CatalogueError(ValueError):
-    """A price book file that cannot be read; the message names the entry and what is wrong."""
+    """A price book that cannot be read. The message names the entry and what is wrong with it."""
 
 
 def parse_price_book(text: str) -> list[Price]:
     """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
 
-    `proof` is what its machines have to prove: `proven` when left out, `listed` where they are emulated.
+    `proof` is what the SKU's machines have to prove; the default is `proven`, and emulated machines need `listed`.
     """
     try:
         entries = tomllib.loads(text).get("sku", [])
@@ -48,7 +48,7 @@ def parse_price_book(text: str) -> list[Price]:
 
 
 def _demanded(entry: dict[str, Any]) -> Tier:
-    """What machines of a SKU have to prove: `proven`, unless the book says otherwise."""
+    """What machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
     tier = Tier(entry.get("proof", Tier.PROVEN))
     if tier not in DEMANDED:
         raise ValueError(f"no new machine can be {tier}; say one of {', '.join(sorted(DEMANDED))}")
@@ -56,7 +56,7 @@ def _demanded(entry: dict[str, Any]) -> Tier:
 
 
 async def load_price_book(connection: AsyncConnection, world: World, book: Sequence[Price]) -> None:
-    """Put SKUs and prices in force from now on. Unchanged prices are left alone."""
+    """Put SKUs and prices in force from now on. Prices that did not change stay as they are."""
     for price in book:
         await catalogue.put_price(connection, price, effective_from=world.now())
 

@@ -1,4 +1,4 @@
-"""Reading GPU proofs: a customer those of its leases, an operator every provider's record."""
+"""Reading GPU proofs: those of an organization's leases, and the record of every provider."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,7 +20,7 @@ async def page(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Any] | Refused:
-    """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
+    """The proofs of a lease's machines, newest first. `before` is the time and id of the last one that was read."""
     async with world.db.reading(organization_id) as connection:
         if await leases.show(connection, organization_id, lease_id) is None:
             return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
@@ -46,7 +46,7 @@ async def records(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Any]:
-    """How our providers' machines answered, newest first. Says nothing of whose they were."""
+    """How our providers' machines answered, newest first, without the organizations that leased them."""
     async with world.db.reading() as connection:
         return await proofs.record_page(
             connection, account=account, outcome=outcome, before=before, limit=limit

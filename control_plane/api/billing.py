@@ -1,4 +1,4 @@
-"""Usage, the running bill, and the proof that it adds up."""
+"""Usage, the running bill, and the reconciliation of both with the ledger."""
 
 import csv
 import io
@@ -50,7 +50,7 @@ class BillingController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> UsagePage:
-        """Charges whose interval starts in [since, until), oldest first; everything when left out."""
+        """Charges whose interval starts in [since, until), oldest first; without a period, all of them."""
         start, end = _period(since, until)
         found = await billing.usage_page(
             request.world,
@@ -72,19 +72,19 @@ class BillingController(Controller):
         since: FromQuery[str | None] = None,
         until: FromQuery[str | None] = None,
     ) -> Stream:
-        """All of /v1/usage as CSV: a header, one line per charge, no line of totals. Amounts are exact."""
+        """All of /v1/usage as CSV: a header and one line per charge, without totals. Amounts are exact."""
         start, end = _period(since, until)
         headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
         return Stream(_csv(request, start, end), media_type="text/csv", headers=headers)
 
     @get("/bill", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def bill(self, request: ApiRequest) -> BillView:
-        """The calendar month in UTC so far, per lease, with what runs and is not rated yet kept apart."""
+        """The calendar month in UTC so far, per lease. Usage that is not rated yet is shown separately."""
         return bill_view(await billing.bill(request.world, request.principal.organization_id))
 
     @get("/reconciliation", permission=Permission.BILLING_READ, responses=PROBLEMS)
     async def reconciliation(self, request: ApiRequest) -> ReconciliationView:
-        """What was rated and what was posted, added up independently."""
+        """What was rated and what was posted, each added up on its own."""
         found = await billing.reconcile(request.world, request.principal.organization_id)
         return reconciliation_view(found)
 
@@ -97,7 +97,7 @@ def _period(since: str | None, until: str | None) -> tuple[datetime, datetime]:
 
 
 async def _csv(request: ApiRequest, since: datetime, until: datetime) -> AsyncIterator[bytes]:
-    """Page through the charges, which are never edited: memory stays small however many there are."""
+    """All charges of the period, read in pages, so that memory stays small however many there are."""
     world, tenant = request.world, request.principal.organization_id
     yield _lines([CSV_COLUMNS])
     after = None

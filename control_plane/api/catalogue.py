@@ -1,6 +1,6 @@
-"""What is sold, what is on offer, and what a wish would cost.
+"""What is sold (SKUs), what providers offer, and what a lease would cost (quotes).
 
-A customer sees where capacity is and our price for it; what we pay is shown to operators only.
+Everybody sees where capacity is and our price for it; what we pay needs the permission `costs.read`.
 """
 
 from litestar import Controller, Response, get, post
@@ -9,14 +9,26 @@ from litestar.params import FromQuery, JSONBody
 from control_plane.api import idempotency
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.idempotency import Made
-from control_plane.api.leases import wish_of
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
+from control_plane.domain.wish import Wish
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
+
+
+def requested_by(data: QuoteRequest) -> Wish:
+    """The body of a quote or a lease as the domain's value."""
+    ceiling = data.price_usd_per_hour_max
+    return Wish(
+        sku=data.sku,
+        regions=data.regions,
+        providers=data.providers,
+        price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+    )
 
 
 class CatalogueController(Controller):
@@ -30,7 +42,7 @@ class CatalogueController(Controller):
 
     @get("/offers", permission=Permission.OFFERS_READ, responses=PROBLEMS)
     async def offers(self, request: ApiRequest, gpu_model: FromQuery[GpuModel | None] = None) -> OfferList:
-        """Capacity as providers showed it last, with its age."""
+        """The capacity that providers listed last, with its age."""
         world, costs = request.world, request.disclosure.costs
         book = await catalogue.skus(world)
         found = await catalogue.offers(world, gpu_model=gpu_model)
@@ -39,11 +51,11 @@ class CatalogueController(Controller):
 
     @post("/quotes", permission=Permission.QUOTES_CREATE, status_code=200, responses=made(QuoteView, 200))
     async def quote(self, request: ApiRequest, data: JSONBody[QuoteRequest]) -> Response[bytes]:
-        """Whether a lease would be admitted now, its price, and where it would go. A refusal is a 200 too."""
+        """Whether a lease would be admitted now, at what price, and where it would go. A refusal is a 200, too."""
         principal = request.principal
 
         async def effect(_: Connection) -> Made:
-            asked = await leases.quote(request.world, principal.organization_id, wish_of(data))
+            asked = await leases.quote(request.world, principal.organization_id, requested_by(data))
             return Made(quote_view(asked, data.sku, request.disclosure))
 
         return await idempotency.once(request, effect, status=200)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond the signatures: problems, bodies sent as bytes, the key."""
+"""What the OpenAPI document says beyond the signatures: errors, answers sent as bytes, the API key."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from control_plane.wire.common import View
 from control_plane.wire.problems import Problem
 
 VERSION = "1.0.0"
-"""Of the wire: grows with every field that is added, and a second digit is a promise broken."""
+"""The version of the API: the last number grows when a field is added, the middle one if a client could break."""
 
 _PROBLEM = ResponseSpec(
     data_container=Problem,
@@ -34,16 +34,16 @@ PROBLEMS: Mapping[int, ResponseSpec] = {
 
 
 def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:
-    """The answers of a POST: what it makes, and every way it may refuse."""
+    """The answers of a POST: the view it returns, and every status with which it may refuse."""
     answer = ResponseSpec(data_container=view, description="Done.", generate_examples=False)
     refused = dict.fromkeys((402, 409, 413, 415, 422), _PROBLEM)
     return {**PROBLEMS, **refused, status: answer}
 
 
 async def _only_the_document(request: Request[Any, Any, Any]) -> None:
-    """The framework answers other addresses below /schema in HTML; we have one shape for errors."""
+    """Refuse other paths below /schema, which the framework would answer in HTML."""
     if request.scope["path"] not in ("/schema", "/schema/openapi.json"):
-        raise ApiError("route_not_found", "There is nothing at this address.")
+        raise ApiError("route_not_found", "There is no such endpoint.")
     await public(request)
 
 

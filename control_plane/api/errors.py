@@ -1,7 +1,8 @@
-"""Every "no" on the wire: RFC 9457 problem details with a stable code, from one table.
+"""Errors on the wire: RFC 9457 problem details with a stable code, from one table.
 
-A code never changes its meaning, and docs/errors.md lists each of them; a test holds the page
-against this table. What went wrong inside goes to the log under the request's id, never out.
+A code never changes its meaning. The title is the phrase of the HTTP status; `detail` says what happened in
+this case. docs/errors.md lists every code, and a test holds the page against the table. What went wrong
+inside is logged under the request's id and never sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,90 +27,83 @@ from control_plane.wire.problems import FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 2
-"""What a 503 asks for: a database fails over in seconds, and a stream ends when a client goes."""
+"""The `Retry-After` of a 503: a database fails over in seconds, and a stream ends when its client leaves."""
+TITLES = {
+    400: "Bad request",
+    401: "Unauthorized",
+    402: "Payment required",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Content too large",
+    415: "Unsupported media type",
+    422: "Unprocessable content",
+    429: "Too many requests",
+    500: "Internal server error",
+    503: "Service unavailable",
+}
+"""The phrases of RFC 9110, section 15, and RFC 6585. `http.HTTPStatus` has older ones for 413 and 422."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     status: int
-    title: str
     remedy: str
-    """What the caller can do about it; for docs/errors.md."""
+    """What the caller can do about it, as a sentence for docs/errors.md."""
 
 
 KINDS: dict[str, Kind] = {
-    # The request itself.
-    "malformed_json": Kind(400, "The body is not JSON", "Send one JSON object in UTF-8."),
-    "invalid_parameter": Kind(400, "A parameter cannot be used", "Mend the parameter that `errors` names."),
-    "unknown_parameter": Kind(
-        400, "There is no such query parameter", "Leave out the parameter that `errors` names."
-    ),
-    "invalid_cursor": Kind(
-        400, "The cursor is not one of ours", "Pass `next_cursor` of the page before, unchanged."
-    ),
-    "invalid_idempotency_key": Kind(
-        400, "The Idempotency-Key cannot be used", "Send 1 to 255 printable ASCII characters."
-    ),
-    "bad_request": Kind(400, "The request cannot be understood", "Read `detail`."),
-    "unauthenticated": Kind(401, "A valid API key is needed", "Send `Authorization: Bearer spk_...`."),
-    "permission_denied": Kind(
-        403, "Forbidden", "Use a key whose role has the permission that `permission` names."
-    ),
-    "route_not_found": Kind(404, "There is no such address", "See /schema/openapi.json."),
-    "method_not_allowed": Kind(405, "The address has no such method", "See the `Allow` header."),
-    "body_too_large": Kind(413, "The body is too large", "Send at most 64 KiB."),
-    "unsupported_media_type": Kind(
-        415, "The body's type is not JSON", "Send `Content-Type: application/json`."
-    ),
-    "invalid_request": Kind(422, "The body does not fit", "Mend the fields that `errors` names."),
+    # Something is wrong with the request itself.
+    "malformed_json": Kind(400, "Send one JSON object in UTF-8."),
+    "invalid_parameter": Kind(400, "Correct the query parameter that `errors` names."),
+    "unknown_parameter": Kind(400, "Remove the query parameter that `errors` names."),
+    "invalid_cursor": Kind(400, "Pass `next_cursor` of the previous page, unchanged, to the same list."),
+    "invalid_idempotency_key": Kind(400, "Send one Idempotency-Key of 1 to 255 printable ASCII characters."),
+    "bad_request": Kind(400, "Correct the request as `detail` says."),
+    "unauthenticated": Kind(401, "Send a valid API key as `Authorization: Bearer spk_...`."),
+    "permission_denied": Kind(403, "Use an API key whose role has the permission that `permission` names."),
+    "route_not_found": Kind(404, "Use an endpoint that /schema/openapi.json describes."),
+    "method_not_allowed": Kind(405, "Use a method that the `Allow` header names."),
+    "body_too_large": Kind(413, "Send a body of at most 64 KiB."),
+    "unsupported_media_type": Kind(415, "Send the body as `Content-Type: application/json`."),
+    "invalid_request": Kind(422, "Correct the fields of the body that `errors` names."),
     "idempotency_key_reused": Kind(
-        422,
-        "The Idempotency-Key belongs to another request",
-        "Use a new key, or repeat the first request exactly.",
+        422, "Use a new Idempotency-Key for a new request, or repeat the first request exactly."
     ),
-    "rate_limited": Kind(
-        429, "Too many requests with this key", "Wait as `Retry-After` says; see `RateLimit`."
-    ),
-    # Ours.
+    "rate_limited": Kind(429, "Wait as long as `Retry-After` says; `RateLimit` shows what is left."),
+    # Something is wrong on our side.
     "internal": Kind(
-        500, "We failed", "Repeat with the same Idempotency-Key; quote the request id to support."
+        500, "Repeat the request with the same Idempotency-Key; if it fails again, send us the request id."
     ),
-    "database_unavailable": Kind(503, "The database does not answer", "Repeat after `Retry-After` seconds."),
-    "not_ready": Kind(503, "The process cannot serve yet", "Migrate the database, or wait."),
-    "streams_exhausted": Kind(
-        503, "Too many event streams are open", "Repeat after `Retry-After` seconds, or poll."
+    "database_unavailable": Kind(
+        503, "Repeat the request with the same Idempotency-Key after `Retry-After` seconds."
     ),
-    # Refusals: the request is understood, and the answer is no. The sentence says what to change.
-    RefusalCode.BALANCE_TOO_LOW: Kind(402, "The balance is too low", "Top up."),
-    RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "The organization is suspended", "Settle its account."),
-    RefusalCode.LEASE_NOT_FOUND: Kind(404, "There is no such lease", "GET /v1/leases lists yours."),
-    RefusalCode.NOT_FOUND: Kind(404, "There is no such thing", "List the collection that the address names."),
-    RefusalCode.NAME_TAKEN: Kind(409, "The name is taken", "Choose another name."),
-    RefusalCode.KEY_IN_USE: Kind(409, "The key is in use by this request", "Revoke it with another key."),
-    RefusalCode.QUOTA_EXCEEDED: Kind(
-        409, "The GPU quota is reached", "Release a lease or ask for a higher quota."
+    "not_ready": Kind(503, "Migrate the database, or wait until that is done."),
+    "streams_exhausted": Kind(503, "Repeat the request after `Retry-After` seconds, or poll the lease."),
+    # Refusals: the request is correct, and the answer is no. `detail` says what to change.
+    RefusalCode.BALANCE_TOO_LOW: Kind(
+        402, "Add credit: the available balance has to cover the first hour of the lease."
     ),
-    RefusalCode.PRICE_ABOVE_CEILING: Kind(
-        409, "The price is above the ceiling", "Raise the ceiling or take another SKU."
-    ),
-    RefusalCode.SKU_UNKNOWN: Kind(422, "There is no such SKU", "GET /v1/skus lists them."),
-    RefusalCode.SSH_KEY_UNKNOWN: Kind(422, "There is no such SSH key", "GET /v1/ssh-keys lists yours."),
-    RefusalCode.SSH_KEY_INVALID: Kind(422, "Not an OpenSSH public key", "Paste one line of a .pub file."),
-    RefusalCode.REGION_NOT_SERVED: Kind(
-        422, "Nothing is offered in this region", "GET /v1/offers shows regions."
-    ),
-    RefusalCode.ACCOUNT_UNKNOWN: Kind(
-        422, "There is no such provider account", "GET /v1/operator/accounts lists them."
-    ),
-    RefusalCode.PROJECT_UNKNOWN: Kind(
-        422, "There is no such project", "Name one of your projects, or leave it out."
-    ),
-    RefusalCode.PROVIDER_UNKNOWN: Kind(422, "There is no such provider", "GET /v1/offers shows providers."),
+    RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
+    RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
+    RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
+    RefusalCode.NAME_TAKEN: Kind(409, "Choose another name."),
+    RefusalCode.KEY_IN_USE: Kind(409, "Revoke the key in a request that uses another key."),
+    RefusalCode.QUOTA_EXCEEDED: Kind(409, "Release a lease, or ask for a higher GPU quota."),
+    RefusalCode.PRICE_ABOVE_CEILING: Kind(409, "Raise `price_usd_per_hour_max`, or choose another SKU."),
+    RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists."),
+    RefusalCode.SSH_KEY_UNKNOWN: Kind(422, "Use the ids of your SSH keys; GET /v1/ssh-keys lists them."),
+    RefusalCode.SSH_KEY_INVALID: Kind(422, "Send one line of an OpenSSH .pub file."),
+    RefusalCode.REGION_NOT_SERVED: Kind(422, "Choose a region for which GET /v1/offers shows an offer."),
+    RefusalCode.ACCOUNT_UNKNOWN: Kind(422, "Use a provider account that GET /v1/operator/accounts lists."),
+    RefusalCode.PROJECT_UNKNOWN: Kind(422, "Name a project that GET /v1/projects lists, or leave it out."),
+    RefusalCode.PROVIDER_UNKNOWN: Kind(422, "Choose a provider that GET /v1/offers shows."),
 }
 
 
 class ApiError(Exception):
-    """A "no" with a code of the table."""
+    """An error with a code of the table."""
 
     def __init__(
         self,
@@ -141,11 +135,11 @@ def permission_denied(permission: Permission) -> ApiError:
 
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Turn whatever a request raised into problem details. The app's only exception handler."""
-    known = error if isinstance(error, ApiError) else _known(error)
+    """Turn whatever a request raised into problem details. This is the app's only exception handler."""
+    known = error if isinstance(error, ApiError) else _translated(error)
     if known is None:
-        observe.failed(request.scope, error)
-        known = ApiError("internal", "Something broke on our side; it is logged under the request id.")
+        observe.record_fault(request.scope, error)
+        known = ApiError("internal", "Something failed on our side. It is logged under the request id.")
     return response(known, observe.request_id(request.scope))
 
 
@@ -153,7 +147,7 @@ def response(error: ApiError, request_id: str) -> Response[bytes]:
     kind = KINDS[error.code]
     problem = Problem(
         type=f"urn:splitplane:error:{error.code}",
-        title=kind.title,
+        title=TITLES[kind.status],
         status=kind.status,
         detail=error.detail,
         code=error.code,
@@ -167,16 +161,16 @@ def response(error: ApiError, request_id: str) -> Response[bytes]:
     )
 
 
-def _known(error: Exception) -> ApiError | None:
-    """What the framework or the database raised, in our words; None when it is a fault of ours."""
+def _translated(error: Exception) -> ApiError | None:
+    """An error of the framework or the database as one of ours; None when it is a bug."""
     match error:
         case ValidationException():
             return _validation(error)
         case NotFoundException():
-            return ApiError("route_not_found", "There is nothing at this address.")
+            return ApiError("route_not_found", "There is no such endpoint.")
         case MethodNotAllowedException():
             return ApiError(
-                "method_not_allowed", "The address does not have this method.", headers=error.headers
+                "method_not_allowed", "The endpoint does not have this method.", headers=error.headers
             )
         case RequestEntityTooLarge():
             return ApiError("body_too_large", "The body is larger than 64 KiB.")
@@ -184,7 +178,8 @@ def _known(error: Exception) -> ApiError | None:
             return ApiError("bad_request", "The request cannot be understood.")
         case _ if health.is_database_trouble(error):
             return ApiError(
-                "database_unavailable", "The database did not answer; nothing was done or all of it."
+                "database_unavailable",
+                "The database did not answer. The request took effect completely or not at all.",
             )
         case _ if health.is_bad_value(error):
             return ApiError("invalid_request", "A value cannot be stored.")
@@ -192,15 +187,15 @@ def _known(error: Exception) -> ApiError | None:
 
 
 def _validation(error: ValidationException) -> ApiError:
-    """A parameter that the framework could not convert; bodies have their own way, see requests.py."""
+    """A parameter that the framework could not convert. Bodies are decoded in requests.py."""
     found = [entry for entry in error.extra or () if isinstance(entry, dict)]
     if any(entry.get("key") == "data" for entry in found):
-        return ApiError("malformed_json", "A JSON body is needed.")
+        return ApiError("malformed_json", "This endpoint needs a JSON body.")
     errors = [
-        FieldError(str(entry.get("key", "request")), str(entry.get("message", "cannot be used"))[:300])
+        FieldError(str(entry.get("key", "request")), str(entry.get("message", "is invalid"))[:300])
         for entry in found
     ]
-    return ApiError("invalid_parameter", "A query parameter cannot be used.", errors=errors)
+    return ApiError("invalid_parameter", "The value of a query parameter is invalid.", errors=errors)
 
 
 def page() -> str:
@@ -208,15 +203,19 @@ def page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error is `application/problem+json` (RFC 9457). `code` is stable and safe to branch on; `detail` is a",
-        "sentence for people; `errors` names fields where it can; `request_id` finds the request in our logs.",
-        "Refusals of a quote carry the same codes inside a 200: a verdict is an answer.",
+        "Every error is `application/problem+json` (RFC 9457). `code` is stable, so that programs can branch on it.",
+        "`title` is the phrase of the HTTP status; `detail` is a sentence that says what happened. `errors` names the",
+        "fields or parameters at fault, where there are any, and `permission` the permission that an API key lacks.",
+        "`request_id` finds the request in our logs.",
         "",
-        "| Status | Code | Meaning | What to do |",
+        "A quote that would be refused is an answer and not an error: its status is 200, and its verdict has one of",
+        "the codes below.",
+        "",
+        "| Status | Title | Code | What to do |",
         "| --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {kind.status} | `{code}` | {kind.title} | {kind.remedy} |"
+        f"| {kind.status} | {TITLES[kind.status]} | `{code}` | {kind.remedy} |"
         for code, kind in sorted(KINDS.items(), key=lambda item: (item[1].status, item[0]))
     ]
     return "\n".join(lines) + "\n"

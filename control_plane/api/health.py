@@ -1,4 +1,4 @@
-"""Whether the process is up, and whether it can serve. No key needed, and nothing said that helps a stranger."""
+"""Whether the process is up, and whether it can serve. It needs no key, so it reveals nothing else."""
 
 from litestar import Controller, get
 
@@ -12,7 +12,7 @@ from control_plane.wire.health import Health
 class HealthController(Controller):
     path = "/"
     tags = ["health"]  # noqa: RUF012 - the framework's way
-    security: list[dict[str, list[str]]] = [{}]  # noqa: RUF012 - the framework's way; no key is asked for here
+    security: list[dict[str, list[str]]] = [{}]  # noqa: RUF012 - the framework's way; no key is needed here
 
     @get("/healthz", responses={400: PROBLEMS[400]}, sync_to_thread=False)
     def healthz(self) -> Health:
@@ -21,7 +21,7 @@ class HealthController(Controller):
 
     @get("/readyz", responses={400: PROBLEMS[400], 503: PROBLEMS[503]})
     async def readyz(self, request: ApiRequest) -> Health:
-        """The database answers and has every column this code knows."""
+        """The database answers and has every column that this version needs."""
         missing = await health.missing_column(request.world)
         if missing is not None:
             raise ApiError("not_ready", "The database is not migrated to this version.")

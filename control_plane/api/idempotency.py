@@ -1,7 +1,7 @@
-"""`Idempotency-Key` on every POST: the first answer is the only effect, and later ones repeat it.
+"""`Idempotency-Key` on every POST: the first request takes effect, and repetitions get its answer again.
 
-The key is the tenant's own; the request is told by method, path and body. A refusal does nothing,
-so it leaves the key free: mend the cause and ask again with the same key.
+Keys belong to an organization. Two requests are the same when method, path and body are. A refused request
+has no effect, so its key stays free: the client may correct the cause and use the same key again.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ KEY_LENGTH_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What an effect made, as it goes out now, and as a replay repeats it (without secrets)."""
+    """What an effect returns: the answer that is sent now, and the one that a replay repeats, without secrets."""
 
     view: View
     stored: View | None = None
@@ -43,13 +43,13 @@ async def once(
 ) -> Response[bytes]:
     """Run `effect` in one transaction of the caller's organization, at most once per key.
 
-    `collection` is the address under which the thing made is found by its `id`.
+    `collection` is the path below which the new resource is found by its `id`, for the `Location` header.
     """
 
     async def produce(connection: Connection) -> Produced:
         made = await effect(connection)
         if isinstance(made, Refused):
-            raise refusal(made)  # Rolls back; nothing is stored.
+            raise refusal(made)  # Rolls back, so that nothing is stored.
         body = msgspec.json.encode(made.view)
         return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
 
@@ -76,7 +76,7 @@ def _key(request: ApiRequest) -> str | None:
         return None
     key = given[0]
     if len(given) > 1 or not 1 <= len(key) <= KEY_LENGTH_MAX or not key.isascii() or not key.isprintable():
-        why = f"is 1 to {KEY_LENGTH_MAX} printable ASCII characters, sent once"
+        why = f"must be 1 to {KEY_LENGTH_MAX} printable ASCII characters, sent once"
         raise ApiError(
             "invalid_idempotency_key", f"Idempotency-Key {why}.", errors=[FieldError("Idempotency-Key", why)]
         )
@@ -90,7 +90,7 @@ async def _digest(request: ApiRequest) -> bytes:
 
 
 async def no_body(request: ApiRequest) -> None:
-    """Refuse a body where none is read: a field that does nothing would be a promise."""
+    """Refuse a body where none is read, instead of passing over what the client expects to take effect."""
     if (await request.body()).strip() not in (b"", b"{}"):
         why = "takes no body"
-        raise ApiError("invalid_request", f"This address {why}.", errors=[FieldError("body", why)])
+        raise ApiError("invalid_request", f"This endpoint {why}.", errors=[FieldError("body", why)])

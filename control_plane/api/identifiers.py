@@ -1,4 +1,4 @@
-"""Ids out of addresses. One that cannot be read is one that does not exist: 404 either way."""
+"""Ids in paths. An id that cannot be read does not exist, so that the answer is 404 in both cases."""
 
 import re
 from uuid import UUID
@@ -12,12 +12,12 @@ _LOWER_HEX = re.compile(r"[a-z]+_[0-9a-f]{32}", re.ASCII)
 
 def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FOUND) -> UUID:
     try:
-        # One spelling per id: Python would also read capitals, signs and underscores as hexadecimal.
+        # An id has one spelling. Python would also read capitals, signs and underscores as hexadecimal.
         if _LOWER_HEX.fullmatch(text):
             return off_wire(prefix, text)
     except MalformedIdError:
-        pass  # Answered below, like any other text that is no id.
-    raise ApiError(code, f"There is nothing here with this id; an id looks like {prefix}_0190c2...")
+        pass  # Refused below, like any other text that is not an id.
+    raise ApiError(code, f"There is nothing with this id here. An id looks like {prefix}_0190c2...")
 
 
 def lease_id(text: str) -> LeaseId:

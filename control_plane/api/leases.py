@@ -1,4 +1,4 @@
-"""Leases: ask for one, read it, follow it, ask why, let go."""
+"""Leases: create, list, read, follow, explain and release them."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
@@ -7,6 +7,7 @@ from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
+from control_plane.api.catalogue import requested_by
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
@@ -28,14 +29,11 @@ from control_plane.api.views.leases import explanation_view, lease_view, status_
 from control_plane.api.views.proofs import proof_view
 from control_plane.domain.ids import LeaseId, Prefix
 from control_plane.domain.lease import LeaseState
-from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
-from control_plane.domain.request import CapacityRequest
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
-from control_plane.wire.catalogue import QuoteRequest
 from control_plane.wire.journal import JournalPage
 from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView, StreamEnd
 from control_plane.wire.proofs import ProofPage
@@ -46,34 +44,24 @@ States = Annotated[
 ]
 
 
-def wish_of(data: QuoteRequest) -> CapacityRequest:
-    ceiling = data.price_usd_per_hour_max
-    return CapacityRequest(
-        sku=data.sku,
-        regions=data.regions,
-        providers=data.providers,
-        price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
-    )
-
-
 class LeaseController(Controller):
     path = "/leases"
     tags = ["leases"]  # noqa: RUF012 - the framework's way
 
     @post("/", permission=Permission.LEASES_CREATE, status_code=202, responses=made(LeaseView, 202))
     async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
-        """Ask for a lease. 202: it is admitted and its first hour is set aside; a machine follows."""
+        """Create a lease. 202: it is admitted, and the price of its first hour is held; a machine follows."""
         world, principal = request.world, request.principal
-        wish = wish_of(data)
+        requested = requested_by(data)
         keys = [read_id(Prefix.SSH_KEY, key) for key in data.ssh_key_ids]
-        name = data.name if data.name is not None else f"{wish.sku[:50]}-{world.new_id().hex[-6:]}"
+        name = data.name if data.name is not None else f"{requested.sku[:50]}-{world.new_id().hex[-6:]}"
 
         async def effect(connection: Connection) -> Made | Refused:
             lease = await leases.create(
                 connection,
                 world,
                 principal.organization_id,
-                wish,
+                requested,
                 name=name,
                 ssh_key_ids=keys,
                 actor=principal.actor,
@@ -92,7 +80,7 @@ class LeaseController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> LeasePage:
-        """Newest first."""
+        """Your leases, newest first."""
         found = await leases.page(
             request.world,
             request.principal.organization_id,
@@ -109,6 +97,7 @@ class LeaseController(Controller):
 
     @get("/{lease_id:str}", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
+        """One lease with its status, machine and proof."""
         shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
         if isinstance(shown, Refused):
             raise refusal(shown)
@@ -121,7 +110,7 @@ class LeaseController(Controller):
         responses=made(LeaseView, 202),
     )
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
-        """Let go. Billing stops now; the machine's end follows. Twice is once."""
+        """Release a lease. Billing stops now; the machine is terminated after that. It can be repeated."""
         await idempotency.no_body(request)
         world, principal, wanted = request.world, request.principal, _lease_id(lease_id)
 
@@ -143,7 +132,7 @@ class LeaseController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> JournalPage:
-        """Oldest first."""
+        """Everything that happened to the lease, oldest first."""
         found = await leases.journal_page(
             request.world,
             request.principal.organization_id,
@@ -164,7 +153,7 @@ class LeaseController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> ProofPage:
-        """How the GPUs of the lease's machines answered our challenges. Newest first."""
+        """How the GPUs of the lease's machines answered our challenges, newest first."""
         found = await proofs.page(
             request.world,
             request.principal.organization_id,
@@ -179,7 +168,7 @@ class LeaseController(Controller):
 
     @get("/{lease_id:str}/explanation", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
-        """Everything that led the lease to where it is: verdicts, losers and why they lost, attempts, proof."""
+        """Why the lease is where it is: admission, placements with every rejected offer, attempts and proofs."""
         principal = request.principal
         found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
         if isinstance(found, Refused):
@@ -198,10 +187,10 @@ class LeaseController(Controller):
         lease_id: FromPath[str],
         until: Annotated[
             Literal["ready", "ended"] | None,
-            QueryParameter(description="End the stream there; `ended` when left out."),
+            QueryParameter(description="When to end the stream; the default is `ended`."),
         ] = None,
     ) -> EventStream:
-        """Server-sent events: `status` at once and on every change, `journal` lines with ids, then `end`."""
+        """Server-sent events: `status` at once and after every change, `journal` lines with ids, then `end`."""
         wanted = _lease_id(lease_id)
         after = _last_event_id(request.headers.get("last-event-id", ""))
         first = await leases.watch(
@@ -213,7 +202,7 @@ class LeaseController(Controller):
 
 
 def _last_event_id(text: str) -> int:
-    """The number to go on after. What is no number of ours starts at the beginning: nothing is missed."""
+    """The number of the last line that the client has; 0, which starts at the beginning, for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
 
 
@@ -222,7 +211,7 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     world, tenant, sleep = request.world, request.principal.organization_id, request.context.streams.sleep
     yield RETRY
-    told: object = None
+    sent: object = None
     quiet = 0
     while True:
         seen = await leases.watch(world, tenant, wanted, after=after, limit=LINES_PER_POLL)
@@ -234,8 +223,8 @@ async def _events(
             chunk += event("journal", journal_line(row), event_id=row.number)
             after = row.number
         status = status_view(shown)
-        if (status.phase, status.step, status.message) != told:
-            told = (status.phase, status.step, status.message)
+        if (status.phase, status.step, status.message) != sent:
+            sent = (status.phase, status.step, status.message)
             chunk += event("status", status)
         quiet = 0 if chunk else quiet + 1
         if quiet >= HEARTBEAT_POLLS:
@@ -248,7 +237,7 @@ async def _events(
             yield event("end", StreamEnd("ended"))
             return
         if until_ready and shown.status.phase in (Phase.READY, Phase.UNCONFIRMED, Phase.ENDING):
-            # A lease that will never be ready ends the wait, too.
+            # A lease that will never be ready ends the wait as well.
             yield event("end", StreamEnd("ready" if shown.status.phase is not Phase.ENDING else "ending"))
             return
         await sleep(POLL_SECONDS)

@@ -1,21 +1,21 @@
-"""How fast one API key may ask: a token bucket per key, in this process.
+"""How many requests an API key may send: a token bucket per key, in this process.
 
-With N replicas a key gets N times the rate; the limit keeps one customer's loop from starving the
-others, it is not a quota. Headers follow the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
+With N replicas a key gets N times the rate. The limit is not a quota; it keeps one customer's loop from
+starving the others. The headers follow the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
 """
 
 from collections import OrderedDict
 from dataclasses import dataclass
 
 KEYS_MAX = 10_000
-"""Buckets remembered; the one longest unused is full again anyway."""
+"""Buckets kept. The one that was unused for the longest time is dropped, and is full again anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     allowed: bool
     remaining: int
-    """Requests that may follow at once."""
+    """Requests that may follow immediately."""
     reset_seconds: int
     """Until a request is allowed again, or until the bucket is full."""
 
@@ -27,7 +27,7 @@ class Limiter:
         self._rate = rate
         self._burst = burst
         self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()
-        """Key to tokens left and when (Unix seconds)."""
+        """For each key: the tokens left, and at what time (Unix seconds)."""
         self.policy = f'"key";q={burst};w={max(1, round(burst / rate))}'.encode()
 
     def take(self, key: object, now: float) -> Grant:

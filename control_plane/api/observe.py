@@ -1,8 +1,8 @@
-"""What a request leaves behind: an id, one log line, two metrics. And nothing secret in any of them.
+"""What a request leaves behind: an id, one log line, two metrics, and no secret in any of them.
 
-`Envelope` is the one layer around the whole app, routing included, because a 404 is logged and
-counted too. Paths appear as route templates, never with ids in them, and queries and headers not
-at all: a key pasted into an address must not end up in a log.
+`Envelope` is the one layer around the whole app, routing included, so that a 404 is logged and counted as
+well. Paths appear as route templates, never with ids, and queries and headers do not appear at all: a key
+that somebody pastes into a URL must not end up in a log.
 """
 
 import sys
@@ -45,7 +45,7 @@ def _to_json(event: Any, **_: Any) -> bytes:
 
 
 class Metrics:
-    """The process's own registry, served on a listener of its own."""
+    """The metrics of this process, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -57,7 +57,7 @@ class Metrics:
         )
         self.seconds = Histogram(
             "splitplane_api_request_seconds",
-            "Time to the end of the answer.",
+            "Seconds until the answer was sent.",
             ("method", "route"),
             buckets=_BUCKETS,
             registry=self.registry,
@@ -78,7 +78,7 @@ class Metrics:
 
 
 class MetricsListener:
-    """`/metrics` on its own port and thread: a scrape neither waits for the API nor is reachable through it."""
+    """`/metrics` on its own port and thread. A scrape does not wait for the API, and cannot be reached through it."""
 
     def __init__(self, metrics: Metrics, *, host: str, port: int) -> None:
         self._server, self._thread = start_http_server(port, addr=host, registry=metrics.registry)
@@ -91,7 +91,7 @@ class MetricsListener:
 
 
 def _notes(scope: Scope) -> dict[str, Any]:
-    """The scope as what it is, a dictionary that layers leave notes in."""
+    """The scope as the dictionary that it is; layers leave notes for each other in it."""
     return cast("dict[str, Any]", scope)
 
 
@@ -100,12 +100,12 @@ def request_id(scope: Scope) -> str:
 
 
 def add_headers(scope: Scope, *headers: tuple[bytes, bytes]) -> None:
-    """Headers that go onto the answer, whatever it will be."""
+    """Add headers to the answer, whether it will be a success or an error."""
     _notes(scope)[_HEADERS] = headers
 
 
-def failed(scope: Scope, error: Exception) -> None:
-    """Remember a fault of ours for the log line: its type and where, never its text, which may hold values."""
+def record_fault(scope: Scope, error: Exception) -> None:
+    """Keep a bug for the log line: its type and place, never its text, which may contain values."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     _notes(scope)[_FAULT] = {
         "error": type(error).__name__,
@@ -117,7 +117,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class Envelope:
-    """Wraps the routed app: gives the id, times the answer, writes the line."""
+    """Wraps the routed app: gives the request its id, times the answer, writes the log line."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, new_id: Callable[[], UUID]) -> None:
         self._app = app
@@ -149,7 +149,7 @@ class Envelope:
 
     def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
-        # The template of the route, or one word for all that hit nothing: a scanner must not make labels.
+        # The template of the route, or one word for all that matched none: a scanner must not create labels.
         route = str(scope.get("path_template") or "none")
         self._metrics.count(method, route, status, seconds)
         fields: dict[str, Any] = {

@@ -1,7 +1,8 @@
-"""Opaque cursors: where the next page starts, checked on the way back in.
+"""Opaque cursors: where the next page of a list starts.
 
-A cursor names the last row by its sort key, so rows that come or go meanwhile neither repeat nor
-hide another. It is validated, not signed: it can only choose a position in what its bearer may read.
+A cursor contains the sort key of the last row, so that rows which are added or removed in between cause no
+other row to be repeated or left out. It is validated and not signed, because all it can do is choose a
+position in what the caller may read.
 """
 
 import base64
@@ -21,7 +22,7 @@ LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Rows per page.")]
 Cursor = Annotated[
-    str | None, QueryParameter(max_length=200, description="`next_cursor` of the page before, unchanged.")
+    str | None, QueryParameter(max_length=200, description="`next_cursor` of the previous page, unchanged.")
 ]
 
 Row = TypeVar("Row")
@@ -34,7 +35,7 @@ _MICROSECONDS_MAX = 253_402_300_799_999_999
 
 
 def cut(rows: Sequence[Row], limit: int, cursor_of: Callable[[Row], str]) -> tuple[Sequence[Row], str | None]:
-    """A page out of `limit + 1` rows asked for: the page, and the cursor of the next one if there is more."""
+    """Cut a page out of `limit + 1` rows. Returns the page, and the cursor of the next one if there is one."""
     if len(rows) <= limit:
         return rows, None
     page = rows[:limit]
@@ -50,22 +51,22 @@ def after_number(kind: str, number: int) -> str:
 
 
 def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:
-    """The time and id a cursor of `kind` names; None for the first page."""
+    """The time and id in a cursor of this kind; None for the first page."""
     if cursor is None:
         return None
     match = _MOMENT.fullmatch(_unpack(cursor))
     if match is None or match[1] != kind or int(match[2]) > _MICROSECONDS_MAX:
-        raise _broken()
+        raise _invalid()
     return _EPOCH + timedelta(microseconds=int(match[2])), UUID(hex=match[3])
 
 
 def number(kind: str, cursor: str | None) -> int:
-    """The number a cursor of `kind` names; 0 for the first page."""
+    """The number in a cursor of this kind; 0 for the first page."""
     if cursor is None:
         return 0
     match = _NUMBER.fullmatch(_unpack(cursor))
     if match is None or match[1] != kind:
-        raise _broken()
+        raise _invalid()
     return int(match[2])
 
 
@@ -77,19 +78,19 @@ def _unpack(cursor: str) -> str:
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError) as error:
-        raise _broken() from error
+        raise _invalid() from error
     if _pack(text) != cursor:
-        raise _broken()
+        raise _invalid()
     return text
 
 
-def _broken() -> ApiError:
+def _invalid() -> ApiError:
     why = "is not a cursor of this list"
     return ApiError("invalid_cursor", f"`cursor` {why}.", errors=[FieldError("cursor", why)])
 
 
 def instant(name: str, text: str | None) -> datetime | None:
-    """A query parameter that is a time: RFC 3339 with an offset, between the years 2000 and 2200."""
+    """Read a query parameter that is a time: RFC 3339 with an offset, in the years 2000 to 2200."""
     if text is None:
         return None
     try:
@@ -97,6 +98,6 @@ def instant(name: str, text: str | None) -> datetime | None:
         if at.tzinfo is not None and 2000 <= at.year <= 2200:
             return at.astimezone(UTC)
     except ValueError:
-        pass  # Answered below, like a time without an offset.
+        pass  # Refused below, like a time without an offset.
     why = "is not a time such as 2026-11-01T00:00:00Z"
     raise ApiError("invalid_parameter", f"`{name}` {why}.", errors=[FieldError(name, why)])

@@ -36,7 +36,7 @@ _MEDIA_TYPES = frozenset({"application/json"})
 
 
 class Context:
-    """What every request of one process shares. Kept on the app as `app.state.context`."""
+    """What all requests of a process share; the app keeps it as `app.state.context`."""
 
     def __init__(self, world: World, settings: Settings, streams: Streams, metrics: Metrics) -> None:
         self.world = world
@@ -77,11 +77,11 @@ class ApiRequest(Request[Any, Principal, Any]):
         try:
             return await super().body()
         except InternalServerException as error:
-            # The framework's word for a client that went, or sent chunks that are none, before the end.
+            # The framework raises this for a client that left, or sent malformed chunks, before the end.
             raise ApiError("bad_request", "The body ended before it was complete.") from error
 
     async def json(self) -> Any:
-        """The body as the handler's `data` struct. Called by the framework before the handler."""
+        """The body, decoded as the handler's `data` struct. The framework calls this before the handler."""
         require_json(self.headers.get("content-type", ""))
         field = self.route_handler.parsed_data_field
         if field is None:  # pragma: no cover - only handlers with a body are asked
@@ -113,16 +113,16 @@ def decode(body: bytes, kind: type) -> Any:
         field = path.removeprefix(".") or "body"
         raise ApiError(
             "invalid_request",
-            f"The body does not fit: {field}: {what}.",
+            f"The body is invalid: {field}: {what}.",
             errors=[FieldError(field[:200], what[:500])],
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError("malformed_json", "The body is not JSON, or nested too deeply.") from error
+        raise ApiError("malformed_json", "The body is not JSON, or it is nested too deeply.") from error
 
 
 @cache
 def query_names(handler: HTTPRouteHandler) -> Mapping[str, bool]:
-    """The query parameters a handler declares, and whether each may be repeated."""
+    """The query parameters that a handler declares, and whether each may be repeated."""
     return {
         field.kwarg_definition.name or field.name: field.is_non_string_sequence
         or any(get_origin(part) is list for part in field.args)
@@ -143,11 +143,13 @@ def _check_query(request: AnyRequest) -> None:
     known = query_names(request.route_handler)
     unknown = sorted({name for name, _ in pairs} - known.keys())
     if unknown:
-        spoken = ", ".join(sorted(known)) or "none"
+        accepted = ", ".join(sorted(known)) or "none"
         raise ApiError(
             "unknown_parameter",
-            f"This address knows these query parameters: {spoken}.",
-            errors=[FieldError(name[:100], "is not a query parameter here") for name in unknown[:8]],
+            f"This endpoint has these query parameters: {accepted}.",
+            errors=[
+                FieldError(name[:100], "is not a query parameter of this endpoint") for name in unknown[:8]
+            ],
         )
     for name, times in Counter(name for name, _ in pairs).items():
         if times > 1 and not known[name]:
@@ -156,7 +158,7 @@ def _check_query(request: AnyRequest) -> None:
 
 
 def permission_of(handler: HTTPRouteHandler) -> Permission:
-    """The permission that a route names. Raises KeyError where it names none: such a route answers nobody."""
+    """The permission that a route names. A route that names none raises KeyError, so that it fails closed."""
     permission: Permission = handler.opt["permission"]
     return permission
 
@@ -192,6 +194,6 @@ def _limit_rate(request: AnyRequest, context: Context, principal: Principal) -> 
     if not grant.allowed:
         raise ApiError(
             "rate_limited",
-            f"This key asks faster than {context.settings.requests_per_second:g} requests per second.",
+            f"This API key sends more than {context.settings.requests_per_second:g} requests per second.",
             headers={"Retry-After": str(grant.reset_seconds)},
         )

@@ -1,4 +1,4 @@
-"""The API as a process: reads its settings, opens the database in the API's role, listens twice."""
+"""The API as a process: it reads its settings, opens the database in the API's role, and listens on two ports."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ from control_plane.services import process
 from control_plane.settings import Settings
 
 STOP_SECONDS = 10
-"""How long requests under way may take after we were told to stop; streams are cut then."""
+"""How long requests in progress may take after the signal to stop. Streams are cut then."""
 
 
 _PR_SET_PDEATHSIG = 1
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_parent() -> None:
-    """Granian's worker outlives a killed parent, and would serve on with nobody to stop it."""
+    """Stop with the parent process: Granian's worker would otherwise outlive a parent that is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -52,7 +52,7 @@ def application() -> Litestar:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until told to stop. One worker process: run more of these for more."""
+    """Serve until a signal stops it. There is one worker process; run more of these for more capacity."""
     Granian(
         "control_plane.api.server:application",
         factory=True,

@@ -1,7 +1,7 @@
-"""Server-sent events of one lease: its status at once and on every change, and its journal as it grows.
+"""Server-sent events of one lease: its status at once and after every change, and its journal as it grows.
 
-A `journal` event carries the line's number as its id, so a client that comes back with
-`Last-Event-ID` misses none and gets none twice. A stream polls: what it shows was committed.
+A `journal` event has the line's number as its id, so that a client which returns with `Last-Event-ID` gets
+every line once. A stream polls the database, so that it shows only what was committed.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from control_plane.api.errors import ApiError
 
 POLL_SECONDS = 1.0
 HEARTBEAT_POLLS = 15
-"""A comment after so many polls without news: proxies drop silent connections."""
+"""A comment is sent after so many polls without an event, because proxies drop silent connections."""
 LINES_PER_POLL = 200
 RETRY_MS = 2_000
-"""How long a client that lost the stream waits before it comes back."""
+"""How long a client that lost the stream should wait before it reconnects."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -31,11 +31,11 @@ def event(name: str, data: Any, *, event_id: int | None = None) -> bytes:
 
 
 RETRY = b"retry: %d\n\n" % RETRY_MS
-HEARTBEAT = b": still here\n\n"
+HEARTBEAT = b": heartbeat\n\n"
 
 
 class Streams:
-    """The open streams of a process, bounded: each one polls the database."""
+    """The open streams of a process. Their number is limited, because each one polls the database."""
 
     def __init__(self, *, most: int, gauge: Gauge, sleep: Sleep = asyncio.sleep) -> None:
         self.sleep = sleep
@@ -54,7 +54,7 @@ class Streams:
 
 
 class EventStream:
-    """An ASGI answer that ends when its events do or its client goes, and always gives its place back."""
+    """An ASGI answer that ends with its events or when its client leaves, and then frees its place."""
 
     def __init__(self, streams: Streams, chunks: Any) -> None:
         self._streams = streams
@@ -63,7 +63,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         self._streams._count(1)  # noqa: SLF001 - one class in two parts
         sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_disconnected(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -87,7 +87,7 @@ class EventStream:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _left(receive: Receive) -> None:
-    """Return when the client is gone."""
+async def _disconnected(receive: Receive) -> None:
+    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

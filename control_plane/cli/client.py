@@ -1,9 +1,8 @@
-"""HTTP to the API: one request, asked again a bounded number of times, and every failure a sentence.
+"""HTTP to the API: requests with a limited number of retries, and a sentence for every failure.
 
-A request is repeated after a lost connection, a 5xx and a 429. Repeating a POST is safe because all
-tries of one call carry the same Idempotency-Key: the API answers the second with what the first did.
-The API key is in one header and nowhere else; whatever an error says is searched for it before it
-is shown, because a proxy in between may echo what it got.
+A request is repeated after a lost connection, a 5xx and a 429. Repeating a POST is safe, because all tries of
+one call have the same Idempotency-Key and the API takes action once. The API key is in one header and
+nowhere else. It is removed from every error before that is shown, because a proxy may echo what it received.
 """
 
 import json
@@ -27,10 +26,10 @@ TRIES_MAX = 4
 FIRST_WAIT_SECONDS = 0.5
 WAIT_SECONDS_MAX = 10.0
 PAGES_MAX = 200
-"""A listing longer than this is not read to its end but refused: an incomplete list is not a list."""
+"""A longer listing is refused, because an incomplete list would be taken for the whole."""
 PAGE_LIMIT = 200
 STREAM_SILENCE_SECONDS = 45.0
-"""The API sends a heartbeat more often than this; a stream that is silent for longer is dead."""
+"""The API sends heartbeats more often than this, so a stream that is silent for longer is dead."""
 
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _RETRIED = frozenset({429, 500, 502, 503, 504})
@@ -53,7 +52,7 @@ class Stream:
 
 
 class Client:
-    """Speaks for one login. `transport`, `sleep` and `new_key` are arguments for the tests' sake."""
+    """A client with one login. `transport`, `sleep` and `new_key` are arguments so that tests can replace them."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class Client:
             },
             timeout=_TIMEOUT,
             transport=transport,
-            follow_redirects=False,  # A redirect must not take the key to another place.
+            follow_redirects=False,  # A redirect must not take the API key to another host.
         )
 
     def close(self) -> None:
@@ -97,7 +96,7 @@ class Client:
         return self._read(self._answered("POST", path, content=content, headers=headers), kind)
 
     def delete(self, path: str) -> None:
-        with suppress(_GoneAfterRetry):  # The first try deleted it and its answer was lost: what we wanted.
+        with suppress(_GoneAfterRetry):  # The first try deleted it, and its answer was lost.
             self._answered("DELETE", path)
 
     def every(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
@@ -119,7 +118,7 @@ class Client:
 
     @contextmanager
     def stream(self, path: str, *, last_event_id: str) -> Iterator[Stream]:
-        """Open an event stream behind `last_event_id`. Not repeated here: the caller knows how far it got."""
+        """Open an event stream after `last_event_id`. It is not retried here; the caller knows how far it got."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if last_event_id:
             headers["Last-Event-ID"] = last_event_id
@@ -161,7 +160,7 @@ class Client:
                     raise self._refusal(response)
                 self._sleep(_asked_wait(response, wait))
             wait = min(wait * 2, WAIT_SECONDS_MAX)
-        raise AssertionError("the last try either answers or raises")
+        raise AssertionError("the last try either returns or raises")
 
     def _read(self, response: httpx.Response, kind: type[T]) -> Answer[T]:
         try:
@@ -171,7 +170,7 @@ class Client:
             raise network(
                 self._redacted(
                     f"{self.login.url} answered with something that this version cannot read{detail};"
-                    " is this the address of the API?"
+                    " is this the URL of the API?"
                 )
             ) from None
 
@@ -180,28 +179,26 @@ class Client:
         if isinstance(error, httpx.TimeoutException):
             why = "it did not answer in time"
         return network(
-            self._redacted(f"Cannot reach {self.login.url}: {why}. Check the address and your network.")
+            self._redacted(f"Cannot reach {self.login.url}: {why}. Check the URL and your network.")
         )
 
     def _refusal(self, response: httpx.Response) -> CliError:
-        """The API's no: its code and sentence where it is a problem document, otherwise what can be said."""
+        """An error answer as an error of ours, with its code and sentence where it is a problem document."""
         status = response.status_code
         if response.is_redirect:
             target = response.headers.get("location", "elsewhere")
-            return network(
-                self._redacted(f"{self.login.url} redirects to {target}; log in with that address.")
-            )
+            return network(self._redacted(f"{self.login.url} redirects to {target}; log in with that URL."))
         problem = _problem(response)
         code = str(problem.get("code") or f"http_{status}")
         sentence = problem.get("detail") or problem.get("title")
         if not isinstance(sentence, str) or not sentence:
-            sentence = f"{self.login.url} answered {status} {response.reason_phrase} and no reason."
+            sentence = f"{self.login.url} answered {status} {response.reason_phrase} without a reason."
         faults = [fault for fault in problem.get("errors") or [] if isinstance(fault, dict)]
         for fault in faults:
             if str(fault.get("detail")) not in sentence:
                 sentence += f"\n  {fault.get('field')}: {fault.get('detail')}"
         if status == 401:
-            sentence = f"{sentence} The key used is {self.login.source}."
+            sentence = f"{sentence} The API key used is {self.login.source}."
         if status >= 500 and (
             request_id := problem.get("request_id") or response.headers.get("x-request-id")
         ):
@@ -219,12 +216,12 @@ class Client:
         return text.replace(self.login.api_key, "(your key)") if self.login.api_key else text
 
 
-class _GoneAfterRetry(Exception):  # noqa: N818 - Not an error: it ends a repeated DELETE.
+class _GoneAfterRetry(Exception):  # noqa: N818 - It is not an error, and ends a repeated DELETE.
     pass
 
 
 def _asked_wait(response: httpx.Response, wait: float) -> float:
-    """How long to wait: what the API asks for, within our bound, or our own pace."""
+    """Seconds to wait: what the API asks for, up to our limit; otherwise our own back-off."""
     asked = response.headers.get("retry-after", "")
     return min(float(asked), WAIT_SECONDS_MAX) if asked.isascii() and asked.isdigit() else wait
 

@@ -1,8 +1,7 @@
-"""Where the API is and with which key: the environment, or a file that only its owner can read.
+"""The API's URL and the API key, from the environment or from a file that only its owner can read.
 
-Two traps are closed here. The file is created with mode 0600 and never widened later, and a stored
-key goes only to the address it was stored for: changing SPLITPLANE_URL alone must not send it to
-somebody else.
+The file is created with mode 0600 and refused with any wider one. A stored key is sent only to the URL that
+it was stored for: changing SPLITPLANE_URL alone must not send it to somebody else.
 """
 
 import ipaddress
@@ -25,12 +24,12 @@ ENV_ALLOW_HTTP = "SPLITPLANE_ALLOW_HTTP"
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """An address and a key. The key does not show in a repr, hence not in a traceback or log either."""
+    """A URL and an API key. The key is not in the repr, so that it is in no traceback or log."""
 
     url: str
     api_key: str = field(repr=False)
     source: str
-    """Where the key comes from, in words."""
+    """Where the key comes from, for people."""
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -39,18 +38,16 @@ def config_path(environ: Mapping[str, str]) -> Path:
 
 
 def checked_url(url: str, environ: Mapping[str, str]) -> str:
-    """The address without its trailing slash. Plain http is for this machine only: it would show the key."""
+    """The URL without a trailing slash. Plain http is refused for other machines, because it would reveal the key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise usage(f"Not an address: {url!r}. Give one like https://splitplane.example.com.")
+        raise usage(f"Not a URL: {url!r}. Use one like https://splitplane.example.com.")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise usage(
-            "The address holds more than scheme, host, port and path; leave user, query and fragment out."
-        )
+        raise usage("The URL may have a scheme, host, port and path; remove the user, query or fragment.")
     if parts.scheme == "http" and not _is_loopback(parts.hostname) and environ.get(ENV_ALLOW_HTTP) != "1":
         raise usage(
             f"http://{parts.hostname} would send your API key unencrypted; use https://,"
-            f" or set {ENV_ALLOW_HTTP}=1 if the network in between is yours."
+            f" or set {ENV_ALLOW_HTTP}=1 if you trust the network."
         )
     return url.rstrip("/")
 
@@ -65,7 +62,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def stored(environ: Mapping[str, str]) -> Login | None:
-    """What `splitplane login` stored; None when it stored nothing."""
+    """The login that `splitplane login` stored; None when there is none."""
     path = config_path(environ)
     try:
         with path.open("rb") as file:
@@ -77,20 +74,20 @@ def stored(environ: Mapping[str, str]) -> Login | None:
         raise CliError(f"Cannot read {path}: {error.strerror}.", code="config_unreadable") from error
     if mode & 0o077:
         raise CliError(
-            f"{path} holds an API key and others can read it (mode {mode:04o}); run: chmod 600 {path}",
+            f"{path} contains an API key, and others can read it (mode {mode:04o}); run: chmod 600 {path}",
             code="config_exposed",
         )
     try:
         values = tomllib.loads(content.decode())
         url, api_key = values["url"], values["api_key"]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
-        # Without the cause: a parser's message may quote the line, and the line may hold the key.
+        # Without the cause, because a parser's message may quote the line with the key.
         raise CliError(f"{path} is damaged; run: splitplane login", code="config_damaged") from None
     return Login(checked_url(str(url), environ), str(api_key), f"stored in {path}")
 
 
 def current(environ: Mapping[str, str]) -> Login:
-    """The address and key that commands use now."""
+    """The login that commands use: the environment's, or else the stored one."""
     url, api_key = environ.get(ENV_URL), environ.get(ENV_KEY)
     if api_key and url:
         return Login(checked_url(url, environ), api_key, f"from {ENV_URL} and {ENV_KEY}")
@@ -99,12 +96,12 @@ def current(environ: Mapping[str, str]) -> Login:
         return Login(saved.url if saved else URL_DEFAULT, api_key, f"from {ENV_KEY}")
     if saved is None:
         raise CliError(
-            f"Not logged in; run: splitplane login --url ADDRESS (or set {ENV_URL} and {ENV_KEY}).",
+            f"Not logged in; run: splitplane login --url URL (or set {ENV_URL} and {ENV_KEY}).",
             code="not_logged_in",
         )
     if url and checked_url(url, environ) != saved.url:
         raise CliError(
-            f"The stored key belongs to {saved.url}, and {ENV_URL} names {url}; set {ENV_KEY} as well,"
+            f"The stored API key belongs to {saved.url}, but {ENV_URL} is {url}; set {ENV_KEY} as well,"
             f" or run: splitplane login --url {url}",
             code="key_of_another_url",
         )
@@ -112,12 +109,12 @@ def current(environ: Mapping[str, str]) -> Login:
 
 
 def store(environ: Mapping[str, str], login: Login) -> Path:
-    """Write the login, whole or not at all, readable for its owner alone from the first byte."""
+    """Write the login file completely or not at all, readable by its owner only from the first byte."""
     path = config_path(environ)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A JSON string is a TOML basic string as long as it is ASCII, which `json.dumps` makes it.
+    # An ASCII JSON string, which `json.dumps` makes, is also a TOML basic string.
     text = (
-        "# Written by `splitplane login`. Holds an API key: keep it to yourself.\n"
+        "# Written by `splitplane login`. It contains an API key: do not share it.\n"
         f"url = {json.dumps(login.url)}\n"
         f"api_key = {json.dumps(login.api_key)}\n"
     )

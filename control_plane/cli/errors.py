@@ -1,4 +1,4 @@
-"""What a command may fail with: an exit code for scripts, a sentence for people."""
+"""How a command fails: an exit code for scripts, a sentence for people."""
 
 from enum import IntEnum
 
@@ -6,10 +6,10 @@ from enum import IntEnum
 class Exit(IntEnum):
     OK = 0
     REFUSED = 1
-    """The API said no, or the command could not do what was asked."""
+    """The API refused, or the command failed."""
     USAGE = 2
     NETWORK = 3
-    """No answer that can be trusted: unreachable, timed out, or not our API."""
+    """No usable answer: the API is unreachable, timed out, or is not our API."""
     INTERRUPTED = 130
 
 
@@ -32,7 +32,7 @@ class CliError(Exception):
         self.status = status
         """The HTTP status, when the API answered."""
         self.fields = fields
-        """The fields of the request that the API names."""
+        """The fields of the request that the API names as invalid."""
 
 
 def usage(sentence: str) -> CliError:

@@ -1,4 +1,4 @@
-"""What to type next, after a "no" whose sentence speaks of the API rather than of the command line."""
+"""What to type next after an error of the API, whose sentence knows nothing of this command line."""
 
 from collections.abc import Sequence
 
@@ -19,13 +19,13 @@ _BY_FIELD = {
     "providers": "--provider takes a name as `splitplane offers` shows it",
     "price_usd_per_hour_max": "--max-price takes an amount in US dollars, such as 25 or 24.90",
     "sku": "SKU is a name as `splitplane skus` shows it",
-    "name": "a name has 1 to 63 letters, digits, blanks or . _ @ : + - and starts with a letter or digit",
+    "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",
     "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",
 }
 
 
 def hint(code: str, fields: Sequence[str]) -> str | None:
-    """A line for people; None when the sentence says it all."""
+    """A line for people; None when there is nothing to add."""
     for field in fields:
         root = field.partition("[")[0].partition(".")[0]
         if root in _BY_FIELD:

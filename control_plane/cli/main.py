@@ -1,4 +1,4 @@
-"""The `splitplane` command: parse, run, and end with a code and a sentence."""
+"""The `splitplane` command: it parses, runs, and ends with an exit code."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import clean_lines
 
 DESCRIPTION = """\
-Verified GPUs from many providers, a fair bill, and a reason for everything.
+Lease verified GPUs from many providers, and read a bill that adds up.
 
   splitplane login --url https://splitplane.example.com
   splitplane ssh-key add laptop
@@ -34,10 +34,10 @@ Verified GPUs from many providers, a fair bill, and a reason for everything.
   splitplane lease release train-1"""
 
 EPILOG = """\
-Every command has --help with examples, and --json for machines.
+Every command has --help with examples, and --json for scripts.
 
 environment:
-  SPLITPLANE_URL, SPLITPLANE_API_KEY   go before the stored login
+  SPLITPLANE_URL, SPLITPLANE_API_KEY   take precedence over the stored login
   NO_COLOR                             no colours
 exit codes:
   0 done   1 refused or failed   2 wrong usage   3 no answer from the API"""
@@ -61,7 +61,7 @@ def parser() -> Parser:
 
 
 def parsed(arguments: Sequence[str]) -> Namespace:
-    """The arguments read. What follows `--` in `lease ssh` belongs to the machine, whatever it looks like."""
+    """Parse the arguments. Everything after `--` in `lease ssh` is the remote command, whatever it looks like."""
     own, remote = list(arguments), []
     if own[:2] == ["lease", "ssh"] and "--" in own:
         at = own.index("--")
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
     try:
         args.run(terminal, args)
     except CliError as error:
-        # On standard error always, also under --json: a pipe must not take a refusal for an answer.
+        # Always on standard error, with --json as well: a pipe must not take an error for an answer.
         terminal.err.print(f"error: {error.code}: {clean_lines(error.sentence)}", style="red", soft_wrap=True)
         if more := hint(error.code, error.fields):
             terminal.note(more)
@@ -90,15 +90,17 @@ def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
 
 
 def run() -> None:
-    """The entry point."""
+    """The entry point of the installed command."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # A terminal that cannot show a mark shows a question mark.
+            stream.reconfigure(
+                errors="replace"
+            )  # A terminal that cannot show a character shows a question mark.
     try:
         code = main(sys.argv[1:], Terminal())
         sys.stdout.flush()
     except BrokenPipeError:
-        # `splitplane lease list | head`: nobody reads on, and nobody wants to hear of it.
+        # The reader left, as in `splitplane lease list | head`; that is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.OK
     sys.exit(int(code))

@@ -1,8 +1,8 @@
-"""Watching leases on their way: events as they come, polling where events do not, bars or plain lines.
+"""Watching leases: from an event stream, or by polling where there is none; drawn as bars or plain lines.
 
-A stream breaks for many reasons that say nothing about the lease: a proxy closes what is quiet, a
-replica is replaced, a laptop sleeps. So a broken stream is opened again behind the last event that
-was seen; one that cannot be had is replaced by asking; and only an answer of the API decides.
+A stream breaks for many reasons that have nothing to do with the lease: a proxy closes a quiet connection, a
+replica is replaced, a laptop sleeps. A broken stream is opened again after the last event that was read. When
+that fails, the lease is polled instead. Only an answer of the API ends the watch.
 """
 
 import threading
@@ -29,10 +29,10 @@ from control_plane.cli.words import clean, span
 from control_plane.wire.leases import LeaseView
 
 STREAM_TRIES_MAX = 3
-"""Streams in a row that broke before they told anything; then we poll."""
+"""After so many streams in a row without an event, the lease is polled."""
 POLL_SECONDS = 2.0
 POLL_FAILURES_MAX = 20
-"""Asking in vain this often, each time with the client's own repetitions, is giving up."""
+"""After so many failed polls in a row, each with the client's own retries, the watch is given up."""
 RECONNECT_SECONDS = 1.0
 RECONNECT_SECONDS_MAX = 10.0
 BAR_WIDTH = 28
@@ -117,7 +117,7 @@ def _polled(
 
 
 def _is_passing(error: CliError) -> bool:
-    """Whether the failure says nothing about the lease: no answer, too many questions, or a fault on that side."""
+    """Whether a later try may succeed: there was no answer, or one of 429 or 5xx."""
     return error.status is None or error.status == 429 or error.status >= 500
 
 
@@ -248,7 +248,7 @@ def watch(
             on.update(answer)
             if not settled(answer.value):
                 open_ids.add(answer.value.id)
-                # Daemons: an interrupted watch leaves at once and does not wait for a quiet stream.
+                # Daemon threads: an interrupted watch ends at once and does not wait for a quiet stream.
                 threading.Thread(
                     target=_report, args=(client, answer.value.id, settled, news, stop), daemon=True
                 ).start()

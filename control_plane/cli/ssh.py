@@ -1,9 +1,9 @@
-"""The system's ssh to a leased machine, with the host key that the machine must show.
+"""The command that runs the system's ssh to a leased machine with a pinned host key.
 
-The address and the key come over the wire and end in a command line and in a file, so both are
-read strictly: an address that starts with a dash would be an option, a key with a line break
-would be a second pinned key. The pinned file knows the machine by its instance id, not by its
-address: providers hand the same address to the next tenant.
+The address and the key come from the API and end up in a command line and in a file, so both are checked
+strictly: an address that starts with a dash would be an option, and a key with a line break would be a
+second pinned key. The pinned file names the machine by its id and not by its address, because providers
+give the same address to the next tenant.
 """
 
 import base64
@@ -24,7 +24,7 @@ _ALIAS = re.compile(r"[a-z0-9_]{1,64}")
 
 
 def fingerprint(host_key: str | None) -> str | None:
-    """As OpenSSH prints it: `SHA256:... (ED25519)`; None when there is no key, or none that can be read."""
+    """The fingerprint as OpenSSH prints it, `SHA256:... (ED25519)`; None without a readable key."""
     match = _KEY.fullmatch(host_key or "")
     if match is None:
         return None
@@ -38,11 +38,11 @@ def fingerprint(host_key: str | None) -> str | None:
 
 
 def pinned_line(alias: str, host_key: str) -> str:
-    """The line of a known_hosts file that allows exactly this key."""
+    """The line of a known_hosts file that accepts exactly this key."""
     match = _KEY.fullmatch(host_key)
     if match is None or not _ALIAS.fullmatch(alias):
         raise CliError(
-            "The API gave a host key that is none; nothing is connected to.", code="host_key_unreadable"
+            "The host key that the API sent is not valid; no connection is made.", code="host_key_unreadable"
         )
     return f"{alias} {match[1]} {match[2]}\n"
 
@@ -58,10 +58,10 @@ def command(
     forward_agent: bool = False,
     remote: Sequence[str] = (),
 ) -> list[str]:
-    """The ssh command. What the user's own configuration says of pinning is overruled."""
+    """The ssh command. It overrides what the user's configuration says about host keys."""
     if not (_is_address(address) and _USER.fullmatch(user) and 0 < port < 65_536):
         raise CliError(
-            "The API gave an address that is none; nothing is connected to.", code="address_unreadable"
+            "The address that the API sent is not valid; no connection is made.", code="address_unreadable"
         )
     options = {
         "UserKnownHostsFile": _quoted(known_hosts),
@@ -70,7 +70,7 @@ def command(
         "HostKeyAlias": alias,
         "UpdateHostKeys": "no",
         "CheckHostIP": "no",
-        # A rented machine is not trusted: an agent that is forwarded to it signs for whoever rules it.
+        # A rented machine is not trusted: whoever controls it could sign with a forwarded agent.
         "ForwardAgent": "yes" if forward_agent else "no",
     }
     made = ["ssh"]
@@ -90,7 +90,7 @@ def _is_address(text: str) -> bool:
 
 
 def _quoted(path: Path) -> str:
-    """OpenSSH splits the values of this option at blanks and expands percent signs."""
+    """Quote a path for an option whose value OpenSSH splits at spaces and whose percent signs it expands."""
     text = str(path).replace("%", "%%").replace('"', '\\"')
     return f'"{text}"'
 
@@ -101,7 +101,7 @@ def pins_directory(environ: Mapping[str, str]) -> Path:
 
 
 def pin(environ: Mapping[str, str], alias: str, host_key: str) -> Path:
-    """Write the file that pins this machine's key. Each machine has its own, written anew every time."""
+    """Write the file that pins this machine's key, and return its path. Each machine has its own file."""
     line = pinned_line(alias, host_key)
     path = pins_directory(environ) / alias
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,6 +111,6 @@ def pin(environ: Mapping[str, str], alias: str, host_key: str) -> Path:
     return path
 
 
-def spoken(line: Sequence[str]) -> str:
-    """The command as one would type it."""
+def shell_line(line: Sequence[str]) -> str:
+    """The command as a person would type it."""
     return shlex.join(line)

@@ -1,6 +1,6 @@
-"""What a command may touch besides its arguments: the screen, the keyboard, the clock, the network.
+"""What a command uses besides its arguments: the screen, the keyboard, the clock and the network.
 
-Built once in `main`, replaced in tests.
+It is created once in `main`; tests replace it.
 """
 
 import json
@@ -26,16 +26,16 @@ T = TypeVar("T")
 
 
 def utc_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the CLI may not import the world, which holds the database.
+    return datetime.now(UTC)  # noqa: TID251 - the CLI may not import the world, which has the database.
 
 
 def console(file: TextIO, environ: Mapping[str, str]) -> Console:
-    """A console that takes text as it is: no markup and no emoji codes in what strangers wrote."""
+    """A console that prints text as it is: what others wrote is not read as markup or emoji codes."""
     return Console(file=file, markup=False, emoji=False, highlight=False, _environ=environ)
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Replace this process by a program: its signals, its terminal and its exit code are its own."""
+    """Replace this process by another program, which then has its terminal, signals and exit code."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvp(command[0], list(command))  # noqa: S606 - a list of arguments, no shell.
@@ -79,14 +79,14 @@ class Terminal:
         if self.out.is_terminal:
             self.out.print(drawing)
             return
-        # Cells are padded to their column; in a file or a pipe those blanks are only in the way.
+        # Cells are padded to the width of their column, which is useless in a file or a pipe.
         with self.out.capture() as captured:
             self.out.print(drawing)
         self.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
         self.stdout.flush()
 
     def json(self, answer: Any) -> None:
-        # ASCII with escapes: whatever a stranger wrote, nothing of it reaches the terminal as a control code.
+        # ASCII with escapes, so that no control code that others wrote reaches the terminal.
         self.stdout.write(json.dumps(answer, indent=2) + "\n")
         self.stdout.flush()
 
@@ -94,13 +94,13 @@ class Terminal:
         self.out.print(clean(text), style=style)
 
     def note(self, text: str) -> None:
-        """A word beside the answer; not part of it, so not on standard output."""
+        """Print a remark on standard error, because it is not part of the answer."""
         self.err.print(clean_lines(text), style="dim", soft_wrap=True)
 
     def confirm(self, question: str, *, otherwise: str) -> None:
-        """Ask a person; a script has to say it in advance (`otherwise` names the flag)."""
+        """Ask a person for confirmation. A script has to give the flag `otherwise` instead."""
         if not self.stdin.isatty():
-            raise usage(f"{question} Nobody is here to answer; add {otherwise}.")
+            raise usage(f"{question} Standard input is not a terminal; to confirm, add {otherwise}.")
         self.err.print(f"{question} [y/N] ", end="")
         if self.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CliError("Nothing was done.", code="not_confirmed")

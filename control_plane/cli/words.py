@@ -1,4 +1,4 @@
-"""How amounts, times and foreign text read on a terminal. Pure."""
+"""How amounts, times and text from others are written on a terminal. Pure."""
 
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -8,15 +8,15 @@ from control_plane.domain.money import Nano, parse_usd, usd
 from control_plane.wire.common import Money
 
 ID_DIGITS_MIN = 12
-"""The digits of an id that hold its time, to the millisecond; fewer are hardly ever unique."""
+"""The digits of an id that are its time in milliseconds; fewer are rarely unique."""
 _NANO_PER_CENT = 10_000_000
 
 
 def clean(value: Any) -> Any:
     """The same JSON with control characters made visible.
 
-    Names come from customers, sentences from providers and readings from machines that we do not
-    trust; none of them may move the cursor, colour the screen or retitle the window.
+    Names come from customers, sentences from providers, and readings from machines that we do not trust. None
+    of them may move the cursor, change colours or set the title of the window.
     """
     if isinstance(value, str):
         return "".join(_visible(character) for character in value)
@@ -28,14 +28,14 @@ def clean(value: Any) -> Any:
 
 
 def clean_lines(text: str) -> str:
-    """Text of our own that quotes others: its line breaks stay."""
+    """Our own text that quotes others: its line breaks are kept."""
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def _visible(character: str) -> str:
     if character in "\n\t":
         return " "
-    # Cc: control codes. Cf: among others the ones that reverse the reading direction.
+    # Cc are control codes; Cf includes those that reverse the reading direction.
     return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in ("Cc", "Cf") else character
 
 
@@ -47,7 +47,7 @@ def absolute(at: datetime) -> str:
 
 
 def span(length: timedelta) -> str:
-    """A length of time in the units that say enough: `42 s`, `5 min`, `3 h 20 min`, `4 d 2 h`."""
+    """A length of time in up to two units: `42 s`, `5 min`, `3 h 20 min`, `4 d 2 h`."""
     seconds = max(0, int(length.total_seconds()))
     if seconds < 60:
         return f"{seconds} s"
@@ -71,7 +71,7 @@ def coarse(length: timedelta) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """`at` as seen from `now`. A clock that runs ahead of the server's by a little reads as just now."""
+    """`at` as seen from `now`. A difference of a few seconds between two clocks reads as just now."""
     length = now - at
     if length < timedelta(seconds=-5):
         return f"in {span(-length)}"
@@ -81,7 +81,7 @@ def ago(at: datetime, now: datetime) -> str:
 
 
 def both(at: datetime | None, now: datetime) -> str | None:
-    """A time, absolute for the record and relative for the eye; None stays None."""
+    """A time, absolute and relative; None stays None."""
     return None if at is None else f"{absolute(at)}  ({ago(at, now)})"
 
 
@@ -99,7 +99,7 @@ def rounded(amount: Money) -> str:
 
 
 def cents(amount: Nano) -> str:
-    """To the cent, half to even, for columns that a person compares. The exact figure is never this one."""
+    """Rounded to the cent, half to even, for tables that people compare. It is not the exact amount."""
     whole, rest = divmod(amount, _NANO_PER_CENT)
     half = _NANO_PER_CENT // 2
     if rest > half or (rest == half and whole % 2 == 1):
@@ -108,14 +108,14 @@ def cents(amount: Nano) -> str:
 
 
 def _grouped(amount: Nano) -> str:
-    """Exact, with at least two places, no trailing zeros behind them, and thousands apart."""
+    """Exact, with at least two decimal places, without further trailing zeros, with thousands separators."""
     sign, text = ("-", usd(amount)[1:]) if amount < 0 else ("", usd(amount))
     whole, _, places = text.partition(".")
     return f"{sign}{int(whole):,}.{places[:2]}{places[2:].rstrip('0')}"
 
 
 def gpu_hours(gpu_seconds: int) -> str:
-    """GPU-hours with four places; the exact figure is in seconds."""
+    """GPU-hours with four decimal places; the exact amount is in seconds."""
     parts = (gpu_seconds * 10_000 + 1_800) // 3_600
     return f"{parts // 10_000:,}.{parts % 10_000:04d}"
 
@@ -124,7 +124,7 @@ def gpu_hours(gpu_seconds: int) -> str:
 
 
 def short_id(full: str, among: list[str]) -> str:
-    """The shortest beginning of an id that names it among the others; never shorter than its time."""
+    """The shortest beginning of an id that is unique among the others, and not shorter than its time."""
     prefix, _, tail = full.partition("_")
     for length in range(ID_DIGITS_MIN, len(tail)):
         candidate = f"{prefix}_{tail[:length]}"
@@ -138,7 +138,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Words from the journal with a full stop. No capital: they may begin with a SKU's name."""
+    """The text with a full stop. It gets no capital letter, because it may begin with the name of a SKU."""
     text = text.strip()
     return text if not text or text[-1] in ".!?:" else f"{text}."
 

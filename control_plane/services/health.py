@@ -1,4 +1,4 @@
-"""Whether the database can be worked with, and what its errors mean to somebody who asked over HTTP."""
+"""Whether the database is usable, and what its errors mean for a request."""
 
 from dataclasses import dataclass
 
@@ -27,9 +27,9 @@ class _Column:
 
 
 async def missing_column(world: World) -> str | None:
-    """A column this code knows and the database lacks; None when it is migrated far enough.
+    """The first column that this version needs and the database lacks; None when it has all of them.
 
-    A newer schema is fine: migrations run beside old code.
+    A newer schema is fine, because migrations run while the old version serves.
     """
     async with world.db.reading() as connection:
         present = set(await read(connection, _COLUMNS, _Column))
@@ -41,13 +41,13 @@ async def missing_column(world: World) -> str | None:
 
 
 def _sqlstate(error: BaseException) -> str:
-    """PostgreSQL's own code of an error, whichever layer raised it; empty when it was not PostgreSQL."""
+    """The SQLSTATE of an error, whichever layer raised it; empty when it does not come from PostgreSQL."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return str(getattr(origin, "sqlstate", None) or "")
 
 
 def is_database_trouble(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later: the database is away, full or locked."""
+    """Whether the same request may succeed soon: the database is unreachable, full or locked."""
     if is_bad_value(error):
         return False
     return (
@@ -58,8 +58,8 @@ def is_database_trouble(error: BaseException) -> bool:
 
 
 def is_bad_value(error: BaseException) -> bool:
-    """Whether PostgreSQL refused a value as such. Validation comes first, so this is a net below it."""
-    # The driver refuses what it cannot encode, such as a number beyond the column's width, with a ValueError.
+    """Whether PostgreSQL refused a value as such. Validation should have refused it before."""
+    # The driver raises ValueError for what it cannot encode, such as a number that the column is too narrow for.
     return _sqlstate(error).startswith(_BAD_VALUE_CLASS) or (
         isinstance(error, DBAPIError) and isinstance(error.orig, ValueError)
     )

@@ -17,7 +17,7 @@ class LeaseRequest(QuoteRequest):
     ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=32)] = ()
 
 
-class WishView(View):
+class LeaseRequestView(View):
     """Desired: what the customer asked for."""
 
     sku: str
@@ -78,7 +78,7 @@ def _no_proof() -> LeaseProofView:
 class LeaseView(View, kw_only=True):
     id: str
     name: str
-    wish: WishView
+    request: LeaseRequestView
     gpu_model: str
     gpu_count: int
     price_per_gpu_hour: Money

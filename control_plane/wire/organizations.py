@@ -34,7 +34,7 @@ class CreatedOrganization(View):
     organization: OrganizationView
     key: ApiKeyView
     secret: str | None
-    """The secret of the organization's first API key. It is shown once; a replay of the request answers null."""
+    """The secret of the first API key. It is in this answer only; a replay of the request answers null."""
 
 
 class CreditRequest(Request):

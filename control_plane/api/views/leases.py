@@ -18,11 +18,11 @@ from control_plane.wire.leases import (
     ExplanationView,
     GpuReading,
     LeaseProofView,
+    LeaseRequestView,
     LeaseView,
     MachineView,
     ReportView,
     StatusView,
-    WishView,
 )
 
 _READING_TEXT_MAX = 200
@@ -33,7 +33,7 @@ def lease_view(shown: Shown) -> LeaseView:
     return LeaseView(
         id=on_wire(Prefix.LEASE, lease.id),
         name=lease.name,
-        wish=_wish(lease.wish),
+        request=_request(lease.wish),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
         price_per_gpu_hour=money(lease.nano_per_gpu_hour),
@@ -63,8 +63,13 @@ def status_view(shown: Shown) -> StatusView:
     )
 
 
-def _wish(wish: Wish) -> WishView:
-    return WishView(wish.sku, wish.regions, wish.providers, money_or_none(wish.price_nano_per_hour_max))
+def _request(requested: Wish) -> LeaseRequestView:
+    return LeaseRequestView(
+        sku=requested.sku,
+        regions=requested.regions,
+        providers=requested.providers,
+        price_per_hour_max=money_or_none(requested.price_nano_per_hour_max),
+    )
 
 
 def _machine(shown: Shown) -> MachineView | None:

@@ -1,1 +1,1 @@
-"""The commands, one file per noun. Each has `add(to)`, which declares them, and a function for each."""
+"""The commands, one file per noun. Each file has `add`, which declares its commands, and a function for each."""

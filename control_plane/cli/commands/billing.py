@@ -1,4 +1,4 @@
-"""What was used and what it costs: usage, bill."""
+"""Usage and bill."""
 
 import re
 from argparse import Namespace
@@ -34,7 +34,7 @@ def add(to: Commands) -> None:
 
 def usage(terminal: Terminal, args: Namespace) -> None:
     if args.csv and args.json:
-        raise wrong_usage("--csv and --json exclude each other.")
+        raise wrong_usage("--csv and --json cannot be combined.")
     now = terminal.now()
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     since = parse_time(args.since, now, flag="--since") if args.since else month
@@ -56,7 +56,7 @@ def _on_wire(at: datetime) -> str:
 
 
 def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
-    """A date, an RFC 3339 time, or an age; without an offset it is UTC."""
+    """Read a date, an RFC 3339 time, or an age. A time without an offset is UTC."""
     age = _AGE.fullmatch(text)
     if age:
         return now - timedelta(**{_UNITS[age[2]]: int(age[1])})
@@ -64,7 +64,7 @@ def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise wrong_usage(
-            f"{flag}: {text!r} is no time; give 2026-11-01, 2026-11-01T12:00:00Z or an age such as 7d."
+            f"{flag}: {text!r} is not a time; use 2026-11-01, 2026-11-01T12:00:00Z or an age such as 7d."
         ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 

@@ -1,4 +1,4 @@
-"""What there is to buy: skus, offers, quote."""
+"""SKUs, offers and quotes."""
 
 from argparse import Namespace
 
@@ -11,12 +11,14 @@ from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, Sku
 
 
 def add(to: Commands) -> None:
-    command(to, "skus", skus, "Show what is for sale and at what price.", examples="splitplane skus")
+    command(
+        to, "skus", skus, "Show the SKUs that are for sale, and their prices.", examples="splitplane skus"
+    )
     parser = command(
         to,
         "offers",
         offers,
-        "Show what providers have, how sure that is, and how fresh.",
+        "Show the capacity of providers, how certain it is, and how old.",
         examples="""
         splitplane offers
         splitplane offers --gpu h100-sxm-80gb
@@ -27,8 +29,8 @@ def add(to: Commands) -> None:
         to,
         "quote",
         quote,
-        "Ask what a lease would cost and where it would go, without buying.",
-        more="Exits with 1 when a lease would be refused, and says why.",
+        "Show what a lease would cost and where it would go, without creating it.",
+        more="When the lease would be refused, it says why and exits with 1.",
         examples="""
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
@@ -45,25 +47,25 @@ def add_constraints(parser: Parser) -> None:
         metavar="REGION",
         action="append",
         default=[],
-        help="eu, us-east-1, ...; repeat it to allow several (default: anywhere)",
+        help="eu, us-east-1, ...; may be repeated (default: anywhere)",
     )
     parser.add_argument(
         "--provider",
         metavar="NAME",
         action="append",
         default=[],
-        help="repeat it to allow several (default: any)",
+        help="may be repeated (default: any)",
     )
-    parser.add_argument("--max-price", metavar="USD", help="ceiling per hour for the whole machine")
+    parser.add_argument("--max-price", metavar="USD", help="highest price per hour for the whole machine")
 
 
 def ceiling(args: Namespace) -> str | None:
-    """The amount of `--max-price`, checked; None when there is none."""
+    """The amount given as `--max-price`; None without it. An invalid amount is a usage error."""
     if args.max_price is not None:
         try:
             parse_usd(args.max_price)
         except ValueError as error:
-            raise usage(f"--max-price: {error}; give an amount such as 25 or 24.90.") from None
+            raise usage(f"--max-price: {error}; use an amount such as 25 or 24.90.") from None
     amount: str | None = args.max_price
     return amount
 

@@ -1,4 +1,4 @@
-"""Leases: create, watch, list, show, ssh, release, and why they are where they are."""
+"""Leases: create, watch, list, show, ssh, release, and why."""
 
 from argparse import Namespace
 from typing import Any
@@ -20,17 +20,17 @@ from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, 
 from control_plane.wire.ssh_keys import SshKeyList
 
 STATES = (*LIVE_STATES, "ended")
-LEASE_HELP = "its name, its id, or an unambiguous beginning of the id"
+LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 
 
 def add(to: Commands) -> None:
-    leases = noun(to, "lease", "Get machines, watch them come up, use them, let them go.")
+    leases = noun(to, "lease", "Create, watch, use and release leases of machines.")
     _add_create(leases)
     parser = command(
         leases,
         "watch",
         watch,
-        "Watch leases until each is ready, or has failed.",
+        "Watch leases until each is ready or has failed.",
         examples="""
         splitplane lease watch train-1
         splitplane lease watch train-1 train-2 le_0190c2a1b2c3
@@ -39,7 +39,7 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
     parser.add_argument(
-        "--until", choices=("ready", "ended"), help="default: ready, or ended for one that is ending"
+        "--until", choices=("ready", "ended"), help="default: ready, or ended if it is ending already"
     )
     parser = command(
         leases,
@@ -52,8 +52,10 @@ def add(to: Commands) -> None:
         splitplane lease list --state ready --json
         """,
     )
-    parser.add_argument("--all", action="store_true", help="ended ones as well")
-    parser.add_argument("--state", action="append", choices=STATES, help="only these; repeat it for several")
+    parser.add_argument("--all", action="store_true", help="include leases that have ended")
+    parser.add_argument(
+        "--state", action="append", choices=STATES, help="only leases in this state; may be repeated"
+    )
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     _add_ssh(leases)
@@ -61,15 +63,15 @@ def add(to: Commands) -> None:
         leases,
         "release",
         release,
-        "Let go of leases. Their bills stop at once; what is on the machines is lost.",
+        "Release leases. Billing stops at once, and the data on the machines is lost.",
         examples="""
         splitplane lease release train-1
         splitplane lease release train-1 train-2 --yes --wait
         """,
     )
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--wait", action="store_true", help="wait until the provider has confirmed the end")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
 
 
 def add_why(to: Commands) -> None:
@@ -77,10 +79,10 @@ def add_why(to: Commands) -> None:
         to,
         "why",
         why,
-        "Tell how a lease came to be where it is.",
+        "Explain how a lease came to be where it is.",
         more=(
-            "Why it was admitted, every machine that was considered and why the losers\n"
-            "lost, every attempt and its end, what the GPUs showed, and the journal."
+            "Shows why it was admitted, every offer that was considered and why it was\n"
+            "rejected, every attempt and how it ended, what the GPUs proved, and the journal."
         ),
         examples="splitplane why train-1",
     )
@@ -94,9 +96,9 @@ def _add_create(leases: Commands) -> None:
         create,
         "Lease a machine and wait until it is ready.",
         more=(
-            "The bill starts when the machine is verified. Leaving early (Ctrl-C, --no-wait)\n"
-            "does not end the lease. A machine admits every SSH key you have stored unless\n"
-            "you name some."
+            "Billing starts when the machine is verified. Leaving early (Ctrl-C, --no-wait)\n"
+            "does not end the lease. The machine accepts all of your SSH keys, unless you\n"
+            "choose some with --ssh-key."
         ),
         examples="""
         splitplane lease create h100-sxm.1x
@@ -105,11 +107,15 @@ def _add_create(leases: Commands) -> None:
         """,
     )
     add_constraints(parser)
-    parser.add_argument("--name", help="what to call it (default: the API makes a name up)")
-    parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; repeat it for several")
-    parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that nobody can log in to")
+    parser.add_argument("--name", help="name of the lease (default: a generated one)")
+    parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; may be repeated")
+    parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that accepts no SSH key")
     parser.add_argument(
-        "--no-wait", "--detach", dest="no_wait", action="store_true", help="return as soon as it is admitted"
+        "--no-wait",
+        "--detach",
+        dest="no_wait",
+        action="store_true",
+        help="return as soon as the lease is admitted",
     )
 
 
@@ -120,8 +126,8 @@ def _add_ssh(leases: Commands) -> None:
         connect,
         "Open a shell on a machine, or run a command there.",
         more=(
-            "Runs your own ssh with the machine's host key pinned: another machine at the\n"
-            "same address is refused. Your agent is not forwarded unless you say so."
+            "Runs your own ssh with the machine's host key pinned, so that another machine\n"
+            "at the same address is refused. Your SSH agent is forwarded only with -A."
         ),
         examples="""
         splitplane lease ssh train-1
@@ -132,9 +138,11 @@ def _add_ssh(leases: Commands) -> None:
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     parser.add_argument("-i", "--identity", metavar="FILE", help="the private key to use")
     parser.add_argument(
-        "-A", "--forward-agent", action="store_true", help="forward your agent to the machine"
+        "-A", "--forward-agent", action="store_true", help="forward your SSH agent to the machine"
     )
-    parser.add_argument("--print", dest="print_only", action="store_true", help="print the ssh command only")
+    parser.add_argument(
+        "--print", dest="print_only", action="store_true", help="print the ssh command, do not run it"
+    )
     parser.set_defaults(remote=[])
     parser.usage = "splitplane lease ssh [options] LEASE [-- COMMAND ...]"
 
@@ -169,14 +177,14 @@ def create(terminal: Terminal, args: Namespace) -> None:
 def _key_ids(client: Client, args: Namespace) -> list[str]:
     if args.no_ssh_key:
         if args.ssh_key:
-            raise usage("--ssh-key and --no-ssh-key exclude each other.")
+            raise usage("--ssh-key and --no-ssh-key cannot be combined.")
         return []
     if args.ssh_key:
         return [key.id for key in ssh_keys.find(client, args.ssh_key)]
     keys = client.get(ssh_keys.PATH, SshKeyList).value.items
     if not keys:
         raise CliError(
-            "You have no SSH key, so nobody could log in; run: splitplane ssh-key add laptop (or add --no-ssh-key).",
+            "You have no SSH key, so nobody could log in; run: splitplane ssh-key add laptop (or use --no-ssh-key).",
             code="no_ssh_key",
         )
     return [key.id for key in keys]
@@ -185,7 +193,7 @@ def _key_ids(client: Client, args: Namespace) -> list[str]:
 def _failure(lease: LeaseView) -> CliError:
     reason = lease.end_reason or lease.status.phase
     why = sentence(lease.end_why or lease.status.message)
-    return CliError(f"{lease.name}: {why} More with: splitplane why {lease.id}", code=reason)
+    return CliError(f"{lease.name}: {why} For details, run: splitplane why {lease.id}", code=reason)
 
 
 def _watched(
@@ -198,10 +206,10 @@ def _watched(
     except KeyboardInterrupt:
         names = " ".join(lease.value.id for lease in leases)
         terminal.note(
-            f"The lease goes on without you. Watch it: splitplane lease watch {names}\n"
-            f"End it: splitplane lease release {names}"
+            f"The lease continues. To watch it: splitplane lease watch {names}\n"
+            f"To end it: splitplane lease release {names}"
             if len(leases) == 1
-            else "The leases go on without you."
+            else "The leases continue."
         )
         raise
 
@@ -285,7 +293,7 @@ def connect(terminal: Terminal, args: Namespace) -> None:
     if args.json:
         terminal.json({"lease": lease.id, "command": line})
     elif args.print_only:
-        terminal.stdout.write(ssh.spoken(line) + "\n")
+        terminal.stdout.write(ssh.shell_line(line) + "\n")
     else:
         terminal.become(line)
 
@@ -294,14 +302,14 @@ def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[
     machine = lease.machine
     if not progress.is_ready(lease):
         phase = lease.status.phase
-        hint = "" if phase in ("ending", "ended") else f" Wait for it: splitplane lease watch {lease.id}"
+        hint = "" if phase in ("ending", "ended") else f" To wait for it: splitplane lease watch {lease.id}"
         raise CliError(f"{lease.name} is {phase}, not ready.{hint}", code="not_ready")
     if machine is None or not machine.address:
-        raise CliError(f"The address of {lease.name} is not known.", code="no_address")
+        raise CliError(f"The address of the machine of {lease.name} is not known yet.", code="no_address")
     if not machine.host_key:
         raise CliError(
-            f"The host key of {lease.name} is not known, so its machine could not be told from another;"
-            " nothing is connected to.",
+            f"The host key of {lease.name} is not known, so its machine cannot be verified;"
+            " no connection is made.",
             code="no_host_key",
         )
     return ssh.command(
@@ -328,7 +336,7 @@ def release(terminal: Terminal, args: Namespace) -> None:
             per_hour = f"{price(lease.price_per_hour)} USD per hour"
             terminal.err.print(f"  {lease.name}  {lease.id}  {spaced(lease.status.phase)}, {per_hour}")
         terminal.confirm(
-            f"Release {plural(len(running), 'lease')}? What is on the machines is lost.", otherwise="--yes"
+            f"Release {plural(len(running), 'lease')}? The data on the machines is lost.", otherwise="--yes"
         )
     ends: dict[str, End] = {lease.value.id: _released(client, lease.value) for lease in leases}
     if args.wait:

@@ -1,4 +1,4 @@
-"""From what a person types to a lease: an id, the beginning of one, or a name."""
+"""Find a lease by what a person types: an id, the beginning of one, or a name."""
 
 from collections.abc import Sequence
 
@@ -65,6 +65,6 @@ def _only(matching: Sequence[Found], word: str) -> Found:
         leases = [lease.value for lease in matching[:20]]
         choices = "\n".join(f"  {lease.id}  {lease.name}  {lease.status.phase}" for lease in leases)
         raise CliError(
-            f"{word!r} names {len(matching)} leases; give one of their ids:\n{choices}", code="ambiguous"
+            f"{word!r} matches {len(matching)} leases; use one of their ids:\n{choices}", code="ambiguous"
         )
     return matching[0]

@@ -16,7 +16,7 @@ RECORD_LIMIT = 50
 
 
 def add(to: Commands) -> None:
-    commands = noun(to, "proof", "See what the GPUs of a machine have proven.")
+    commands = noun(to, "proof", "Show what the GPUs of machines have proven.")
     parser = command(
         commands,
         "list",
@@ -24,13 +24,13 @@ def add(to: Commands) -> None:
         "List the GPU proofs of a lease, newest first.",
         examples="splitplane proof list train-1",
     )
-    parser.add_argument("lease", metavar="LEASE", help="its name, its id, or a beginning of the id")
+    parser.add_argument("lease", metavar="LEASE", help="name, id, or the unambiguous beginning of an id")
     parser = command(
         commands,
         "show",
         show,
-        "Show one GPU proof: memory, rates, bounds, findings.",
-        more="A lease stands for its latest proof. --json carries the evidence.",
+        "Show one GPU proof: memory, rates, limits, findings.",
+        more="For a lease, it shows the latest proof. --json includes the evidence.",
         examples="""
         splitplane proof show train-1
         splitplane proof show pf_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d --json
@@ -41,14 +41,14 @@ def add(to: Commands) -> None:
         commands,
         "record",
         record,
-        f"Show how providers' machines answered lately, the last {RECORD_LIMIT} (operators).",
+        f"Show the last {RECORD_LIMIT} proofs of all providers' machines (operators).",
         examples="""
         splitplane proof record
         splitplane proof record --account lambda_cloud --outcome failed
         """,
     )
     parser.add_argument("--account", help="only of this provider account")
-    parser.add_argument("--outcome", choices=OUTCOMES, help="only those that came to this")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="only proofs with this outcome")
 
 
 def list_proofs(terminal: Terminal, args: Namespace) -> None:
@@ -61,7 +61,7 @@ def list_proofs(terminal: Terminal, args: Namespace) -> None:
 def show(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     proof_id = args.proof if _is_id(args.proof) else _latest(client, args.proof)
-    answer = client.get(f"/v1/proofs/{proof_id}", ProofView)  # The evidence is for `--json`; nobody draws it.
+    answer = client.get(f"/v1/proofs/{proof_id}", ProofView)  # The evidence is for --json only.
     terminal.present(args.json, answer, lambda proof: proof_page(proof, terminal.now()))
 
 
@@ -70,7 +70,7 @@ def _latest(client: Client, word: str) -> str:
     lease = find(client, [word])[0].value
     if lease.proof.id is None:
         raise CliError(
-            f"The machine of {lease.name} was not challenged. Why not is in: splitplane why {lease.id}",
+            f"The machine of {lease.name} was not challenged. For the reason, run: splitplane why {lease.id}",
             code="no_proof",
         )
     return lease.proof.id

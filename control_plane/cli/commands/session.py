@@ -1,4 +1,4 @@
-"""Who I am: login, logout, whoami."""
+"""Login, logout, and who is logged in."""
 
 from argparse import Namespace
 
@@ -22,8 +22,8 @@ def add(to: Commands) -> None:
         "Check an API key and store it.",
         more=(
             "The key is read from the terminal or from standard input, never from the\n"
-            "command line. It is stored only after the API has accepted it, in\n"
-            "$XDG_CONFIG_HOME/splitplane/config.toml, readable for you alone."
+            "command line. It is stored after the API has accepted it, in\n"
+            "$XDG_CONFIG_HOME/splitplane/config.toml, which only you can read."
         ),
         examples="""
         splitplane login --url https://splitplane.example.com
@@ -31,9 +31,9 @@ def add(to: Commands) -> None:
         SPLITPLANE_URL=... SPLITPLANE_API_KEY=... splitplane whoami   (without login)
         """,
     )
-    parser.add_argument("--url", help="address of the API (default: the one in use)")
+    parser.add_argument("--url", help="URL of the API (default: the one in use)")
     parser.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
-    command(to, "logout", logout, "Forget the stored key.", examples="splitplane logout")
+    command(to, "logout", logout, "Delete the stored API key.", examples="splitplane logout")
     command(
         to,
         "whoami",
@@ -51,7 +51,7 @@ def login(terminal: Terminal, args: Namespace) -> None:
     _present(terminal, args, answer, Login(url, attempt.api_key, f"stored in {path}"))
     if terminal.environ.get(config.ENV_KEY):
         terminal.note(
-            f"{config.ENV_KEY} is set and goes before what was just stored; unset it to use this login."
+            f"{config.ENV_KEY} is set and takes precedence over this login; unset it to use the login."
         )
 
 
@@ -61,7 +61,7 @@ def _url_in_use(terminal: Terminal) -> str:
     try:
         saved = config.stored(terminal.environ)
     except CliError:
-        saved = None  # A damaged or exposed login is what a new one replaces.
+        saved = None  # A damaged or exposed login is replaced by the new one.
     return saved.url if saved else config.URL_DEFAULT
 
 
@@ -71,8 +71,8 @@ def _read_key(terminal: Terminal, url: str, *, from_stdin: bool) -> str:
     elif terminal.stdin.isatty():
         key = terminal.ask_secret(f"API key for {url}: ").strip()
     else:
-        raise usage("Nobody is here to type a key; pipe it in and add --key-stdin.")
-    # What is no header value must not become one.
+        raise usage("Standard input is not a terminal; pipe the API key in and add --key-stdin.")
+    # The key becomes the value of a header, so it must be a valid one.
     if not (key and key.isascii() and key.isprintable() and " " not in key and len(key) <= KEY_LENGTH_MAX):
         raise usage("That is not an API key; paste the one line that begins with spk_.")
     return key
@@ -83,7 +83,7 @@ def logout(terminal: Terminal, args: Namespace) -> None:
     if args.json:
         terminal.json({"logged_out": path is not None})
         return
-    terminal.say(f"Forgot the key in {path}." if path else "No key was stored.")
+    terminal.say(f"Deleted the API key in {path}." if path else "No API key was stored.")
     terminal.note("The key itself is still valid; revoke it if it may have leaked.")
 
 

@@ -1,4 +1,4 @@
-"""SSH keys that leases are created with."""
+"""SSH keys, which leases are created with."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -13,18 +13,18 @@ from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
 
 PATH = "/v1/ssh-keys"
 FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
-"""Where a key is looked for when none is named, best first."""
+"""The files that are tried when none is given, in this order."""
 FILE_BYTES_MAX = 16_384
 
 
 def add(to: Commands) -> None:
-    keys = noun(to, "ssh-key", "Add, list and delete the SSH keys that open your machines.")
+    keys = noun(to, "ssh-key", "Add, list and delete the SSH keys that your machines accept.")
     parser = command(
         keys,
         "add",
         add_key,
         "Add a public key.",
-        more="Without FILE it is the first of ~/.ssh/id_ed25519.pub, id_ecdsa.pub, id_rsa.pub.",
+        more="Without FILE: the first of ~/.ssh/id_ed25519.pub, id_ecdsa.pub, id_rsa.pub.",
         examples="""
         splitplane ssh-key add laptop
         splitplane ssh-key add ci ./deploy_key.pub
@@ -38,10 +38,10 @@ def add(to: Commands) -> None:
         keys,
         "delete",
         delete_key,
-        "Forget a key. Running leases keep it until they end.",
+        "Delete a key. Running leases keep it until they end.",
         examples="splitplane ssh-key delete laptop",
     )
-    parser.add_argument("key", metavar="KEY", help="its name, or its id")
+    parser.add_argument("key", metavar="KEY", help="name or id")
 
 
 def add_key(terminal: Terminal, args: Namespace) -> None:
@@ -61,8 +61,8 @@ def _public_line(terminal: Terminal, file: str | None) -> str:
         except OSError as error:
             raise CliError(f"Cannot read {path}: {error.strerror}.", code="file_unreadable") from error
     if "PRIVATE KEY" in text:
-        # Checked here, so that it never leaves this machine.
-        raise usage("That is a private key; nothing was sent. Give the file that ends in .pub.")
+        # Checked here, so that the key never leaves this machine.
+        raise usage("That is a private key; nothing was sent. Use the file that ends in .pub.")
     return text.strip()
 
 
@@ -71,7 +71,9 @@ def _own_key(terminal: Terminal) -> Path:
     for name in FILES:
         if (folder / name).is_file():
             return folder / name
-    raise usage(f"There is no public key in {folder}; name a FILE, or make one with: ssh-keygen -t ed25519")
+    raise usage(
+        f"There is no public key in {folder}; give a FILE, or create a key with: ssh-keygen -t ed25519"
+    )
 
 
 def list_keys(terminal: Terminal, args: Namespace) -> None:
@@ -90,13 +92,13 @@ def delete_key(terminal: Terminal, args: Namespace) -> None:
 
 
 def find(client: Client, words: Sequence[str]) -> list[SshKeyView]:
-    """The keys that the words name, by name or id."""
+    """The keys with these names or ids."""
     known = client.get(PATH, SshKeyList).value.items
     found = []
     for word in words:
         matching = [key for key in known if word in (key.name, key.id)]
         if not matching:
             names = ", ".join(key.name for key in known) or "none"
-            raise CliError(f"There is no SSH key {word!r}; there is {names}.", code="ssh_key_unknown")
+            raise CliError(f"There is no SSH key {word!r}; your keys are: {names}.", code="ssh_key_unknown")
         found.append(matching[0])
     return found

@@ -77,4 +77,4 @@ def _total(*cells: str) -> list[Cell]:
 
 
 def _rounding_note() -> Text:
-    return Text("Shown in cents; --json has every amount to the nano-dollar.", style="dim")
+    return Text("Amounts are rounded to cents; --json has them to the nano-dollar.", style="dim")

@@ -113,9 +113,9 @@ def quote_page(quote: QuoteView) -> RenderableType:
         title = "Would be tried, best first" if quote.verdict.admitted else "Could serve it, best first"
         parts += [Text(), heading(title), candidate_table(quote.candidates, chosen=None)]
     elif quote.verdict.admitted:
-        parts += [Text(), Text("No machine can serve it now; a lease would wait for one.", style="yellow")]
+        parts += [Text(), Text("No offer can serve it now; a lease would wait for one.", style="yellow")]
     if quote.rejected:
-        parts += [Text(), heading("Ruled out"), rejected_lines(quote.rejected)]
+        parts += [Text(), heading("Rejected"), rejected_lines(quote.rejected)]
     return Group(*parts)
 
 

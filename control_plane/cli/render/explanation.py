@@ -52,7 +52,7 @@ def _when(at: datetime, now: datetime) -> str:
 
 def _admission(line: JournalLine | None, now: datetime) -> list[RenderableType]:
     if line is None:
-        return [heading("Admission"), indented(Text("No record of it."))]
+        return [heading("Admission"), indented(Text("There is no record of it."))]
     why = f": {sentence(line.why)}" if line.why else "."
     return [heading("Admission", _when(line.at, now)), indented(Text(f"Admitted{why}"))]
 
@@ -74,12 +74,12 @@ def _placements(placements: Sequence[PlacementView], now: datetime) -> list[Rend
         if again:
             times = "once more" if len(again) == 1 else f"{len(again)} times more"
             last = f"last as placement {again[-1].number}, {absolute(again[-1].decided_at)}"
-            parts.append(indented(Text(f"Decided so {times}, {last}.", style="dim")))
+            parts.append(indented(Text(f"The same decision {times}, {last}.", style="dim")))
     return parts
 
 
 def _essence(placement: PlacementView) -> tuple[object, ...]:
-    """What makes two placements the same decision. Reasons count by code, because sentences contain ages."""
+    """What makes two placements the same decision. Reasons are compared by code, because sentences contain ages."""
     return (
         placement.chosen,
         [candidate.key for candidate in placement.candidates],
@@ -103,15 +103,15 @@ def _placement(
     news = [rejected for rejected in placement.rejected if _reason(rejected) not in shown]
     as_before = len(placement.rejected) - len(news)
     if as_before:
-        parts.append(indented(Text(f"Ruled out as above: {plural(as_before, 'offer')}.")))
+        parts.append(indented(Text(f"Rejected as above: {plural(as_before, 'offer')}.")))
     if news:
-        parts += [indented(Text("Ruled out:")), rejected_lines(news)]
+        parts += [indented(Text("Rejected:")), rejected_lines(news)]
     return parts
 
 
 def _choice(placement: PlacementView) -> Text:
     if placement.chosen is None:
-        return Text("Nothing could serve it.", style="yellow")
+        return Text("No offer could serve it.", style="yellow")
     for candidate in placement.candidates:
         if candidate.key == placement.chosen:
             where = f"{candidate.provider} {candidate.region} {candidate.native_type}"
@@ -131,10 +131,10 @@ def _attempt(
         heading(f"Attempt {number}", where),
         facts(
             ("Machine", attempt.instance_id),
-            ("Asked for", both(attempt.asked_at, now) or "not yet"),
+            ("Ordered", both(attempt.asked_at, now) or "not yet"),
             ("Last seen", both(attempt.sighted_at, now)),
-            ("Got to", spaced(attempt.step) if attempt.step else None),
-            ("Now", attempt.state),
+            ("Last step", spaced(attempt.step) if attempt.step else None),
+            ("State", attempt.state),
             ("Failed", _failure(attempt)),
         ),
         *(_report(report, now) for report in reports),
@@ -180,7 +180,7 @@ def _journal(lines: Sequence[JournalLine], created: datetime) -> list[Renderable
             made.add_row(day, "", "")
         made.add_row(f"{at:%H:%M:%S}", f"+{_since(at - created)}", _event(line))
     parts: list[RenderableType] = [
-        heading("Journal", f"UTC from {started}, and since the lease was asked for"),
+        heading("Journal", f"UTC from {started}, and since the lease was requested"),
         indented(made),
     ]
     if len(lines) >= JOURNAL_LINES_MAX:
@@ -194,7 +194,7 @@ def _since(length: timedelta) -> str:
 
 
 def _event(line: JournalLine) -> Text:
-    """What happened, to what, by whom; the reason below it."""
+    """What happened, to what and by whom, with the reason below."""
     subject = "machine" if line.instance_id else "lease"
     made = Text.assemble((f"{subject} ", "dim"), (spaced(line.event), "bold"))
     before, after = line.state_before, line.state_after

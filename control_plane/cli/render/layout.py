@@ -17,10 +17,10 @@ def table(
     right: Iterable[str] = (),
     whole: Iterable[str] = (),
 ) -> Table:
-    """A table without lines: quiet headings, numbers to the right.
+    """A table without lines. The columns in `right` are aligned to the right, as numbers are.
 
-    Where the screen is too narrow, text goes on in the next line; nothing loses its end. Numbers and
-    what stands in `whole` stay in one piece: half an amount is a wrong amount.
+    Where the screen is too narrow, text continues in the next line, and nothing is cut off. The columns in
+    `right` and `whole` are never broken, because half an amount is a wrong amount.
     """
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     made = _bare(header_style="dim")
@@ -39,7 +39,7 @@ def table(
 
 
 def facts(*pairs: tuple[str, str | Text | None]) -> RenderableType:
-    """Labelled lines; a fact that is None is left out."""
+    """Lines with a label each; a line whose value is None is left out."""
     made = _bare(show_header=False)
     made.add_column(no_wrap=True, style="dim")
     made.add_column(overflow="fold")
@@ -50,7 +50,7 @@ def facts(*pairs: tuple[str, str | Text | None]) -> RenderableType:
 
 
 def pairs(rows: Iterable[tuple[Cell, RenderableType]]) -> Table:
-    """A mark, and what belongs to it."""
+    """Rows of a mark and what belongs to it."""
     made = _bare(show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")

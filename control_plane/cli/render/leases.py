@@ -11,7 +11,7 @@ from control_plane.cli.render.catalogue import hardware
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
 from control_plane.cli.words import ago, both, coarse, price, short_id, spaced
-from control_plane.wire.leases import LeaseView, MachineView, StatusView, WishView
+from control_plane.wire.leases import LeaseRequestView, LeaseView, MachineView, StatusView
 
 PHASES = {
     "pending": ("○", "yellow"),
@@ -34,14 +34,14 @@ def phase_mark(status: StatusView) -> Text:
 
 def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool) -> RenderableType:
     if not leases:
-        hint = "" if all_states else " Ended ones show with --all."
-        return Text(f"No leases.{hint} Get one with: splitplane lease create SKU")
+        hint = "" if all_states else " Add --all to see ended ones."
+        return Text(f"No leases.{hint} Create one: splitplane lease create SKU")
     ids = [lease.id for lease in leases]
     rows = [
         (
             short_id(lease.id, ids),
             Text(lease.name, style="bold"),
-            lease.wish.sku,
+            lease.request.sku,
             phase_mark(lease.status),
             price(lease.price_per_hour),
             coarse(now - lease.created_at),
@@ -62,17 +62,17 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
         Text(),
         facts(
             ("Lease", lease.id),
-            ("SKU", f"{lease.wish.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
+            ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
-            ("Asked for", _wish(lease.wish)),
+            ("Constraints", _constraints(lease.request)),
             *_machine_facts(lease.machine, now),
             ("Proof", standing(lease.proof, now)),
             ("Attempts", str(lease.attempts) if lease.attempts > 1 else None),
             ("Created", both(lease.created_at, now)),
             ("Ready", both(lease.ready_at, now)),
-            ("Billed to", both(lease.billed_until, now)),
-            ("Gone", both(lease.ended_at, now)),
-            ("Because", lease.end_why or (spaced(lease.end_reason) if lease.end_reason else None)),
+            ("Billed until", both(lease.billed_until, now)),
+            ("Ended", both(lease.ended_at, now)),
+            ("Reason", lease.end_why or (spaced(lease.end_reason) if lease.end_reason else None)),
         ),
     ]
     if status.phase in ("ready", "unconfirmed"):
@@ -86,10 +86,10 @@ def _handle(lease: LeaseView) -> str:
     return lease.name if plain else lease.id
 
 
-def _wish(wish: WishView) -> str | None:
-    words = [*wish.regions, *wish.providers]
-    if wish.price_per_hour_max:
-        words.append(f"at most {price(wish.price_per_hour_max)} USD per hour")
+def _constraints(request: LeaseRequestView) -> str | None:
+    words = [*request.regions, *request.providers]
+    if request.price_per_hour_max:
+        words.append(f"at most {price(request.price_per_hour_max)} USD per hour")
     return ", ".join(words) or None
 
 
@@ -102,6 +102,6 @@ def _machine_facts(machine: MachineView | None, now: datetime) -> list[tuple[str
         ("Machine", f"{machine.provider} {machine.region}, {machine.state}"),
         ("Address", f"{machine.ssh_user}@{machine.address}{port}" if machine.address else None),
         ("Host key", ssh.fingerprint(machine.host_key)),
-        ("Private", machine.mesh_address),
+        ("Private IP", machine.mesh_address),
         ("Last seen", f"{ago(sighted, now)}, by the provider's list" if sighted else None),
     ]

@@ -25,7 +25,7 @@ def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType
                 ("Launch key", orphan.launch_key),
                 ("First seen", both(orphan.first_seen_at, now)),
                 ("Last seen", f"{both(orphan.last_seen_at, now)}, in {lists}"),
-                ("Told to end", both(orphan.terminate_asked_at, now) or "not yet"),
+                ("Termination requested", both(orphan.terminate_asked_at, now) or "not yet"),
                 ("Note", orphan.note),
             ),
             Text(),

@@ -20,9 +20,9 @@ OUTCOMES = {
 """The mark and the colour of each outcome."""
 OCCASIONS = {
     "start": "before the lease was ready",
-    "recheck": "a second look",
+    "recheck": "again, after a proof that was not passed",
     "idle": "unannounced, while idle",
-    "end": "after the lease, to overwrite its memory",
+    "end": "after the lease, to overwrite the GPU memory",
 }
 _GIB = 1 << 30
 _KINDS = ("int8", "bf16")
@@ -38,13 +38,13 @@ def standing(proof: LeaseProofView, now: datetime) -> str | None:
     if proof.demanded == "listed":
         return None
     if proof.at is None or proof.outcome is None:
-        return f"not yet; {proof.demanded} is demanded"
+        return f"none yet; {proof.demanded} is required"
     return f"{proof.tier}; {proof.outcome} {ago(proof.at, now)}"
 
 
 def proof_table(proofs: Sequence[ProofView], now: datetime) -> RenderableType:
     if not proofs:
-        return Text("No proofs: its SKU demands none, or its machine was not challenged yet.")
+        return Text("No proofs: the SKU demands none, or the machine was not challenged yet.")
     rows: list[Sequence[Cell]] = [
         (
             proof.id,
@@ -62,7 +62,7 @@ def proof_table(proofs: Sequence[ProofView], now: datetime) -> RenderableType:
     not_passed = [proof for proof in proofs if proof.outcome != "passed"]
     if not_passed:
         reasons = pairs((Text(coarse(now - proof.at)), _reason(proof)) for proof in not_passed)
-        parts += [Text(), heading("Why not"), indented(reasons)]
+        parts += [Text(), heading("Reasons"), indented(reasons)]
     return Group(*parts)
 
 
@@ -95,9 +95,9 @@ def proof_page(proof: ProofView, now: datetime) -> RenderableType:
             ("Sold as", _sold_as(proof)),
             ("When", both(proof.at, now)),
             ("Took", f"{proof.seconds:.1f} s"),
-            ("Answered", _who(proof)),
-            ("Held to", proof.reference or None),
-            ("Attested", "every GPU signed by its chip's key" if proof.attested else None),
+            ("Source", _source(proof)),
+            ("Reference", proof.reference or None),
+            ("Attested", "every GPU, signed by its chip" if proof.attested else None),
         ),
     ]
     if proof.gpus:
@@ -105,7 +105,7 @@ def proof_page(proof: ProofView, now: datetime) -> RenderableType:
     if proof.findings:
         parts += [Text(), heading("Findings"), _findings(proof.findings, "✗", "red")]
     if proof.hints:
-        parts += [Text(), heading("Hints", "they fail no one; the next challenge comes sooner")]
+        parts += [Text(), heading("Hints", "they do not fail the proof; the next challenge comes sooner")]
         parts.append(_findings(proof.hints, "•", "yellow"))
     return Group(*parts)
 
@@ -114,8 +114,8 @@ def _sold_as(proof: ProofView) -> str:
     return f"{plural(len(proof.gpus), 'GPU')}, {proof.gpu_model}" if proof.gpus else proof.gpu_model
 
 
-def _who(proof: ProofView) -> str:
-    words = {"cuda": "CUDA", "emulated": "an emulation, which never counts", "": "nobody"}
+def _source(proof: ProofView) -> str:
+    words = {"cuda": "CUDA", "emulated": "an emulation, which is no proof", "": "no answer"}
     driver = f", driver {proof.driver}" if proof.driver else ""
     return words.get(proof.source, proof.source) + driver
 
@@ -147,7 +147,7 @@ def _gpus(proof: ProofView) -> RenderableType:
     columns = ("GPU", "MEMORY GiB", "WALK GB/s", "INT8 T/s", "BF16 T/s")
     return Group(
         table(columns, rows, right=columns),
-        Text("Memory proven of memory sold; rates as seen from here, and the least allowed.", style="dim"),
+        Text("Memory proven of memory sold; measured rates, and the least allowed.", style="dim"),
         Text("T/s: 10^12 multiply-adds a second.", style="dim"),
         Text(),
         named,

@@ -26,7 +26,7 @@ async def test_a_lease_from_the_order_to_the_end(api: Api, stage: Stage, acme: T
         "steps_total": 7,
         "message": "Choosing a machine.",
     }
-    assert lease["wish"]["price_per_hour_max"] == {"usd": "3.600000000", "nano": 3_600_000_000}
+    assert lease["request"]["price_per_hour_max"] == {"usd": "3.600000000", "nano": 3_600_000_000}
 
     await stage.play(60)
     ready = (await acme.http.get(answer.headers["location"])).json()

@@ -132,7 +132,7 @@ async def test_streams_are_bounded_and_a_client_that_goes_gives_its_place_back(
     await listener.leave()
     assert api.metrics.registry.get_sample_value("splitplane_api_streams") == 0
     again = Listener(app, acme, f"/v1/leases/{lease}/events")
-    await again.until(b": still here")
+    await again.until(b": heartbeat")
     text = b"".join(again.chunks)
     assert text.count(b"event: status") == 1
     await again.leave()

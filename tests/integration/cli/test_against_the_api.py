@@ -187,7 +187,7 @@ def test_a_sku_that_demands_proof_takes_no_emulated_machine_and_says_why(city: C
     _wait_until("a challenge", lambda: city.answer("proof", "list", "strict")["items"])
     proof = city.answer("proof", "list", "strict")["items"][-1]
     assert (proof["outcome"], proof["source"]) == ("emulated", "emulated")
-    assert "an emulation, which never counts" in city.run("proof", "show", proof["id"])
+    assert "an emulation, which is no proof" in city.run("proof", "show", proof["id"])
     assert "proof emulated" in city.run("why", "strict")
     records = city.answer("proof", "record")["items"]
     assert proof["id"] in {one["id"] for one in records}

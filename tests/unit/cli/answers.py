@@ -191,7 +191,7 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
     return {
         "id": LEASE_ID,
         "name": "train-1",
-        "wish": {
+        "request": {
             "sku": "h100x8",
             "regions": ["eu"],
             "providers": [],
@@ -301,7 +301,7 @@ PROOF_RECORDS: Json = {
 
 def leases() -> list[Json]:
     small: Json = {"sku": "h100x1", "regions": [], "providers": [], "price_per_hour_max": None}
-    one_gpu = {"gpu_count": 1, "wish": small, "price_per_hour": usd(2_490_000_000)}
+    one_gpu = {"gpu_count": 1, "request": small, "price_per_hour": usd(2_490_000_000)}
     return [
         a_lease("placing", id="le_019aa1e0cb107e5f8a9b0c1d2e3f4a01", name="nightly-evaluation-of-everything", created_at=at(seconds=2), **one_gpu),
         a_lease("starting", id="le_019aa1e02b0c7b5f8a9b0c1d2e3f4a02", name="eval-2", created_at=at(seconds=41), **one_gpu),

@@ -140,7 +140,7 @@ def test_a_gateway_without_a_problem_document_is_a_network_fault() -> None:
 
 def test_a_page_that_is_not_json_is_no_api() -> None:
     api = Api(httpx.Response(200, text="<html>welcome</html>"))
-    with pytest.raises(CliError, match="address of the API") as caught:
+    with pytest.raises(CliError, match="URL of the API") as caught:
         api.client().get("/v1/skus", SkuList)
     assert caught.value.exit_code is Exit.NETWORK
 
@@ -148,7 +148,7 @@ def test_a_page_that_is_not_json_is_no_api() -> None:
 @pytest.mark.parametrize("answer", [[], {"items": 7}, {"items": [{"name": None}]}, {"item": []}, "ok"])
 def test_json_of_another_shape_is_no_answer_of_the_api(answer: object) -> None:
     api = Api(httpx.Response(200, json=answer))
-    with pytest.raises(CliError, match=r"cannot read.*address of the API") as caught:
+    with pytest.raises(CliError, match=r"cannot read.*URL of the API") as caught:
         api.client().get("/v1/skus", SkuList)
     assert caught.value.exit_code is Exit.NETWORK
 

@@ -60,7 +60,7 @@ def test_a_word_that_names_two_leases_is_refused_with_both(tmp_path: Path) -> No
     known = {"GET /v1/leases": listing(other("019aa1b2ff", "train-1"), a_lease())}
     shown = Stand(tmp_path, known).run("lease", "show", "train-1")
     assert shown.code == 1
-    assert "error: ambiguous: 'train-1' names 2 leases" in shown.err
+    assert "error: ambiguous: 'train-1' matches 2 leases" in shown.err
     assert LEASE_ID in shown.err
 
 
@@ -190,8 +190,8 @@ def test_who_stops_watching_is_told_that_the_lease_goes_on(
     shown = Stand(tmp_path, known).run("lease", "create", "h100x8")
     assert shown.code == 130
     assert shown.err.splitlines()[1:] == [
-        f"The lease goes on without you. Watch it: splitplane lease watch {LEASE_ID}",
-        f"End it: splitplane lease release {LEASE_ID}",
+        f"The lease continues. To watch it: splitplane lease watch {LEASE_ID}",
+        f"To end it: splitplane lease release {LEASE_ID}",
     ]
 
 

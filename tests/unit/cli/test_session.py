@@ -86,7 +86,7 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(
     assert caught.value.code == 2
     told = capsys.readouterr().err
     assert KEY not in told
-    assert "does not belong on the command line" in told
+    assert "Do not put an API key there" in told
 
 
 def test_no_api_is_exit_code_3(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ async def test_a_lease_becomes_ready_is_billed_by_the_second_and_leaves_nothing(
         "machine reachable",
         "machine verified",
         "lease verified",
-        "machine end_wanted",
         "lease released",
+        "machine released",
         "machine confirmed_gone",
         "lease machines_gone",
     ]

@@ -1,4 +1,4 @@
-"""Work in other hands is left alone; hands that died let go; keys and budgets are taken once."""
+"""Rows that a worker holds are left alone by the others until the hold runs out; keys and budgets are taken once."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -10,8 +10,9 @@ from sqlalchemy import text
 from control_plane.db import accounts, idempotency, leases, machines, mesh
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
-from control_plane.domain.ids import AccountName, MachineId, OrganizationId
-from control_plane.domain.machine import Machine, MachineState, Step
+from control_plane.domain.ids import AccountName, ClaimId, MachineId, OrganizationId
+from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.progress import Step
 from tests.integration.db.sample import OURS, A, B, a_row, fill, insert
 from tests.support.clock import START
 from tests.support.rows import rows
@@ -24,34 +25,32 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 async def filled(own: Database) -> Database:
-    """Twenty machines that have to go."""
+    """Twenty machines that have to go, beside those of the sample."""
     async with own.transaction() as connection:
         await fill(connection, A)
-        await insert(
-            connection,
-            "machines",
-            *(
-                a_row("machines", A, number, state="ending", asked_at=START, provider_ref=f"ref-{number}")
-                for number in range(2, 22)
-            ),
-        )
+        await insert(connection, "machines", *(_a_terminating_machine(number) for number in range(2, 22)))
     return own
 
 
-async def _claim(
+def _a_terminating_machine(number: int) -> dict[str, object]:
+    return a_row("machines", A, number, state="terminating", asked_at=START, provider_ref=f"ref-{number}")
+
+
+async def _take(
     database: Database,
     token: UUID,
     *,
     now: datetime = START,
     limit: int = 12,
+    state: MachineState = MachineState.TERMINATING,
     until: asyncio.Event | None = None,
 ) -> list[Machine]:
-    """Claim, and keep the transaction open until the event, when there is one."""
+    """Take machines, and keep the transaction open until the event, when there is one."""
     async with database.transaction() as connection:
-        claimed = await machines.claim(
+        taken = await machines.take(
             connection,
             ACCOUNT,
-            MachineState.TERMINATING,
+            state,
             token=token,
             until=now + 60 * SECOND,
             now=now,
@@ -60,55 +59,60 @@ async def _claim(
         )
         if until is not None:
             await until.wait()
-        return claimed
+        return taken
 
 
-def _ids(claimed: list[Machine]) -> set[MachineId]:
-    return {machine.id for machine in claimed}
+def _ids(taken: list[Machine]) -> set[MachineId]:
+    return {machine.id for machine in taken}
 
 
-async def test_two_workers_claim_different_machines_without_waiting_for_each_other(filled: Database) -> None:
+async def test_two_workers_take_different_machines_without_waiting_for_each_other(filled: Database) -> None:
     done = asyncio.Event()
-    first = asyncio.create_task(_claim(filled, ONE, until=done))
+    first = asyncio.create_task(_take(filled, ONE, until=done))
     await asyncio.sleep(0.1)
-    # The first one's transaction is open: a claim that waited for it would run into the lock timeout.
-    second = await _claim(filled, TWO)
+    # The first one's transaction is open: a worker that waited for it would run into the lock timeout.
+    second = await _take(filled, TWO)
     done.set()
     assert len(await first) == 12
     assert len(second) == 8
     assert not _ids(await first) & _ids(second)
 
 
-async def test_a_claim_holds_until_it_expires_and_then_anyone_may_take_over(filled: Database) -> None:
-    mine = await _claim(filled, ONE, limit=100)
+async def test_a_worker_holds_what_it_took_until_the_hold_runs_out_and_then_anyone_may_take_it(
+    filled: Database,
+) -> None:
+    mine = await _take(filled, ONE, limit=100)
     assert len(mine) == 20
-    assert await _claim(filled, TWO, now=START + 59 * SECOND, limit=100) == []
-    assert _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100)) == _ids(mine)
+    assert await _take(filled, TWO, now=START + 59 * SECOND, limit=100) == []
+    assert _ids(await _take(filled, TWO, now=START + 60 * SECOND, limit=100)) == _ids(mine)
 
 
-async def test_whoever_lost_a_claim_writes_nothing_any_more(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
-    (again,) = await _claim(filled, TWO, now=START + 60 * SECOND, limit=1)
+async def test_a_worker_that_lost_its_hold_writes_nothing_any_more(filled: Database) -> None:
+    (machine,) = await _take(filled, ONE, limit=1)
+    (again,) = await _take(filled, TWO, now=START + 60 * SECOND, limit=1)
     assert again.id == machine.id
     async with filled.transaction() as connection:
         assert not await machines.record_step(
             connection, machine.id, Step.BOOTED, token=ONE, now=START, until=START
         )
         await machines.retry(connection, machine.id, token=ONE, due_at=START)
+        await machines.postpone(connection, machine.id, token=ONE, due_at=START, deadline_at=START)
         await machines.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
         left = await rows(
             connection,
-            text("SELECT claim_token, tries, step, terminate_asked_at FROM machines WHERE id = :id"),
+            text(
+                "SELECT work_token, tries, step, deadline_at, terminate_asked_at FROM machines WHERE id = :id"
+            ),
             id=machine.id,
         )
-        assert [tuple(row) for row in left] == [(TWO, 0, None, None)]
+        assert [tuple(row) for row in left] == [(TWO, 0, "placed", None, None)]
         assert await machines.record_step(
             connection, machine.id, Step.BOOTED, token=TWO, now=START, until=START
         )
 
 
-async def test_every_step_holds_the_claim_on(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
+async def test_every_step_holds_the_machine_on(filled: Database) -> None:
+    (machine,) = await _take(filled, ONE, limit=1)
     async with filled.transaction() as connection:
         for step in (Step.BOOTED, None):
             assert await machines.record_step(
@@ -117,23 +121,88 @@ async def test_every_step_holds_the_claim_on(filled: Database) -> None:
         shown = await machines.get(connection, machine.id)
         assert shown is not None
         assert shown.step is Step.BOOTED, "holding on shows no step and hides none"
-    assert machine.id not in _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100))
-    assert machine.id in _ids(await _claim(filled, THREE, now=START + 90 * SECOND, limit=100))
+    assert machine.id not in _ids(await _take(filled, TWO, now=START + 60 * SECOND, limit=100))
+    assert machine.id in _ids(await _take(filled, THREE, now=START + 90 * SECOND, limit=100))
 
 
 async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
+    (machine,) = await _take(filled, ONE, limit=1)
     async with filled.transaction() as connection:
         await machines.retry(connection, machine.id, token=ONE, due_at=START + 5 * SECOND)
-    assert machine.id not in _ids(await _claim(filled, TWO, now=START + 4 * SECOND, limit=100))
-    (again,) = await _claim(filled, THREE, now=START + 5 * SECOND, limit=100)
+    assert machine.id not in _ids(await _take(filled, TWO, now=START + 4 * SECOND, limit=100))
+    (again,) = await _take(filled, THREE, now=START + 5 * SECOND, limit=100)
     assert (again.id, again.tries) == (machine.id, 1)
+
+
+async def test_what_is_postponed_counts_no_failed_try_and_its_deadline_comes_no_nearer(
+    filled: Database,
+) -> None:
+    now = START
+    for number, (given, kept) in enumerate([(9, 9), (5, 9), (None, 9), (12, 12)]):
+        token = UUID(int=100 + number)
+        (machine,) = await _take(filled, token, now=now, limit=1)
+        deadline_at = None if given is None else START + given * SECOND
+        async with filled.transaction() as connection:
+            await machines.postpone(connection, machine.id, token=token, due_at=now, deadline_at=deadline_at)
+            (row,) = await rows(
+                connection, text("SELECT tries, deadline_at FROM machines WHERE id = :id"), id=machine.id
+            )
+        assert tuple(row) == (0, START + kept * SECOND)
 
 
 async def test_a_machine_whose_reference_is_not_known_yet_cannot_be_asked_to_end(filled: Database) -> None:
     async with filled.transaction() as connection:
         await connection.execute(text("UPDATE machines SET provider_ref = NULL"))
-    assert await _claim(filled, ONE) == []
+    assert await _take(filled, ONE) == []
+
+
+async def test_a_machine_is_not_set_up_any_more_once_its_deadline_has_passed(filled: Database) -> None:
+    async with filled.transaction() as connection:
+        await connection.execute(
+            text("""
+            UPDATE machines SET state = 'bootstrapping', deadline_at = CAST(:now AS timestamptz)
+            WHERE state = 'terminating'
+            """),
+            {"now": START + SECOND},
+        )
+    assert len(await _take(filled, ONE, limit=5, state=MachineState.BOOTSTRAPPING)) == 5
+    late = START + SECOND
+    assert await _take(filled, TWO, now=late, limit=100, state=MachineState.BOOTSTRAPPING) == []
+
+    async def stuck() -> set[MachineId]:
+        async with filled.reading() as connection:
+            return _ids(await machines.stuck(connection, now=late, intended_before=START - SECOND, limit=100))
+
+    assert len(await stuck()) == 15, "who holds a machine at its deadline may finish"
+
+
+async def test_a_machine_that_is_erased_is_not_terminated_before(filled: Database) -> None:
+    async with filled.transaction() as connection:
+        await connection.execute(
+            text("UPDATE machines SET erasing_until = :until"), {"until": START + SECOND}
+        )
+    assert await _take(filled, ONE) == []
+    assert len(await _take(filled, ONE, now=START + SECOND)) == 12
+
+
+async def _intended(database: Database) -> set[MachineId]:
+    async with database.transaction() as connection:
+        return _ids(await machines.take_intended(connection, ACCOUNT, now=START, limit=100))
+
+
+async def test_an_intent_is_asked_for_while_its_lease_claims_it(filled: Database) -> None:
+    claimed, unclaimed = (MachineId(a_row("machines", tenant)["id"]) for tenant in (A, OURS))
+    assert await _intended(filled) == {claimed}
+    async with filled.transaction() as connection:
+        await connection.execute(text("UPDATE claims SET ended_at = :now"), {"now": START})
+    assert await _intended(filled) == set(), "its lease has released it"
+    for purpose in ("pool", "node"):
+        async with filled.transaction() as connection:
+            await connection.execute(
+                text("UPDATE machines SET purpose = :purpose WHERE id = :id"),
+                {"purpose": purpose, "id": unclaimed},
+            )
+        assert await _intended(filled) == {unclaimed}, purpose
 
 
 async def test_two_placers_take_different_leases(own: Database) -> None:
@@ -254,44 +323,62 @@ async def test_organizations_that_come_at_once_get_networks_of_their_own(own: Da
     assert await number(tenants[0]) == await number(tenants[0])
 
 
+def _a_claim(number: int) -> ClaimId:
+    return ClaimId(a_row("claims", A, number)["id"])
+
+
+async def _claims(database: Database, *numbers: int) -> None:
+    """Open claims of leases of their own on machines of their own."""
+    async with database.transaction() as connection:
+        for number in numbers:
+            lease, machine = a_row("leases", A, number), a_row("machines", A, number)
+            await insert(connection, "leases", lease)
+            claim = a_row("claims", A, number, lease_id=lease["id"], machine_id=machine["id"])
+            await insert(connection, "claims", claim)
+
+
 async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
+    await _claims(filled, 2, 3, 4)
     taken = a_row("peers", A)["slot"]
+    organization = OrganizationId(A)
     async with filled.transaction() as connection:
-        others = [MachineId(a_row("machines", A, number)["id"]) for number in (2, 3)]
-        for other in others:
-            slot = await mesh.slot_for(connection, OrganizationId(A), other)
+        for number in (2, 3):
+            slot = await mesh.slot_for(connection, organization, _a_claim(number))
             assert slot != taken
-            peer = mesh.PeerRow(other, slot, f"10.0.0.{slot}", f"key {slot}")
-            await mesh.put_peer(connection, OrganizationId(A), peer)
-        assert await mesh.slot_for(connection, OrganizationId(A), others[0]) == 2
-        assert await mesh.slot_for(connection, OrganizationId(A), others[1]) == 3
+            peer = mesh.Peer(_a_claim(number), slot, f"10.0.0.{slot}", f"key {slot}")
+            await mesh.put_peer(connection, organization, peer)
+        assert await mesh.slot_for(connection, organization, _a_claim(2)) == 2
+        assert await mesh.slot_for(connection, organization, _a_claim(3)) == 3
         await connection.execute(text("DELETE FROM peers WHERE slot = 1"))
-        newcomer = MachineId(a_row("machines", A, 4)["id"])
-        assert await mesh.slot_for(connection, OrganizationId(A), newcomer) == 1
+        assert await mesh.slot_for(connection, organization, _a_claim(4)) == 1
 
 
-async def test_peers_of_machines_that_have_to_go_are_forgotten_and_the_hub_is_told(filled: Database) -> None:
-    going = MachineId(a_row("machines", A, 2)["id"])
+async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_to_be_told(filled: Database) -> None:
+    await _claims(filled, 2)
     async with filled.transaction() as connection:
-        await mesh.put_peer(connection, OrganizationId(A), mesh.PeerRow(going, 2, "10.0.0.2", "key"))
+        peer = mesh.Peer(_a_claim(2), 2, "10.0.0.2", "key")
+        await mesh.put_peer(connection, OrganizationId(A), peer)
         await connection.execute(text("UPDATE networks SET synced_at = :now"), {"now": START})
+        ended = text("UPDATE claims SET ended_at = :now WHERE id = :id")
+        await connection.execute(ended, {"now": START, "id": _a_claim(2)})
+        assert peer not in await mesh.peers(connection, OrganizationId(A))
         assert await mesh.drop_ended(connection) == 1
-        left = await rows(connection, text("SELECT machine_id FROM peers"))
-        assert [row.machine_id for row in left] == [a_row("machines", A)["id"]]
+        left = await rows(connection, text("SELECT claim_id FROM peers"))
+        assert [row.claim_id for row in left] == [_a_claim(1)]
         assert len(await mesh.unsynced(connection, before=START, limit=10)) == 1
 
 
 async def test_one_worker_at_a_time_speaks_to_the_hub_for_a_network(filled: Database) -> None:
-    async def claim(token: UUID, now: datetime) -> bool:
+    async def take(token: UUID, now: datetime) -> bool:
         async with filled.transaction() as connection:
-            return await mesh.claim(
+            return await mesh.take(
                 connection, OrganizationId(A), token=token, now=now, until=now + 60 * SECOND
             )
 
-    assert await claim(ONE, START)
-    assert not await claim(TWO, START + 59 * SECOND)
-    assert await claim(TWO, START + 60 * SECOND)
+    assert await take(ONE, START)
+    assert not await take(TWO, START + 59 * SECOND)
+    assert await take(TWO, START + 60 * SECOND)
     async with filled.transaction() as connection:
-        await mesh.unclaim(connection, OrganizationId(A), token=ONE, synced_at=START)
-        (row,) = await rows(connection, text("SELECT claim_token, synced_at FROM networks"))
+        await mesh.give_back(connection, OrganizationId(A), token=ONE, synced_at=START)
+        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM networks"))
     assert tuple(row) == (TWO, None)

@@ -95,11 +95,11 @@ async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now:
     await write(connection, _RELEASED, ids=list(claim_ids), now=now)
 
 
-# Admitting the customers of claims on whole machines. Whoever has a slot of a node must not get the node's own keys.
-_WAITS = "admitted_at IS NULL AND ended_at IS NULL AND slot IS NULL"
+# Admitting customers. Those of slots are not admitted like those of whole machines: see `admit_customers`.
+_WAITS = "admitted_at IS NULL AND ended_at IS NULL"
 _TAKE_ADMITTING = work.take(
     "claims",
-    f"""{_WAITS} AND due_at <= :now AND deadline_at > :now
+    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND due_at <= :now AND deadline_at > :now
     AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account
                 AND m.state = '{MachineState.VERIFIED}')""",
     order="due_at, id",
@@ -120,7 +120,7 @@ UPDATE claims SET admitted_at = :now, step = '{Step.KEYS_INSTALLED}', step_at = 
 WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL
 """)
 _OVERDUE = text(f"""
-{_SELECT} WHERE {_WAITS} AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
+{_SELECT} WHERE {_WAITS} AND slot IS NULL AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
 """)
 _TARGETS = text("""
 SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key, l.authorized_keys
@@ -129,13 +129,20 @@ FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.l
 
 
 async def take_admitting(
-    connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
+    connection: Connection,
+    account: AccountName,
+    *,
+    token: UUID,
+    until: datetime,
+    now: datetime,
+    limit: int,
+    slots: bool = False,
 ) -> list[Claim]:
     """Hold claims on verified machines of an account whose customers wait to be admitted, until `until`.
 
-    Only claims on whole machines, and only until their deadline.
+    Claims on whole machines, or those on `slots` of nodes. A claim past its deadline is not taken any more.
     """
-    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit}
+    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit, "slots": slots}
     ids = await read(connection, _TAKE_ADMITTING, ClaimId, **values)
     return await read(connection, _BY_IDS, Claim, ids=ids) if ids else []
 

@@ -95,13 +95,15 @@ async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now:
     await write(connection, _RELEASED, ids=list(claim_ids), now=now)
 
 
-# Admitting the customers of claims on whole machines. Whoever has a slot of a node must not get the node's own keys.
-_WAITS = "admitted_at IS NULL AND ended_at IS NULL AND slot IS NULL"
+# Admitting customers. Those of slots are not admitted like those of whole machines: see `admit_customers`.
+_WAITS = "admitted_at IS NULL AND ended_at IS NULL"
+# A machine whose GPU proofs speak against it admits nobody until another challenge clears it.
+_ADMITS = f"m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL"
+_STILL_ADMITS = f"EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND {_ADMITS})"
 _TAKE_ADMITTING = work.take(
     "claims",
-    f"""{_WAITS} AND due_at <= :now AND deadline_at > :now
-    AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account
-                AND m.state = '{MachineState.VERIFIED}')""",
+    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND due_at <= :now AND deadline_at > :now
+    AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account AND {_ADMITS})""",
     order="due_at, id",
 )
 _BY_IDS = text(f"{_SELECT} WHERE c.id = ANY(:ids) ORDER BY c.due_at, c.id")
@@ -109,7 +111,7 @@ _RETRY = work.retry("claims")
 _STEP = text(f"""
 UPDATE claims SET step = coalesce(:step, step), work_until = :until,
   step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
-WHERE id = :id AND {work.HELD} AND ended_at IS NULL
+WHERE id = :id AND {work.HELD} AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
 _MACHINE_VERIFIED = text("""
 UPDATE claims SET due_at = :now, deadline_at = :deadline_at
@@ -117,10 +119,10 @@ WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL
 """)
 _ADMITTED = text(f"""
 UPDATE claims SET admitted_at = :now, step = '{Step.KEYS_INSTALLED}', step_at = :now, tries = 0, {work.GIVE_BACK}
-WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL
+WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
 _OVERDUE = text(f"""
-{_SELECT} WHERE {_WAITS} AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
+{_SELECT} WHERE {_WAITS} AND slot IS NULL AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
 """)
 _TARGETS = text("""
 SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key, l.authorized_keys
@@ -129,13 +131,20 @@ FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.l
 
 
 async def take_admitting(
-    connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
+    connection: Connection,
+    account: AccountName,
+    *,
+    token: UUID,
+    until: datetime,
+    now: datetime,
+    limit: int,
+    slots: bool = False,
 ) -> list[Claim]:
     """Hold claims on verified machines of an account whose customers wait to be admitted, until `until`.
 
-    Only claims on whole machines, and only until their deadline.
+    Claims on whole machines, or those on `slots` of nodes. A claim past its deadline is not taken any more.
     """
-    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit}
+    values = {"account": account, "token": token, "until": until, "now": now, "limit": limit, "slots": slots}
     ids = await read(connection, _TAKE_ADMITTING, ClaimId, **values)
     return await read(connection, _BY_IDS, Claim, ids=ids) if ids else []
 
@@ -175,7 +184,7 @@ async def record_step(
 ) -> bool:
     """Note a step for the customer's eyes, None when there is none to show, and hold the claim until `until`.
 
-    False when another worker has it, or when it has ended: then there is nobody to admit any more.
+    False when another worker has it, when it has ended, or when its machine admits nobody now.
     """
     values = {"id": claim_id, "step": step, "token": token, "now": now, "until": until}
     return bool(await write(connection, _STEP, **values))
@@ -189,7 +198,7 @@ async def machine_verified(
 
 
 async def admitted(connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime) -> bool:
-    """Record that the customer is admitted. False when another worker has the claim, or when it has ended."""
+    """Record that the customer is admitted. False when `record_step` would answer False."""
     return bool(await write(connection, _ADMITTED, id=claim_id, token=token, now=now))
 
 

@@ -62,10 +62,12 @@ async def lock(connection: Connection, machine_id: MachineId) -> Locked | None:
     expected = await claims.open_of_machine(connection, machine_id)
     of = await leases.lock(connection, [claim.lease_id for claim in expected])
     found = await claims.lock_open_of_machine(connection, machine_id)
-    if not {claim.id for claim in found} <= {claim.id for claim in expected}:
-        return None
     machine = (await machines.lock(connection, [machine_id])).get(machine_id)
-    return None if machine is None else Locked(machine, found, of)
+    # Whoever claims a machine locks it first, so from now on no claim is added.
+    added = await claims.open_of_machine(connection, machine_id) != found
+    if machine is None or added or any(claim.lease_id not in of for claim in found):
+        return None
+    return Locked(machine, found, of)
 
 
 async def fail(
@@ -89,7 +91,8 @@ async def fail(
     if move is None:
         return False
     await machines.move(connection, [move], actor=actor, now=now)
-    for claim in locked.claims:
+    # In one order everywhere, so that two batches cannot wait for each other's standings.
+    for claim in sorted(locked.claims, key=lambda claim: claim.organization_id):
         lease = locked.leases[claim.lease_id]
         await lease_outcomes.lose_machine(
             connection, lease, claim, locked.machine, failure, actor=actor, now=now

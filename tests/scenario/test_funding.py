@@ -6,14 +6,17 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import organizations
+from control_plane.db import holds, organizations
+from control_plane.db.connection import Connection
 from control_plane.domain.admission import Standing
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.funding import first_look
+from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.metering import billing_start
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import billing
+from reconciler.loops.money import fund_leases
 from tests.support.rows import rows
 from tests.support.stage import H100, Stage
 
@@ -24,6 +27,11 @@ _CHARGES = text(
 )
 _MONEY = text("SELECT posted_nano, held_nano FROM standings WHERE organization_id = :id")
 _WARNED = text("SELECT funding_warned_at FROM leases WHERE id = :id")
+_HOLDS = text("""
+SELECT h.due_at, h.posted_nano, (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = h.lease_id)
+       AS charged
+FROM holds h WHERE h.lease_id = :id
+""")
 
 
 async def _standing(stage: Stage, organization_id: OrganizationId) -> Standing:
@@ -116,6 +124,81 @@ async def test_a_hold_is_renewed_ahead_of_time_and_never_covers_less_than_what_i
         assert held <= 2 * H100.nano_per_hour
         await stage.check()
     await stage.finish()
+
+
+async def test_a_hold_is_looked_at_when_half_of_it_is_used_and_not_before(stage: Stage) -> None:
+    lease = await _ready(stage, usd=1_000)
+    ready_at = (await stage.lease_row(lease)).ready_at
+    assert ready_at is not None
+    async with stage.db.reading() as connection:
+        (hold,) = await rows(connection, _HOLDS, id=lease.id)
+    assert hold.due_at == first_look(ready_at)
+
+    stage.clock.advance((hold.due_at - stage.clock.now()).total_seconds() - 1)
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on) == (0, 0)
+    stage.clock.advance(2)
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on) == (1, 1)
+    async with stage.db.reading() as connection:
+        (renewed,) = await rows(connection, _HOLDS, id=lease.id)
+    assert timedelta(minutes=30) <= renewed.due_at - stage.clock.now() <= timedelta(minutes=30, seconds=2)
+    (report,) = await stage.run("fund_leases")
+    assert report.looked_at == 0
+    await stage.finish()
+
+
+async def test_an_activation_is_bounded_and_takes_the_longest_due_first(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fund_leases, "FUNDED_PER_ACTIVATION_MAX", 2)
+    leases = [await _ready(stage, usd=1_000) for _ in range(3)]  # One after the other.
+    stage.clock.advance(31 * 60)
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on, report.more) == (2, 2, True)
+    async with stage.db.reading() as connection:
+        due = [(await rows(connection, _HOLDS, id=lease.id))[0].due_at for lease in leases]
+    assert [at > stage.clock.now() for at in due] == [True, True, False]
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on, report.more) == (1, 1, False)
+    await stage.finish()
+
+
+async def test_a_lease_that_cannot_be_looked_at_keeps_nobody_else_waiting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = [await _ready(stage, usd=1_000) for _ in range(2)]
+    stage.clock.advance(31 * 60)
+    extend = holds.extend
+
+    async def fails_for_the_first(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
+        assert lease_id != first.id, "a hold that cannot be extended"
+        await extend(connection, lease_id, more)
+
+    monkeypatch.setattr(holds, "extend", fails_for_the_first)
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on, report.more) == (2, 1, False)
+    (error,) = report.errors
+    assert "a hold that cannot be extended" in error
+    monkeypatch.undo()
+    (report,) = await stage.run("fund_leases")
+    assert (report.looked_at, report.acted_on, report.errors) == (1, 1, [])
+    assert await stage.state(second) == "ready"
+    await stage.finish()
+
+
+async def test_a_hold_keeps_what_was_posted_and_posts_nothing_twice(stage: Stage) -> None:
+    lease = await _ready(stage, usd=100)
+    for _ in range(2):
+        await stage.play(7_200, step=600)
+        async with stage.db.reading() as connection:
+            (hold,) = await rows(connection, _HOLDS, id=lease.id)
+        assert hold.posted_nano == hold.charged > 0
+    await stage.release(lease)
+    await stage.finish()
+    async with stage.db.reading() as connection:
+        (hold,) = await rows(connection, _HOLDS, id=lease.id)
+    assert hold.posted_nano == hold.charged
 
 
 async def test_two_leases_of_one_organization_share_its_balance_and_never_overspend_it(stage: Stage) -> None:

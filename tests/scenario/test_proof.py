@@ -1,4 +1,4 @@
-"""GPU proof from the order to the end: who becomes ready, who is asked again, who goes, and who pays."""
+"""GPU proof from the order to the end: which machines are used, challenged again and terminated, and who pays."""
 
 import asyncio
 import dataclasses
@@ -10,10 +10,12 @@ from sqlalchemy import text
 
 from control_plane.db import permits, proofs
 from control_plane.domain import proof
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.machine import FailReason, Machine, MachineState, Step
+from control_plane.domain.machine import ERASED_WITHIN, Machine, MachineState
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
+from control_plane.domain.progress import Step
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
@@ -29,6 +31,7 @@ from data_plane.proof.verifier.jobs import CHECK_SECONDS_MAX, VerifierAway
 from data_plane.simulation.access import FakeMachine, idle
 from reconciler import proving
 from reconciler.loop import Report
+from reconciler.worlds.complete import CompleteWorld
 from tests.integration.db.sample import a_row, insert
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
 from tests.support.rows import rows
@@ -41,7 +44,6 @@ DUE = proof.idle_wait(0.5).total_seconds() + 60
 """The stage's chance is 0.5: by then an idle machine was challenged."""
 
 _PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
-_DUE = text("SELECT proof_due_at, suspect_since, erasing_until FROM machines WHERE id = :id")
 
 
 async def stored(stage: Stage) -> list[tuple[str, str]]:
@@ -50,8 +52,8 @@ async def stored(stage: Stage) -> list[tuple[str, str]]:
 
 
 async def machine(stage: Stage, lease: Lease) -> Machine:
-    """The lease's latest attempt."""
-    return (await stage.attempts(lease))[-1]
+    """The machine of the lease's latest attempt."""
+    return (await stage.machines(lease))[-1]
 
 
 async def address(stage: Stage, lease: Lease) -> str:
@@ -61,7 +63,7 @@ async def address(stage: Stage, lease: Lease) -> str:
 
 
 async def noted(stage: Stage, lease: Lease, event: str) -> list[str]:
-    return [line.why for line in (await stage.why(lease)).journal if line.event == event]
+    return [line.why or "" for line in (await stage.why(lease)).journal if line.event == event]
 
 
 async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncIterator[Report]:
@@ -73,25 +75,39 @@ async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncItera
         stage.clock.advance(step)
 
 
-async def booting(stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None) -> Lease:
+async def booting(
+    stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None
+) -> Lease:
     """A lease whose machine runs and was not reached yet."""
     lease = await stage.lease(organization or await stage.organization(), request)
-    while (await stage.attempts(lease))[-1:] == [] or (
-        await machine(stage, lease)
-    ).state is not MachineState.BOOTSTRAPPING:
+    while [found.state for found in (await stage.machines(lease))[-1:]] != [MachineState.BOOTSTRAPPING]:
         await stage.round(without={"bootstrap_machines"})
         stage.clock.advance(2)
     return lease
 
 
-async def ready(stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None) -> Lease:
+async def ready(
+    stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None
+) -> Lease:
     lease = await stage.lease(organization or await stage.organization(), request)
     await stage.play_until(lease, "ready")
     return lease
 
 
+async def set_up(stage: Stage, *, world: CompleteWorld | None = None) -> None:
+    """Prove the machines that were booted, and let their customers in."""
+    await stage.run("bootstrap_machines", world=world)
+    await stage.run("admit_customers")
+
+
+async def release(stage: Stage, lease: Lease) -> None:
+    """The customer releases the lease, and the machine's side hears of it."""
+    await stage.release(lease)
+    await stage.run("release_machines")
+
+
 async def idle_challenge(stage: Stage, lease: Lease, *answers: Answer) -> str:
-    """Let the time of the next challenge come, with these answers to it and to those that follow."""
+    """Play until the next challenge was made. It and those that follow get these answers; returns the address."""
     where = await address(stage, lease)
     stage.challenger.script(where, *answers)
     await stage.play(DUE, step=300)
@@ -99,7 +115,7 @@ async def idle_challenge(stage: Stage, lease: Lease, *answers: Answer) -> str:
 
 
 def busy_health(stage: Stage, where: str, *, processes: int | None, percent: int | None) -> None:
-    """From now on the machine at this address says so of its GPUs."""
+    """From now on the machine at this address reports this load of its GPUs."""
     known = stage.access.machine(where)
     health = known.health or idle(stage.access.hardware(Target(where, 22, "")))
     gpus = tuple(
@@ -121,10 +137,14 @@ async def test_a_sku_that_demands_proof_is_ready_only_after_a_pass_and_says_so(s
     lease = await booting(stage)
     where = await address(stage, lease)
     await stage.run("bootstrap_machines")
+    assert (await machine(stage, lease)).step is Step.GPUS_PROVEN
+    assert await stage.state(lease) == "starting"
+    await stage.run("admit_customers")
     assert await stage.state(lease) == "ready"
     assert stage.challenger.occasions(where) == [Occasion.START]
-    assert (await machine(stage, lease)).step is Step.KEYS_INSTALLED
     shown = await stage.shown(lease)
+    assert shown.overview.evidence is not None
+    assert shown.overview.evidence.step is Step.KEYS_INSTALLED
     assert (shown.tier, shown.status.steps_done, shown.status.steps_total) == (Tier.PROVEN, 8, 8)
     assert shown.overview.proof is not None
     assert await stored(stage) == [("start", "passed")]
@@ -142,15 +162,15 @@ async def test_a_sku_that_demands_none_is_not_challenged_at_all(stage: Stage) ->
 
 async def test_the_customer_sees_that_the_gpus_are_being_proven(stage: Stage) -> None:
     lease = await booting(stage)
-    told: list[tuple[int, str]] = []
+    seen: list[tuple[int, str]] = []
 
     async def look(_: str) -> None:
         status = (await stage.shown(lease)).status
-        told.append((status.steps_done, status.message))
+        seen.append((status.steps_done, status.message))
 
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, look))
     await stage.run("bootstrap_machines", world=world)
-    assert told == [(6, "The GPUs read as sold; proving them.")]
+    assert seen == [(5, "The GPUs read as sold; proving them.")]
     await stage.finish()
 
 
@@ -177,23 +197,23 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
 
     stage.challenger.otherwise = answer
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, watch))
-    await stage.run("bootstrap_machines", world=world)
-    assert before == ["connect", "make mesh key", "join mesh", "run agent", "find agent", "prove"]
-    assert known.calls[len(before) :] == (["install keys"] if admitted else [])
+    await set_up(stage, world=world)
+    assert before == ["connect", "run agent", "find agent", "prove"]
+    admitting = ["connect", "make mesh key", "join mesh", "install keys"]
+    assert known.calls[len(before) :] == (admitting if admitted else [])
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     await stage.finish()
 
 
-async def test_keys_that_cannot_be_installed_after_the_proof_are_tried_again_behind_another(
-    stage: Stage,
-) -> None:
+async def test_keys_that_cannot_be_installed_are_tried_again_without_another_proof(stage: Stage) -> None:
     lease = await booting(stage)
     where = await address(stage, lease)
     stage.access.machine(where).step_fails["install keys"] = 1
-    await stage.run("bootstrap_machines")
-    assert (await machine(stage, lease)).step is Step.GPUS_PROVEN
+    await set_up(stage)
+    assert (await machine(stage, lease)).state is MachineState.VERIFIED
+    assert await stage.state(lease) == "starting"
     await stage.play_until(lease, "ready", seconds_max=60)
-    assert stage.challenger.occasions(where) == [Occasion.START, Occasion.START]
+    assert stage.challenger.occasions(where) == [Occasion.START]
     await stage.finish()
 
 
@@ -202,8 +222,8 @@ async def test_an_emulation_is_never_proof_and_costs_its_offer_nothing(stage: St
     stage.challenger.otherwise = answer
     lease = await booting(stage)
     await stage.run("bootstrap_machines")
-    attempt = await machine(stage, lease)
-    assert (attempt.state, attempt.fail_reason) == (MachineState.TERMINATING, FailReason.PROOF_EMULATED)
+    refused = await machine(stage, lease)
+    assert (refused.state, refused.fail_reason) == (MachineState.TERMINATING, FailReason.PROOF_EMULATED)
     assert await stored(stage) == [("start", "emulated")]
     async with stage.db.reading() as connection:
         assert await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}
@@ -221,14 +241,14 @@ async def test_one_failure_is_looked_at_again_and_a_pass_then_makes_it_ready(sta
     await stage.run("bootstrap_machines")
     assert stage.challenger.occasions(where) == [Occasion.START], "at once is not in the same second"
     stage.clock.advance(proof.AGAIN_WHILE_STARTING.total_seconds())
-    await stage.run("bootstrap_machines")
+    await set_up(stage)
     assert await stage.state(lease) == "ready"
     assert stage.challenger.occasions(where) == [Occasion.START, Occasion.START]
     assert (await stage.shown(lease)).tier is Tier.PROVEN
     await stage.finish()
 
 
-async def test_a_first_failure_late_in_the_setting_up_still_gets_its_second_look(stage: Stage) -> None:
+async def test_a_first_failure_late_in_the_setting_up_still_gets_its_second_challenge(stage: Stage) -> None:
     lease = await booting(stage)
     where = await address(stage, lease)
     stage.challenger.script(where, FAILED)
@@ -244,7 +264,7 @@ async def test_two_failures_send_the_lease_to_the_next_candidate(stage: Stage) -
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
     await stage.play_until(lease, "ready", seconds_max=300)
-    first, second = await stage.attempts(lease)
+    first, second = await stage.machines(lease)
     assert (first.fail_reason, second.state) == (FailReason.PROOF_FAILED, MachineState.VERIFIED)
     assert (first.region, first.native_type) != (second.region, second.native_type)
     assert "failed again, too_slow" in str(first.fail_why)
@@ -309,7 +329,7 @@ async def test_a_verifier_of_ours_that_is_slow_costs_the_machine_no_time_either(
     await stage.finish()
 
 
-async def test_a_second_look_that_began_in_time_is_let_finish(stage: Stage) -> None:
+async def test_a_second_challenge_that_began_in_time_may_finish(stage: Stage) -> None:
     lease = await booting(stage)
     where = await address(stage, lease)
     stage.clock.advance(9 * 60 + 50)
@@ -326,7 +346,7 @@ async def test_a_second_look_that_began_in_time_is_let_finish(stage: Stage) -> N
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, slow))
     await stage.run("bootstrap_machines", world=world)
     stage.clock.advance(15)
-    await stage.run("bootstrap_machines", world=world)
+    await set_up(stage, world=world)
     assert looks == 2
     assert await stage.state(lease) == "ready"
     await stage.finish()
@@ -342,7 +362,7 @@ async def test_a_machine_past_its_time_is_not_taken_up_again(stage: Stage) -> No
     await stage.finish()
 
 
-async def test_an_attested_machine_that_attests_no_more_is_ended_at_the_second_look(stage: Stage) -> None:
+async def test_an_attested_machine_that_attests_no_more_goes_at_the_second_challenge(stage: Stage) -> None:
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     lease = await ready(stage, CapacityRequest("h100x1-attested"))
     where = await idle_challenge(stage, lease, PASSED, dataclasses.replace(PASSED, attested=True))
@@ -371,17 +391,17 @@ async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage
 
 
 def test_what_a_challenge_waits_for_by_itself_ends_before_it_is_cut_off() -> None:
-    """Cut off is unanswered, which speaks against the machine; a verifier of ours that is slow must not."""
+    """A challenge that is cut off counts as unanswered. A slow verifier of ours must not speak against a machine."""
     pushing_the_agent_and_saying_goodbye = 30
     own = CONVERSATION_SECONDS_MAX + CHECK_SECONDS_MAX + pushing_the_agent_and_saying_goodbye
     assert own < proving.CHALLENGE_SECONDS_MAX
 
 
-def test_nothing_that_a_machine_makes_long_outlasts_the_claim_on_it() -> None:
-    """Else it could stall after a failure until another worker has it, and the failure would be dropped."""
+def test_nothing_that_a_machine_can_drag_out_outlasts_the_workers_hold_on_it() -> None:
+    """Otherwise it could stall after a failure until another worker has it, and the failure would be dropped."""
     dialing = CONNECT_SECONDS + CLOSE_SECONDS
     longest = dialing + proving.CHALLENGE_SECONDS_MAX + 2 * proving.LOOK_SECONDS
-    assert longest + 10 < proving.CLAIM.total_seconds()
+    assert longest + 10 < proving.HELD_FOR.total_seconds()
 
 
 async def test_a_look_after_a_failure_that_is_stalled_loses_no_failure(
@@ -413,10 +433,10 @@ async def test_a_hung_challenge_is_cut_off_and_unanswered(
 
 
 async def test_a_worker_that_lost_its_machine_during_the_proof_changes_nothing(stage: Stage) -> None:
-    """A challenge that takes longer than the claim: two workers, and the slow one's pass is dropped."""
+    """A challenge that takes longer than the hold: two workers, and the slow one's pass is dropped."""
     lease = await booting(stage)
     where = await address(stage, lease)
-    slow = proving.CLAIM.total_seconds() + 1
+    slow = proving.HELD_FOR.total_seconds() + 1
 
     async def take_over(_: str) -> None:
         stage.clock.advance(slow)
@@ -441,12 +461,61 @@ async def test_a_gpu_that_two_live_machines_show_is_sold_once(stage: Stage) -> N
     refused = (await stage.attempts(second))[0]
     assert refused.fail_reason is FailReason.PROOF_FAILED
     assert "gpu_sold_twice" in str(refused.fail_why)
-    [told, _] = await noted(stage, first, "gpu_sold_twice")
-    assert "another machine" in told
-    assert str(second.organization_id.hex) not in told
+    [why, _] = await noted(stage, first, "gpu_sold_twice")
+    assert "another machine" in why
+    assert str(second.organization_id.hex) not in why
     # The one that was there first is asked whether it has the GPU.
     await stage.play(60)
     assert stage.challenger.occasions(await address(stage, first))[1:] != []
+    await stage.finish()
+
+
+async def keys_on(stage: Stage, lease: Lease) -> list[bool]:
+    """Whether anybody's keys were ever installed on the machines of a lease, one answer per attempt."""
+    addresses = [machine.address for machine in await stage.machines(lease)]
+    return ["install keys" in stage.access.machine(where).calls for where in addresses if where is not None]
+
+
+async def test_no_key_is_ever_on_a_machine_whose_gpu_is_found_to_be_sold_twice(stage: Stage) -> None:
+    """Both pass their challenge alone. Which of them is verified is decided before anybody's keys are installed."""
+    organization = await stage.organization()
+    leases = [await stage.lease(organization, PROVEN) for _ in range(2)]
+    stage.challenger.otherwise = dataclasses.replace(PASSED, gpu_uuids=("GPU-of-both",))
+    while len(await stored(stage)) < 2:
+        await stage.round(without={"admit_customers", "challenge_machines"})
+        stage.clock.advance(2)
+    assert sorted(await stored(stage)) == [("start", "failed"), ("start", "passed")]
+    [refused] = [lease for lease in leases if await noted(stage, lease, "proof_failed")]
+    await set_up(stage)
+    assert sorted([await stage.state(lease) for lease in leases]) == ["ready", "starting"]
+    assert await keys_on(stage, refused) == [False]
+    stage.clock.advance(proof.AGAIN_WHILE_STARTING.total_seconds())
+    await set_up(stage)
+    assert (await stage.attempts(refused))[0].fail_reason is FailReason.PROOF_FAILED
+    stage.challenger.otherwise = PASSED
+    await stage.play_until(refused, "ready", seconds_max=300)
+    assert await keys_on(stage, refused) == [False, True]
+    await stage.finish()
+
+
+async def test_nobody_is_admitted_to_a_verified_machine_while_its_gpu_is_found_to_be_sold_twice(
+    stage: Stage,
+) -> None:
+    first = await ready(stage)
+    theirs = f"GPU-{await address(stage, first)}-0"
+    second = await booting(stage)
+    where = await address(stage, second)
+    await stage.run("bootstrap_machines")
+    assert (await machine(stage, second)).state is MachineState.VERIFIED
+    stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
+    async with stage.db.transaction() as connection:
+        await proofs.challenge_now(connection, (await machine(stage, second)).id, now=stage.clock.now())
+    await stage.run("challenge_machines")
+    assert ("idle", "failed") in await stored(stage)
+    await stage.run("admit_customers")
+    assert "install keys" not in stage.access.machine(where).calls
+    await stage.play_until(second, "ready", seconds_max=900)
+    assert await keys_on(stage, second) == [False, True]
     await stage.finish()
 
 
@@ -470,12 +539,13 @@ async def test_a_gpu_that_a_machine_of_another_account_shows_blames_nobodys_offe
     """Either may lie: who rented a machine knows the UUIDs of its GPUs, and may show them as their own."""
     squatter = await ready(stage)
     theirs = f"GPU-{await address(stage, squatter)}-0"
-    other = text("UPDATE machines SET account = :account WHERE lease_id = :id")
+    other = text("UPDATE machines SET account = :account WHERE id = :id")
+    squatters = (await machine(stage, squatter)).id
     async with stage.db.transaction() as connection:
         await insert(
             connection, "provider_accounts", a_row("provider_accounts", number=1, name="b", provider="b")
         )
-        await connection.execute(other, {"account": "b", "id": squatter.id})
+        await connection.execute(other, {"account": "b", "id": squatters})
     honest = await booting(stage)
     where = await address(stage, honest)
     stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
@@ -487,9 +557,8 @@ async def test_a_gpu_that_a_machine_of_another_account_shows_blames_nobodys_offe
     async with stage.db.transaction() as connection:
         since = stage.clock.now() - PROOF_RECORD_WINDOW
         assert await proofs.disproven(connection, since=since) == {}
-        but = (await machine(stage, squatter)).id
-        assert await proofs.failing_machines(connection, FAKE, since=since, but=but) == 0
-        await connection.execute(other, {"account": FAKE, "id": squatter.id})
+        assert await proofs.failing_machines(connection, FAKE, since=since, but=squatters) == 0
+        await connection.execute(other, {"account": FAKE, "id": squatters})
     await stage.finish()
 
 
@@ -516,7 +585,7 @@ async def test_a_gpu_may_be_sold_again_once_its_machine_is_gone(stage: Stage) ->
     await stage.finish()
     second = await booting(stage)
     stage.challenger.always[await address(stage, second)] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
-    await stage.run("bootstrap_machines")
+    await set_up(stage)
     assert await stage.state(second) == "ready"
     await stage.finish()
 
@@ -697,7 +766,7 @@ async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("how", ["busy", "out of reach"])
-async def test_one_failure_stops_no_meter_for_longer_than_a_second_look_may_take(
+async def test_one_failure_stops_no_meter_for_longer_than_a_second_challenge_may_take(
     stage: Stage, how: str
 ) -> None:
     lease = await ready(stage)
@@ -721,13 +790,13 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_look_may_take
     assert row.end_reason is EndReason.PROOF_FAILED
     assert row.billed_until is not None
     async with stage.db.reading() as connection:
-        judged = [one.at for one in await rows(connection, _PROOFS) if one.outcome == "failed"]
+        judged = [row.at for row in await rows(connection, _PROOFS) if row.outcome == "failed"]
     assert len(judged) == 2
     assert row.billed_until == judged[1], "a day of work is paid for"
     await stage.finish()
 
 
-async def test_who_computes_on_a_machine_whose_ending_is_held_pays_and_holds_up_no_other_ending(
+async def test_who_computes_on_a_failed_machine_that_is_kept_pays_and_keeps_no_other_one(
     stage: Stage,
 ) -> None:
     stage.world = dataclasses.replace(stage.world, proof_dry_run=True)
@@ -753,7 +822,7 @@ async def test_who_computes_on_a_machine_whose_ending_is_held_pays_and_holds_up_
 
 
 @pytest.mark.parametrize("end", ["released", "unfunded", "machine_lost"])
-async def test_a_machine_that_failed_twice_and_is_not_ended_is_not_paid_for_however_its_lease_ends(
+async def test_a_machine_that_failed_twice_and_is_kept_is_not_paid_for_however_its_lease_ends(
     stage: Stage, end: str
 ) -> None:
     stage.world = dataclasses.replace(stage.world, proof_dry_run=True)
@@ -806,10 +875,10 @@ async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> No
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    said = [error async for report in challenged(stage, 2 * DUE, step=300) for error in report.errors]
+    errors = [error async for report in challenged(stage, 2 * DUE, step=300) for error in report.errors]
     assert await stage.state(lease) == "ready"
-    assert "dry run: it would be ended" in said[0]
-    assert "next challenge is in 15 min" in (await noted(stage, lease, "proof_ending_held"))[0]
+    assert "dry run: it would be terminated" in errors[0]
+    assert "next challenge is in 15 min" in (await noted(stage, lease, "proof_termination_held"))[0]
     del stage.challenger.always[where]
     await stage.play(DUE, step=300)
     assert (await stage.shown(lease)).tier is Tier.PROVEN, "a machine that passes in the end is cleared"
@@ -825,15 +894,15 @@ async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_op
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
     await stage.play(DUE - 600, step=600)
     stage.challenger.otherwise = answer
-    ended, said = 0, list[str]()
+    ended, errors = 0, list[str]()
     async for report in challenged(stage, 5_400, step=60):
-        ended += sum("ended" in note for note in report.notes)
-        said += report.errors
+        ended += sum("terminated" in note for note in report.notes)
+        errors += report.errors
     assert ended == 0
     still = [await stage.state(lease) for lease in leases]
     assert still == ["ready"] * len(leases)
-    assert any("mistake of ours" in error for error in said)
-    held = [why for lease in leases for why in await noted(stage, lease, "proof_ending_held")]
+    assert any("mistake of ours" in error for error in errors)
+    held = [why for lease in leases for why in await noted(stage, lease, "proof_termination_held")]
     assert held
     assert not any("account" in why for why in held), "what a customer reads says nothing of our accounts"
     stage.challenger.otherwise = PASSED
@@ -854,7 +923,7 @@ async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a
         )
     assert isinstance(permitted, account_service.Permit)
     ended = [
-        sum("ended" in note for note in report.notes)
+        sum("terminated" in note for note in report.notes)
         async for report in challenged(stage, proof.HELD_AGAIN.total_seconds() + 60, step=30)
     ]
     assert sum(ended) == len(leases)
@@ -865,7 +934,7 @@ async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a
 async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -> None:
     async def permitted(account: AccountName) -> bool:
         async with stage.db.reading() as connection:
-            return bool(await permits.standing(connection, now=stage.clock.now(), account=account))
+            return bool(await permits.valid(connection, now=stage.clock.now(), account=account))
 
     async with stage.api.db.transaction() as connection:
         for minutes in (10, 30, 20):
@@ -901,21 +970,22 @@ async def test_an_offer_whose_machines_failed_is_passed_over_for_everybody_for_a
     cheapest = (await _candidates(stage))[0]
 
     async def lie(where: str) -> None:
-        machines = {one.address: one for one in stage.cloud.machines.values()}
-        one = machines[where].order
-        lies = _key_of(one.native_type, one.native_region) == cheapest
+        by_address = {known.address: known for known in stage.cloud.machines.values()}
+        order = by_address[where].order
+        lies = _key_of(order.native_type, order.native_region) == cheapest
         stage.challenger.script(where, FAILED if lies else PASSED)
 
     stage.world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, lie))
     for _ in range(2):
         lease = await ready(stage)
-        assert [one.fail_reason for one in await stage.attempts(lease)] == [FailReason.PROOF_FAILED, None]
+        reasons = [attempt.fail_reason for attempt in await stage.attempts(lease)]
+        assert reasons == [FailReason.PROOF_FAILED, None]
     assert cheapest not in await _candidates(stage)
     third = await ready(stage)
     assert len(await stage.attempts(third)) == 1
-    ranking = (await stage.why(third)).placements[0]["ranking"]
-    [lost] = [one for one in ranking["rejected"] if one["code"] == RejectCode.PROOF_RECORD]
-    assert len(lost["proofs"]) == 2
+    ranking = (await stage.why(third)).placements[0].ranking
+    [lost] = [rejected for rejected in ranking.rejected if rejected.code is RejectCode.PROOF_RECORD]
+    assert len(lost.proofs) == 2
     stage.clock.advance(PROOF_RECORD_WINDOW.total_seconds())
     await stage.run("refresh_offers")
     assert cheapest in await _candidates(stage)
@@ -931,7 +1001,7 @@ async def _candidates(stage: Stage) -> list[str]:
     organization = await stage.organization()
     await stage.run("refresh_offers")
     quote = await lease_service.quote(stage.api, organization, PROVEN)
-    return [_key_of(one.native_type, one.native_region) for one in quote.ranking.candidates]
+    return [_key_of(offer.native_type, offer.native_region) for offer in quote.ranking.candidates]
 
 
 # When a lease ends.
@@ -940,7 +1010,7 @@ async def _candidates(stage: Stage) -> list[str]:
 async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: Stage) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.release(lease)
+    await release(stage, lease)
     released = stage.clock.now()
     assert (await stage.lease_row(lease)).billed_until == released
     await stage.run("terminate_machines")
@@ -968,7 +1038,7 @@ async def test_an_unfunded_lease_leaves_no_memory_behind_either(stage: Stage) ->
 async def test_a_machine_that_does_not_show_it_is_ended_all_the_same(stage: Stage, answer: Answer) -> None:
     lease = await ready(stage)
     stage.challenger.script(await address(stage, lease), answer)
-    await stage.release(lease)
+    await release(stage, lease)
     await stage.run("erase_machines")
     await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1
@@ -1007,15 +1077,15 @@ async def _terminated_within(stage: Stage, released: datetime) -> None:
     while stage.cloud.calls_of("terminate") == 0:
         await stage.round()
         stage.clock.advance(2)
-        assert stage.clock.now() - released <= proof.ERASED_WITHIN + timedelta(seconds=6)
-    assert stage.clock.now() - released > proof.ERASED_WITHIN
+        assert stage.clock.now() - released <= ERASED_WITHIN + timedelta(seconds=6)
+    assert stage.clock.now() - released > ERASED_WITHIN
 
 
 async def test_tries_to_overwrite_do_not_put_off_the_terminating(stage: Stage) -> None:
     lease = await ready(stage)
     stage.access.script(await address(stage, lease), unreachable=10**6)
-    await stage.release(lease)
-    for _ in range(int(proof.ERASED_WITHIN.total_seconds())):
+    await release(stage, lease)
+    for _ in range(int(ERASED_WITHIN.total_seconds())):
         await stage.run("erase_machines")
         stage.clock.advance(1)
     tries = (await machine(stage, lease)).tries
@@ -1028,14 +1098,14 @@ async def test_tries_to_overwrite_do_not_put_off_the_terminating(stage: Stage) -
 async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) -> None:
     lease = await ready(stage)
     stage.challenger.script(await address(stage, lease), Answer(hangs=True))
-    await stage.release(lease)
+    await release(stage, lease)
     hung = asyncio.create_task(stage.run("erase_machines", world=stage.replica("hung")))
     await stage.challenger.hanging.wait()
     await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 0
-    stage.clock.advance(proof.ERASED_WITHIN.total_seconds())
+    stage.clock.advance(ERASED_WITHIN.total_seconds())
     await stage.run("terminate_machines")
-    assert stage.cloud.calls_of("terminate") == 1, "the claim of the hung worker ended with the wait"
+    assert stage.cloud.calls_of("terminate") == 1, "the hold of the hung worker ended with the wait"
     hung.cancel()
     with pytest.raises(asyncio.CancelledError):
         await hung
@@ -1044,7 +1114,7 @@ async def test_a_prover_that_hangs_delays_no_end_beyond_the_bound(stage: Stage) 
 
 async def test_a_machine_that_was_never_ready_is_ended_at_once(stage: Stage) -> None:
     lease = await booting(stage)
-    await stage.release(lease)
+    await release(stage, lease)
     await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1
     await stage.finish()
@@ -1067,7 +1137,7 @@ async def test_a_provers_words_are_stored_printable_and_bounded(stage: Stage) ->
         )
 
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, instead=rude))
-    await stage.run("bootstrap_machines", world=world)
+    await set_up(stage, world=world)
     assert await stage.state(lease) == "ready", where
     async with stage.db.reading() as connection:
         [row] = await rows(connection, _PROOFS)

@@ -37,4 +37,4 @@ async def test_no_fact_is_ever_pruned(stage: Stage) -> None:
     await stage.run("prune_records")
     assert await stage.story(lease) == before
     async with stage.db.reading() as connection:
-        assert (await rows(connection, text("SELECT count(*) AS n FROM reports")))[0].n == 1
+        assert (await rows(connection, text("SELECT count(*) AS n FROM verification_reports")))[0].n == 1

@@ -1,20 +1,20 @@
-"""Reference times are learnt from passed proofs of unrelated providers, and forgotten with them."""
+"""Reference times are learnt from passed proofs of unrelated providers, and disappear with them."""
 
 import dataclasses
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from reconciler.loops.learn_references import LEARNT_FROM
 from sqlalchemy import text
 
 from control_plane.db import references
 from control_plane.world import uuid7
 from data_plane.proof.challenger.learning import DEVICES_MIN
 from data_plane.proof.challenger.reference import EVERY_DRIVER, TABLE, Basis
-from reconciler.loops import learn_references
+from reconciler.loops.proof import learn_references
+from reconciler.loops.proof.learn_references import LEARNT_FROM
 from reconciler.references import observed
-from tests.integration.db.sample import a_row, insert
+from tests.integration.db.sample import OURS, a_row, insert
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -37,15 +37,22 @@ async def showing(
     machine: UUID | None = None,
 ) -> None:
     """Passed proofs at an account, each by a GPU of its own, of one machine or of a machine each."""
-    organization = await stage.organization()
-    made = [
+    ids = [machine or uuid7() for _ in range(devices)]
+    machines = [
+        a_row("machines", OURS, id=made, account=account, gpu_model=model, launch_key=f"key {made}")
+        for made in dict.fromkeys(ids)
+    ]
+    proofs = [
         a_row(
             "proofs",
-            organization,
-            first + number,
+            OURS,
+            id=uuid7(),
+            organization_id=None,
+            project_id=None,
+            lease_id=None,
+            machine_id=made,
             account=account,
             gpu_model=model,
-            machine_id=machine or uuid7(),
             driver="570.124.06",
             outcome=outcome,
             at=stage.clock.now(),
@@ -55,18 +62,19 @@ async def showing(
                 {"gpu": 0, "phase": "walk", "seconds": 2.0, "work": 2 * rate},
             ],
         )
-        for number in range(devices)
+        for number, made in enumerate(ids)
     ]
     async with stage.db.transaction() as connection:
-        await insert(connection, "proofs", *made)
+        await insert(connection, "machines", *machines)
+        await insert(connection, "proofs", *proofs)
 
 
 async def learnt(stage: Stage) -> list[tuple[str, int, str, float, int]]:
     await stage.run("learn_references")
     async with stage.db.reading() as connection:
         return [
-            (one.gpu_model, one.driver_major, one.phase, one.rate, one.providers)
-            for one in await references.learnt(connection)
+            (row.gpu_model, row.driver_major, row.phase, row.rate, row.providers)
+            for row in await references.learnt(connection)
         ]
 
 
@@ -154,7 +162,7 @@ async def test_providers_that_disagree_take_the_reference_away_and_say_so(two: S
 def test_every_learnt_phase_is_one_value_of_its_model_and_driver() -> None:
     row = references.Learnt(MODEL, 570, "walk", 1.0, 2, "2026-11-20")
     both = [row, dataclasses.replace(row, phase="int8"), dataclasses.replace(row, driver_major=580)]
-    assert [(one.driver_major, set(one.paces)) for one in observed(both)] == [
+    assert [(branch.driver_major, set(branch.paces)) for branch in observed(both)] == [
         (570, {"walk", "int8"}),
         (580, {"walk"}),
     ]
@@ -164,6 +172,6 @@ async def test_what_is_learnt_from_is_found_without_reading_every_proof_there_ev
     """Proofs are kept for ever, and the loop runs every hour."""
     async with stage.db.transaction() as connection:
         await connection.execute(text("SET LOCAL enable_seqscan = off"))
-        query = text(f"EXPLAIN {references._SHOWN.text}")
+        query = text(f"EXPLAIN {references._DEVICE_RATES.text}")
         plan = [row[0] for row in await rows(connection, query, since=stage.clock.now(), each_max=1, limit=1)]
     assert any("ix_proofs_passed" in line for line in plan), plan

@@ -85,8 +85,8 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
 def _machines(machines: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
     known = {row.launch_key: row for row in machines}
     for cloud in clouds:
-        for key, machines in cloud.ever_by_key().items():
-            assert machines <= 1, f"{key} bought {machines} machines (law 2)"
+        for key, bought in cloud.ever_by_key().items():
+            assert bought <= 1, f"{key} bought {bought} machines (law 2)"
             assert key in known or key in planted, f"{key} has no record (law 1)"
         for machine in cloud.alive():
             row = known.get(machine.launch_key)

@@ -1,5 +1,6 @@
-"""Rows for every table, made from the tables themselves, so that a new table cannot be forgotten here."""
+"""Rows for every table, made from the tables and their marks, so that a new table cannot be forgotten here."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     DateTime,
     Double,
@@ -19,41 +21,81 @@ from sqlalchemy import (
     Uuid,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from control_plane.db.tables import SHARED, metadata
+from control_plane.db.connection import Connection
+from control_plane.db.tables import SHARED, Tenancy, marks_of, metadata
 from tests.support.clock import START
 
 A, B = UUID(int=0xA), UUID(int=0xB)
-TENANT_TABLES = sorted(table.name for table in metadata.tables.values() if "organization_id" in table.columns)
 OURS = UUID(int=0)
-"""Stands for the tenant of shared rows."""
+"""Stands for the tenant of rows that belong to no customer."""
+
+
+def tables_of(*tenancies: Tenancy) -> list[str]:
+    """The tables with one of these marks, in order of name."""
+    return sorted(table.name for table in metadata.tables.values() if marks_of(table).tenancy in tenancies)
+
+
+TENANT_TABLES = [
+    name
+    for name in tables_of(Tenancy.TENANT, Tenancy.MIXED, Tenancy.OURS_VISIBLE)
+    if name != "organizations"  # Its id is the tenant.
+]
+"""Tables whose rows have an organization."""
 
 # What a type alone does not tell: words that CHECKs know, and figures that they want.
 _VALUES: dict[str, Any] = {
     "leases.state": "placing",
     "machines.state": "intended",
-    "transactions.kind": "top_up",
-    "postings.account_kind": "wallet",
-    "skus.gpu_model": "h100-sxm-80gb",
+    "machines.step": "placed",
+    "machines.purpose": "lease",
+    "ledger_accounts.kind": "wallet",
     "skus.capacity": "vm",
-    "proofs.occasion": "start",
+    "skus.proof": "listed",
+    "leases.proof": "listed",
+    "machines.proof": "listed",
     "proofs.outcome": "passed",
-    "ending_permits.until": START + timedelta(hours=1),
+    "proof_records.outcome": "passed",
+    "termination_permits.until": START + timedelta(hours=1),
 }
+_VALUES_BY_NAME: dict[str, Any] = {"gpu_model": "h100-sxm-80gb", "findings": [], "hints": [], "rates": []}
+_REFERENCES = {"lease_id": "leases", "project_id": "projects", "machine_id": "machines"}
+"""Columns that name a row of another table, with or without a foreign key."""
 
 
 def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
     name = f"{table.name}.{column.name}"
     if name in _VALUES:
         return _VALUES[name]
+    if column.name in _VALUES_BY_NAME:
+        return _VALUES_BY_NAME[column.name]
     if column.name == "organization_id" or name == "organizations.id":
         return tenant
     if name == "networks.number":
         return tenant.int  # Unique over all tenants.
-    for key in column.foreign_keys:
-        return _value(key.column.table, key.column, OURS if key.column.table.name in SHARED else tenant, 1)
-    return _BY_TYPE[type(column.type)](f"{name} {tenant.int}", number)
+    referred = _referred(column)
+    if referred is not None:
+        owner = OURS if referred.table.name in SHARED else tenant
+        return _value(referred.table, referred, owner, 1)
+    word = _first_known_word(table, column)
+    return word or _BY_TYPE[type(column.type)](f"{name} {tenant.int}", number)
+
+
+def _referred(column: Column[Any]) -> Column[Any] | None:
+    if column.name in _REFERENCES:
+        return metadata.tables[_REFERENCES[column.name]].c.id
+    return next((key.column for key in column.foreign_keys), None)
+
+
+def _first_known_word(table: Table, column: Column[Any]) -> str | None:
+    """A word that the column's CHECK knows, of columns that hold words of the domain."""
+    for check in table.constraints:
+        if isinstance(check, CheckConstraint) and str(check.name).endswith(
+            f"{table.name}_{column.name}_known"
+        ):
+            found = re.search(r"'(\w+)'", str(check.sqltext))
+            return found and found.group(1)
+    return None
 
 
 _BY_TYPE: dict[type[Any], Callable[[str, int], Any]] = {
@@ -69,20 +111,29 @@ _BY_TYPE: dict[type[Any], Callable[[str, int], Any]] = {
     ARRAY: lambda _, __: [],
     Text: lambda name, number: f"{name} {number}",
 }
+_ALWAYS = frozenset({"organization_id", "lease_id", "project_id"})
+"""Columns that a tenant's row has although they may be null in ours."""
 
 
 def a_row(table: str, tenant: UUID = A, number: int = 1, **other: Any) -> dict[str, Any]:
     """The least that the table takes; `number` tells rows of one tenant apart."""
-    columns = metadata.tables[table].columns
+    found = metadata.tables[table]
     row = {
-        column.name: _value(metadata.tables[table], column, tenant, number)
-        for column in columns
+        column.name: _value(found, column, tenant, number)
+        for column in found.columns
         if column.name not in other
-        and not column.nullable
+        and (not column.nullable or column.name in _ALWAYS)
         and column.server_default is None
         and column.identity is None
     }
     return row | other
+
+
+def a_row_of_ours(table: str) -> dict[str, Any]:
+    """The least that a table with rows of customers takes of a row that concerns only us: about a machine of ours."""
+    columns = metadata.tables[table].columns
+    nobodys = {name: None for name in _ALWAYS if name in columns}
+    return a_row(table, OURS, 1, machine_id=a_row("machines", OURS)["id"], **nobodys)
 
 
 def rows_of(table: str, tenant: UUID) -> list[dict[str, Any]]:
@@ -92,15 +143,28 @@ def rows_of(table: str, tenant: UUID) -> list[dict[str, Any]]:
     return [a_row(table, tenant)]
 
 
-async def insert(connection: AsyncConnection, table: str, *rows: Mapping[str, Any]) -> None:
-    await connection.execute(metadata.tables[table].insert(), [dict(row) for row in rows])
+async def insert(connection: Connection, table: str, *rows: Mapping[str, Any]) -> None:
+    statement = metadata.tables[table].insert()
+    for row in rows:
+        await connection.execute(statement.values(**row))  # type: ignore[arg-type] # Of SQLAlchemy's own pool.
 
 
-async def fill(connection: AsyncConnection, *tenants: UUID) -> None:
-    """A row in every table, for each tenant where a table has tenants. As the owner."""
+async def fill(connection: Connection, *tenants: UUID) -> None:
+    """A row in every table, for each tenant where a table has tenants, and ours where it has both. As the owner.
+
+    Each tenant has a claim on a machine; nobody has one on ours.
+    """
     for table in metadata.sorted_tables:
         if table.name == "installation":
             continue  # The migration wrote its one row.
-        owners = tenants if table.name in TENANT_TABLES or table.name == "organizations" else (OURS,)
-        for tenant in owners:
-            await insert(connection, table.name, *rows_of(table.name, tenant))
+        match marks_of(table).tenancy:
+            case Tenancy.SHARED:
+                owners = [OURS]
+            case Tenancy.CLAIMED:
+                owners = [*tenants, OURS]
+            case _:
+                owners = [*tenants]
+        for owner in owners:
+            await insert(connection, table.name, *rows_of(table.name, owner))
+        if marks_of(table).tenancy is Tenancy.MIXED:
+            await insert(connection, table.name, a_row_of_ours(table.name))

@@ -1,297 +1,339 @@
-"""Work in other hands is left alone; hands that died let go; keys and budgets are taken once."""
+"""Claims between leases and machines: who holds what, whose turn it is to be admitted, and how a claim ends."""
 
 import asyncio
-from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import accounts, idempotency, leases, machines, mesh
+from control_plane.db import claims, leases
 from control_plane.db.engine import Database
-from control_plane.db.idempotency import KeyTaken, StoredAnswer
-from control_plane.domain.ids import AccountName, MachineId, OrganizationId
-from control_plane.domain.machine import Machine, MachineState, Step
-from tests.integration.db.sample import OURS, A, B, a_row, fill, insert
-from tests.support.clock import START
+from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.claim import Claim
+from control_plane.domain.ids import ClaimId
+from control_plane.domain.lease import EndReason, LeaseState
+from control_plane.domain.machine import MachineEvent, MachineState, Purpose
+from control_plane.domain.progress import Step
+from control_plane.outcomes import machines as machine_outcomes
+from control_plane.outcomes.claims import claim_machine
+from tests.integration.db.leased import ACCOUNT, ACTOR, ELSEWHERE, MINUTE, Leased
+from tests.support.clock import START, Clock
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
-ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])
-ONE, TWO, THREE = UUID(int=1), UUID(int=2), UUID(int=3)
-SECOND = timedelta(seconds=1)
+ONE, TWO = UUID(int=1), UUID(int=2)
 
 
 @pytest.fixture
-async def filled(own: Database) -> Database:
-    """Twenty machines that have to go."""
-    async with own.transaction() as connection:
-        await fill(connection, A)
-        await insert(
-            connection,
-            "machines",
-            *(
-                a_row("machines", A, number, state="ending", asked_at=START, provider_ref=f"ref-{number}")
-                for number in range(2, 22)
-            ),
-        )
-    return own
+async def leased(db: Database, clock: Clock) -> Leased:
+    return await Leased(db, clock).begin()
 
 
-async def _claim(
-    database: Database,
-    token: UUID,
-    *,
-    now: datetime = START,
-    limit: int = 12,
-    until: asyncio.Event | None = None,
-) -> list[Machine]:
-    """Claim, and keep the transaction open until the event, when there is one."""
-    async with database.transaction() as connection:
-        claimed = await machines.claim(
-            connection,
-            ACCOUNT,
-            MachineState.TERMINATING,
-            token=token,
-            until=now + 60 * SECOND,
-            now=now,
-            limit=limit,
-            with_reference=True,
-        )
-        if until is not None:
-            await until.wait()
-        return claimed
+def _ids(found: list[Claim]) -> set[UUID]:
+    return {claim.id for claim in found}
 
 
-def _ids(claimed: list[Machine]) -> set[MachineId]:
-    return {machine.id for machine in claimed}
+# Placing.
 
 
-async def test_two_workers_claim_different_machines_without_waiting_for_each_other(filled: Database) -> None:
-    done = asyncio.Event()
-    first = asyncio.create_task(_claim(filled, ONE, until=done))
-    await asyncio.sleep(0.1)
-    # The first one's transaction is open: a claim that waited for it would run into the lock timeout.
-    second = await _claim(filled, TWO)
-    done.set()
-    assert len(await first) == 12
-    assert len(second) == 8
-    assert not _ids(await first) & _ids(second)
-
-
-async def test_a_claim_holds_until_it_expires_and_then_anyone_may_take_over(filled: Database) -> None:
-    mine = await _claim(filled, ONE, limit=100)
-    assert len(mine) == 20
-    assert await _claim(filled, TWO, now=START + 59 * SECOND, limit=100) == []
-    assert _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100)) == _ids(mine)
-
-
-async def test_whoever_lost_a_claim_writes_nothing_any_more(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
-    (again,) = await _claim(filled, TWO, now=START + 60 * SECOND, limit=1)
-    assert again.id == machine.id
-    async with filled.transaction() as connection:
-        assert not await machines.record_step(
-            connection, machine.id, Step.BOOTED, token=ONE, now=START, until=START
-        )
-        await machines.retry(connection, machine.id, token=ONE, due_at=START)
-        await machines.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
-        left = await rows(
-            connection,
-            text("SELECT claim_token, tries, step, terminate_asked_at FROM machines WHERE id = :id"),
-            id=machine.id,
-        )
-        assert [tuple(row) for row in left] == [(TWO, 0, None, None)]
-        assert await machines.record_step(
-            connection, machine.id, Step.BOOTED, token=TWO, now=START, until=START
-        )
-
-
-async def test_every_step_holds_the_claim_on(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
-    async with filled.transaction() as connection:
-        for step in (Step.BOOTED, None):
-            assert await machines.record_step(
-                connection, machine.id, step, token=ONE, now=START, until=START + 90 * SECOND
-            )
-        shown = await machines.get(connection, machine.id)
-        assert shown is not None
-        assert shown.step is Step.BOOTED, "holding on shows no step and hides none"
-    assert machine.id not in _ids(await _claim(filled, TWO, now=START + 60 * SECOND, limit=100))
-    assert machine.id in _ids(await _claim(filled, THREE, now=START + 90 * SECOND, limit=100))
-
-
-async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:
-    (machine,) = await _claim(filled, ONE, limit=1)
-    async with filled.transaction() as connection:
-        await machines.retry(connection, machine.id, token=ONE, due_at=START + 5 * SECOND)
-    assert machine.id not in _ids(await _claim(filled, TWO, now=START + 4 * SECOND, limit=100))
-    (again,) = await _claim(filled, THREE, now=START + 5 * SECOND, limit=100)
-    assert (again.id, again.tries) == (machine.id, 1)
-
-
-async def test_a_machine_whose_reference_is_not_known_yet_cannot_be_asked_to_end(filled: Database) -> None:
-    async with filled.transaction() as connection:
-        await connection.execute(text("UPDATE machines SET provider_ref = NULL"))
-    assert await _claim(filled, ONE) == []
-
-
-async def test_two_placers_take_different_leases(own: Database) -> None:
-    async with own.transaction() as connection:
-        await fill(connection, A)
-        await insert(connection, "leases", *(a_row("leases", A, number) for number in range(2, 11)))
-
-    async def take(until: asyncio.Event) -> set[UUID]:
-        async with own.transaction() as connection:
-            taken = await leases.take_placing(connection, now=START, limit=6)
-            await until.wait()
-            return {lease.id for lease in taken}
-
-    done, at_once = asyncio.Event(), asyncio.Event()
-    at_once.set()
-    first = asyncio.create_task(take(done))
-    await asyncio.sleep(0.1)
-    second = await take(at_once)
-    done.set()
-    assert (len(await first | second), len(await first & second)) == (10, 0)
-
-
-# Turns and budgets.
-
-
-async def test_one_replica_lists_an_account_per_turn(filled: Database) -> None:
-    async def turn(now: datetime) -> bool:
-        async with filled.transaction() as connection:
-            return await accounts.take_listing(connection, ACCOUNT, now=now, due_next=now + 2 * SECOND)
-
-    assert sorted(await asyncio.gather(*(turn(START) for _ in range(5)))) == [False] * 4 + [True]
-    assert not await turn(START + SECOND)
-    assert await turn(START + 2 * SECOND)
-
-
-async def _reserve(database: Database, now: datetime, *, wait_max: float = 60) -> datetime | None:
-    async with database.transaction() as connection:
-        return await accounts.reserve(
-            connection, ACCOUNT, "launch", spacing=12 * SECOND, wait_max=timedelta(seconds=wait_max), now=now
-        )
-
-
-async def test_replicas_that_ask_at_once_are_spaced_out_over_one_line(own: Database) -> None:
-    starts = await asyncio.gather(*(_reserve(own, START) for _ in range(5)))
-    assert sorted(start for start in starts if start) == [START + 12 * number * SECOND for number in range(5)]
-
-
-async def test_a_turn_beyond_the_longest_wait_is_refused_and_takes_nothing(own: Database) -> None:
-    starts = [await _reserve(own, START, wait_max=12) for _ in range(4)]
-    assert starts == [START, START + 12 * SECOND, None, None]
-    assert await _reserve(own, START + 12 * SECOND, wait_max=12) == START + 24 * SECOND
-
-
-async def test_time_that_nobody_used_is_not_saved_up(own: Database) -> None:
-    await _reserve(own, START)
-    later = START + 3_600 * SECOND
-    assert [await _reserve(own, later), await _reserve(own, later)] == [later, later + 12 * SECOND]
-
-
-# Idempotency keys.
-
-
-def an_answer(body: bytes) -> StoredAnswer:
-    return StoredAnswer(b"digest", 201, body)
-
-
-async def test_of_two_requests_with_one_key_the_second_is_told_and_its_effect_is_gone(
-    filled: Database,
+async def test_a_placed_lease_has_a_claim_an_attempt_and_a_machine_that_is_only_intended(
+    leased: Leased,
 ) -> None:
-    first_may_commit, second_waits = asyncio.Event(), asyncio.Event()
-
-    async def first() -> None:
-        async with filled.transaction() as connection:
-            await idempotency.insert(connection, OrganizationId(A), "k", an_answer(b"first"), now=START)
-            second_waits.set()
-            await first_may_commit.wait()
-
-    async def second() -> None:
-        await second_waits.wait()
-        async with filled.transaction() as connection:
-            await insert(connection, "ssh_keys", a_row("ssh_keys", A, 2, name="of the second"))
-            first_may_commit.set()
-            await idempotency.insert(connection, OrganizationId(A), "k", an_answer(b"second"), now=START)
-
-    one, two = await asyncio.gather(first(), second(), return_exceptions=True)
-    assert one is None
-    assert isinstance(two, KeyTaken)
-    async with filled.transaction() as connection:
-        stored = await idempotency.get(connection, OrganizationId(A), "k")
-        assert stored == an_answer(b"first")
-        left = await rows(connection, text("SELECT id FROM ssh_keys WHERE name = 'of the second'"))
-        assert not left
+    claim = await leased.placed()
+    lease, machine = await leased.lease_now(claim.lease_id), await leased.machine_now(claim.machine_id)
+    assert (lease.state, lease.attempts, claim.attempt) == (LeaseState.STARTING, 1, 1)
+    assert (machine.state, machine.purpose) == (MachineState.INTENDED, Purpose.LEASE)
+    assert (claim.organization_id, claim.project_id) == (lease.organization_id, lease.project_id)
+    async with leased.db.reading() as connection:
+        (attempt,) = await rows(connection, text("SELECT * FROM attempts"))
+        (line,) = await rows(connection, text("SELECT * FROM journal WHERE event = 'intended'"))
+    assert (attempt.machine_id, attempt.offer_key, attempt.outcome) == (machine.id, "offer", None)
+    assert (line.lease_id, line.machine_id, line.project_id) == (lease.id, machine.id, lease.project_id)
 
 
-async def test_two_organizations_may_use_one_key(own: Database) -> None:
-    async with own.transaction() as connection:
-        await fill(connection, A, B)
-        for tenant in (A, B):
-            await idempotency.insert(
-                connection, OrganizationId(tenant), "k", an_answer(tenant.bytes), now=START
+# Whose turn it is to be admitted.
+
+
+async def test_only_customers_of_verified_machines_of_the_account_are_admitted_and_before_their_deadline(
+    leased: Leased,
+) -> None:
+    mine = await leased.verified()
+    await leased.placed()
+    theirs = await leased.verified(account=ELSEWHERE)
+    assert _ids(await leased.take(ONE)) == {mine.id}
+    assert _ids(await leased.take(ONE, account=ELSEWHERE)) == {theirs.id}
+    late = await leased.verified()
+    leased.clock.advance(600)
+    assert await leased.take(TWO) == []
+    async with leased.db.reading() as connection:
+        overdue = await claims.overdue(connection, now=leased.clock.now(), limit=100)
+    assert _ids(overdue) == {mine.id, theirs.id, late.id}
+
+
+async def test_whoever_works_at_the_deadline_finishes(leased: Leased) -> None:
+    claim = await leased.verified()
+    leased.clock.advance(599)
+    (taken,) = await leased.take(ONE)
+    leased.clock.advance(1)
+    async with leased.db.reading() as connection:
+        assert await claims.overdue(connection, now=leased.clock.now(), limit=100) == []
+    assert await leased.admit(taken, token=ONE)
+    assert (await leased.lease_now(claim.lease_id)).state is LeaseState.READY
+
+
+async def test_a_held_claim_is_left_alone_until_the_hold_runs_out(leased: Leased) -> None:
+    claim = await leased.verified()
+    assert _ids(await leased.take(ONE)) == {claim.id}
+    assert await leased.take(TWO) == []
+    leased.clock.advance(60)
+    assert _ids(await leased.take(TWO)) == {claim.id}
+
+
+async def test_a_worker_that_lost_a_claim_writes_nothing_any_more(leased: Leased) -> None:
+    (claim,) = [await leased.verified()]
+    await leased.take(ONE)
+    leased.clock.advance(60)
+    await leased.take(TWO)
+    now = leased.clock.now()
+    async with leased.db.transaction() as connection:
+        values = {"now": now, "until": now + MINUTE}
+        assert not await claims.record_step(connection, claim.id, Step.MESH_JOINED, token=ONE, **values)
+        await claims.retry(connection, claim.id, token=ONE, due_at=now)
+        assert not await claims.admitted(connection, claim.id, token=ONE, now=now)
+        (row,) = await rows(connection, text("SELECT work_token, tries, step, admitted_at FROM claims"))
+        assert tuple(row) == (TWO, 0, None, None)
+        assert await claims.record_step(connection, claim.id, Step.MESH_JOINED, token=TWO, **values)
+    assert not await leased.admit(claim, token=ONE)
+    assert await leased.admit(claim, token=TWO)
+
+
+async def test_a_step_is_shown_and_holds_the_claim_on(leased: Leased) -> None:
+    claim = await leased.verified()
+    await leased.take(ONE)
+    leased.clock.advance(50)
+    now = leased.clock.now()
+    async with leased.db.transaction() as connection:
+        for step in (Step.MESH_JOINED, None):
+            assert await claims.record_step(
+                connection, claim.id, step, token=ONE, now=now, until=now + MINUTE
             )
-        assert await idempotency.get(connection, OrganizationId(B), "k") == an_answer(B.bytes)
+    (open_claim,) = await leased.open_claims(claim.machine_id)
+    assert open_claim.step is Step.MESH_JOINED, "holding on shows no step and hides none"
+    leased.clock.advance(59)
+    assert await leased.take(TWO) == []
 
 
-# Networks.
+async def test_a_failed_try_waits_for_its_turn(leased: Leased) -> None:
+    claim = await leased.verified()
+    await leased.take(ONE)
+    async with leased.db.transaction() as connection:
+        await claims.retry(connection, claim.id, token=ONE, due_at=START + MINUTE)
+    assert await leased.take(TWO) == []
+    leased.clock.advance(60)
+    assert [taken.tries for taken in await leased.take(TWO)] == [1]
 
 
-async def test_organizations_that_come_at_once_get_networks_of_their_own(own: Database) -> None:
-    tenants = [UUID(int=number) for number in range(100, 106)]
-    async with own.transaction() as connection:
-        await insert(connection, "organizations", *(a_row("organizations", tenant) for tenant in tenants))
-
-    async def number(tenant: UUID) -> int:
-        async with own.transaction() as connection:
-            return await mesh.network_number(connection, OrganizationId(tenant))
-
-    assert sorted(await asyncio.gather(*map(number, tenants))) == [1, 2, 3, 4, 5, 6]
-    assert await number(tenants[0]) == await number(tenants[0])
-
-
-async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
-    taken = a_row("peers", A)["slot"]
-    async with filled.transaction() as connection:
-        others = [MachineId(a_row("machines", A, number)["id"]) for number in (2, 3)]
-        for other in others:
-            slot = await mesh.slot_for(connection, OrganizationId(A), other)
-            assert slot != taken
-            peer = mesh.PeerRow(other, slot, f"10.0.0.{slot}", f"key {slot}")
-            await mesh.put_peer(connection, OrganizationId(A), peer)
-        assert await mesh.slot_for(connection, OrganizationId(A), others[0]) == 2
-        assert await mesh.slot_for(connection, OrganizationId(A), others[1]) == 3
-        await connection.execute(text("DELETE FROM peers WHERE slot = 1"))
-        newcomer = MachineId(a_row("machines", A, 4)["id"])
-        assert await mesh.slot_for(connection, OrganizationId(A), newcomer) == 1
+async def test_a_claim_that_ended_is_worked_on_no_longer(leased: Leased) -> None:
+    claim = await leased.verified()
+    (taken,) = await leased.take(ONE)
+    await leased.release(claim.lease_id, claim.organization_id)
+    async with leased.db.transaction() as connection:
+        now = leased.clock.now()
+        assert not await claims.record_step(
+            connection, claim.id, None, token=ONE, now=now, until=now + MINUTE
+        )
+    assert not await leased.admit(taken, token=ONE)
+    assert (await leased.lease_now(claim.lease_id)).ready_at is None
 
 
-async def test_peers_of_machines_that_have_to_go_are_forgotten_and_the_hub_is_told(filled: Database) -> None:
-    going = MachineId(a_row("machines", A, 2)["id"])
-    async with filled.transaction() as connection:
-        await mesh.put_peer(connection, OrganizationId(A), mesh.PeerRow(going, 2, "10.0.0.2", "key"))
-        await connection.execute(text("UPDATE networks SET synced_at = :now"), {"now": START})
-        assert await mesh.drop_ended(connection) == 1
-        left = await rows(connection, text("SELECT machine_id FROM peers"))
-        assert [row.machine_id for row in left] == [a_row("machines", A)["id"]]
-        assert len(await mesh.unsynced(connection, before=START, limit=10)) == 1
+async def test_customers_of_slots_are_admitted_apart_from_those_of_whole_machines(leased: Leased) -> None:
+    node = await leased.waiting(Purpose.NODE)
+    whole = await leased.verified()
+    slots = [await leased.claim(await leased.lease(), node, slot) for slot in (1, 2)]
+    assert {claim.id for claim in slots if isinstance(claim, Claim)} == _ids(
+        await leased.take(ONE, slots=True)
+    )
+    assert _ids(await leased.take(TWO)) == {whole.id}
+    leased.clock.advance(3_600)
+    async with leased.db.reading() as connection:
+        overdue = await claims.overdue(connection, now=leased.clock.now(), limit=100)
+    assert _ids(overdue) == {whole.id}, "a node is not given up for one of its slots"
 
 
-async def test_one_worker_at_a_time_speaks_to_the_hub_for_a_network(filled: Database) -> None:
-    async def claim(token: UUID, now: datetime) -> bool:
-        async with filled.transaction() as connection:
-            return await mesh.claim(
-                connection, OrganizationId(A), token=token, now=now, until=now + 60 * SECOND
+async def test_admission_makes_the_lease_ready_and_its_hold_due_when_half_of_it_is_used(
+    leased: Leased,
+) -> None:
+    claim = await leased.admitted()
+    lease = await leased.lease_now(claim.lease_id)
+    assert (lease.state, lease.ready_at) == (LeaseState.READY, START)
+    async with leased.db.reading() as connection:
+        (attempt,) = await rows(connection, text("SELECT outcome, ended_at FROM attempts"))
+        (hold,) = await rows(connection, text("SELECT due_at FROM holds"))
+    assert tuple(attempt) == (AttemptOutcome.ADMITTED, START)
+    assert hold.due_at == START + 30 * MINUTE
+    assert not await leased.admit(claim, token=claim.id), "the second time changes nothing"
+
+
+# Claiming what is there already.
+
+
+async def test_of_two_leases_that_race_for_a_machine_one_gets_it(leased: Leased) -> None:
+    machine_id = await leased.waiting(Purpose.POOL)
+    racing = [await leased.lease() for _ in range(2)]
+    got = await asyncio.gather(*(leased.claim(lease, machine_id) for lease in racing))
+    assert sorted(isinstance(claim, str) for claim in got) == [False, True]
+    assert "the machine is taken" in got
+    assert len(await leased.open_claims(machine_id)) == 1
+    assert len(await leased.take(ONE)) == 1
+
+
+async def test_a_lease_that_has_a_claim_gets_no_other(leased: Leased) -> None:
+    lease = await leased.lease()
+    await leased.placed(lease)
+    assert await leased.claim(lease, await leased.waiting(Purpose.POOL)) == "the lease is starting"
+
+
+async def test_a_machine_that_fails_while_it_is_claimed_leaves_no_claim_behind(leased: Leased) -> None:
+    machine_id = await leased.waiting(Purpose.POOL)
+    lease = await leased.lease()
+    claimed, may_commit = asyncio.Event(), asyncio.Event()
+
+    async def claim() -> None:
+        async with leased.db.transaction() as connection:
+            locked = (await leases.lock(connection, [lease.id]))[lease.id]
+            await claim_machine(
+                connection, locked, machine_id, slot=None, claim_id=ClaimId(ONE), actor=ACTOR, now=START
             )
+            claimed.set()
+            await may_commit.wait()
 
-    assert await claim(ONE, START)
-    assert not await claim(TWO, START + 59 * SECOND)
-    assert await claim(TWO, START + 60 * SECOND)
-    async with filled.transaction() as connection:
-        await mesh.unclaim(connection, OrganizationId(A), token=ONE, synced_at=START)
-        (row,) = await rows(connection, text("SELECT claim_token, synced_at FROM networks"))
-    assert tuple(row) == (TWO, None)
+    claiming = asyncio.create_task(claim())
+    await claimed.wait()
+    failing = asyncio.create_task(leased.fail(machine_id))
+    await asyncio.sleep(0.2)
+    may_commit.set()
+    await claiming
+    assert not await failing, "it was decided without the new claim; the next activation decides again"
+    assert (await leased.machine_now(machine_id)).state is MachineState.VERIFIED
+    assert await leased.fail(machine_id)
+    assert await leased.open_claims(machine_id) == []
+    assert (await leased.lease_now(lease.id)).state is LeaseState.PLACING
+
+
+# The end of a claim.
+
+
+async def test_a_release_in_the_role_of_the_api_ends_the_claim_and_touches_no_machine(
+    leased: Leased, api_db: Database
+) -> None:
+    claim = await leased.verified()
+    before = await leased.machine_now(claim.machine_id)
+    await Leased(api_db, leased.clock).release(claim.lease_id, claim.organization_id)
+    assert await leased.machine_now(claim.machine_id) == before
+    lease = await leased.lease_now(claim.lease_id)
+    assert (lease.state, lease.end_reason) == (LeaseState.ENDING, EndReason.RELEASED)
+    async with leased.db.reading() as connection:
+        (ended,) = await rows(connection, text("SELECT ended_at, released_at FROM claims"))
+        (attempt,) = await rows(connection, text("SELECT outcome FROM attempts"))
+    assert tuple(ended) == (START, None)
+    assert attempt.outcome == AttemptOutcome.ABANDONED
+
+
+async def test_the_api_may_end_a_claim_and_do_nothing_else_to_it(leased: Leased, api_db: Database) -> None:
+    claim = await leased.verified()
+    for column in ("released_at", "admitted_at", "deadline_at", "claimed_at"):
+        with pytest.raises(DBAPIError, match="permission denied"):
+            async with api_db.transaction(claim.organization_id) as connection:
+                await connection.execute(text(f"UPDATE claims SET {column} = now()"))
+
+
+async def test_an_ended_claim_is_released_once_and_its_machine_goes(leased: Leased) -> None:
+    claim = await leased.admitted()
+    await leased.release(claim.lease_id, claim.organization_id)
+    first_has_it, may_commit = asyncio.Event(), asyncio.Event()
+
+    async def first() -> int:
+        async with leased.db.transaction() as connection:
+            count = await machine_outcomes.release_ended(connection, actor=ACTOR, now=START, limit=10)
+            first_has_it.set()
+            await may_commit.wait()
+            return count
+
+    async def second() -> int:
+        await first_has_it.wait()
+        async with leased.db.transaction() as connection:
+            count = await machine_outcomes.release_ended(connection, actor=ACTOR, now=START, limit=10)
+        may_commit.set()
+        return count
+
+    assert tuple(await asyncio.gather(first(), second())) == (1, 0)
+    assert (await leased.machine_now(claim.machine_id)).state is MachineState.TERMINATING
+
+
+async def _finished(leased: Leased) -> set[UUID]:
+    async with leased.db.transaction() as connection:
+        return {lease.id for lease in await leases.take_finished(connection, limit=10)}
+
+
+async def test_a_lease_is_finished_when_its_machines_are_gone_and_one_with_a_slot_when_that_is_released(
+    leased: Leased,
+) -> None:
+    whole = await leased.admitted()
+    node = await leased.waiting(Purpose.NODE)
+    slot = await leased.claim(await leased.lease(), node, 1)
+    assert isinstance(slot, Claim)
+    for claim in (whole, slot):
+        await leased.release(claim.lease_id, claim.organization_id)
+    assert await _finished(leased) == set()
+    async with leased.db.transaction() as connection:
+        await machine_outcomes.release_ended(connection, actor=ACTOR, now=START, limit=10)
+    assert await _finished(leased) == {slot.lease_id}
+    async with leased.db.transaction() as connection:
+        await connection.execute(
+            text("UPDATE machines SET state = 'gone', gone_evidence = 'it says so' WHERE id = :id"),
+            {"id": whole.machine_id},
+        )
+    assert await _finished(leased) == {slot.lease_id, whole.lease_id}
+
+
+async def test_a_machine_that_is_lost_while_its_lease_starts_costs_the_lease_an_attempt(
+    leased: Leased,
+) -> None:
+    claim = await leased.verified()
+    assert await leased.fail(claim.machine_id)
+    assert (await leased.lease_now(claim.lease_id)).state is LeaseState.PLACING
+    assert await leased.open_claims(claim.machine_id) == []
+    async with leased.db.reading() as connection:
+        (attempt,) = await rows(connection, text("SELECT outcome, fail_reason, fail_why FROM attempts"))
+        (ended,) = await rows(connection, text("SELECT ended_at, released_at FROM claims"))
+    assert tuple(attempt) == (AttemptOutcome.FAILED, "vanished", "a test")
+    assert tuple(ended) == (START, START), "the machine's side has dealt with it already"
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [(MachineEvent.VANISHED, EndReason.MACHINE_LOST), (MachineEvent.DISPROVEN, EndReason.PROOF_FAILED)],
+)
+async def test_a_machine_that_is_lost_while_it_is_used_ends_its_lease_and_the_attempt_keeps_its_outcome(
+    leased: Leased, event: MachineEvent, reason: EndReason
+) -> None:
+    claim = await leased.admitted()
+    leased.clock.advance(600)
+    assert await leased.fail(claim.machine_id, event)
+    lease = await leased.lease_now(claim.lease_id)
+    assert (lease.state, lease.end_reason, lease.billed_until) == (LeaseState.ENDING, reason, START)
+    async with leased.db.reading() as connection:
+        (attempt,) = await rows(connection, text("SELECT outcome, ended_at, fail_reason FROM attempts"))
+    assert tuple(attempt) == (AttemptOutcome.ADMITTED, START, "vanished")
+
+
+async def test_a_node_that_is_lost_ends_every_claim_on_it(leased: Leased) -> None:
+    node = await leased.waiting(Purpose.NODE)
+    on_it = [await leased.claim(await leased.lease(), node, slot) for slot in (1, 2, 3)]
+    assert (await leased.machine_now(node)).account == ACCOUNT
+    assert await leased.fail(node)
+    assert await leased.open_claims(node) == []
+    for claim in on_it:
+        assert isinstance(claim, Claim)
+        assert (await leased.lease_now(claim.lease_id)).state is LeaseState.PLACING

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db.engine import Database, Role
-from control_plane.db.tables import FACTS, metadata
+from control_plane.db.tables import FACTS, Tenancy, marks_of, metadata
 from tests.integration.db.sample import A, B, a_row, insert
 from tests.support import golden
 from tests.support.rows import rows
@@ -17,48 +17,112 @@ from tests.support.rows import rows
 pytestmark = pytest.mark.database
 GRANTS = Path("tests/golden/grants.txt")
 RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+_MAY = text("""
+SELECT table_name AS name, right_name AS "right" FROM unnest(CAST(:tables AS text[])) table_name,
+  unnest(CAST(:rights AS text[])) right_name
+WHERE has_table_privilege(:role, table_name, right_name)
+""")
+_MAY_COLUMN = text("""
+SELECT c.table_name AS name, c.column_name AS column_name, right_name AS "right"
+FROM information_schema.columns c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'REFERENCES']) right_name
+WHERE c.table_schema = 'public' AND c.table_name = ANY(:tables)
+  AND has_column_privilege(:role, c.table_name, c.column_name, right_name)
+  AND NOT has_table_privilege(:role, c.table_name, right_name)
+ORDER BY c.table_name, right_name, c.column_name
+""")
 
 
 async def _rights(owner: Database, role: Role) -> dict[str, set[str]]:
-    may = text("SELECT has_table_privilege(:role, CAST(:table AS text), :right) AS may")
-    found: dict[str, set[str]] = {}
+    """What a role may do with whole tables."""
+    values = {"role": role.value, "tables": list(metadata.tables), "rights": list(RIGHTS)}
     async with owner.reading() as connection:
-        for table in metadata.tables:
-            found[table] = set()
-            for right in RIGHTS:
-                if (await rows(connection, may, role=role.value, table=table, right=right))[0].may:
-                    found[table].add(right)
-    return found
+        found = await rows(connection, _MAY, **values)
+    rights: dict[str, set[str]] = {table: set() for table in metadata.tables}
+    for row in found:
+        rights[row.name].add(row.right)
+    return rights
+
+
+async def _rights_on_columns(owner: Database, role: Role) -> dict[str, list[tuple[str, str]]]:
+    """What a role may do with single columns of tables beyond that: right and column."""
+    async with owner.reading() as connection:
+        found = await rows(connection, _MAY_COLUMN, role=role.value, tables=list(metadata.tables))
+    rights: dict[str, list[tuple[str, str]]] = {table: [] for table in metadata.tables}
+    for row in found:
+        rights[row.name].append((row.right, row.column_name))
+    return rights
 
 
 async def test_the_rights_of_each_role_are_those_that_were_reviewed(owner: Database) -> None:
-    rights = {role: await _rights(owner, role) for role in Role}
     width = max(map(len, metadata.tables))
     lines = ["What each role may do with each table, as the database says."]
     for role in Role:
+        rights, on_columns = await _rights(owner, role), await _rights_on_columns(owner, role)
         lines += ["", role.value]
-        lines += [
-            f"  {table:{width}}  {' '.join(right for right in RIGHTS if right in rights[role][table]) or '-'}"
-            for table in sorted(metadata.tables)
-        ]
+        for table in sorted(metadata.tables):
+            words = [right for right in RIGHTS if right in rights[table]]
+            words += [f"{right}({column})" for right, column in on_columns[table]]
+            lines.append(f"  {table:{width}}  {' '.join(words) or '-'}")
     golden.check(GRANTS, "\n".join(lines) + "\n")
 
 
-async def test_the_public_process_writes_nothing_about_providers_machines_or_prices(owner: Database) -> None:
-    rights = await _rights(owner, Role.API)
-    for table in ("provider_accounts", "offers", "strangers", "budgets", "skus", "prices", "installation"):
-        assert rights[table] == {"SELECT"}, table
-    for table in ("intervals", "charges", "unrated", "placements", "reports", "peers", "networks"):
-        assert rights[table] == {"SELECT"}, table
-    assert rights["machines"] == {"SELECT", "UPDATE"}
+async def test_the_apis_rights_are_those_of_the_tables_marks(owner: Database) -> None:
+    rights, on_columns = await _rights(owner, Role.API), await _rights_on_columns(owner, Role.API)
+    for table in metadata.tables.values():
+        marks = marks_of(table)
+        assert rights[table.name] == {"SELECT", *marks.api}, table.name
+        assert on_columns[table.name] == sorted(("UPDATE", name) for name in marks.api_updates), table.name
+
+
+async def test_the_reconciler_writes_every_table_and_edits_no_fact(owner: Database) -> None:
+    rights, on_columns = (
+        await _rights(owner, Role.RECONCILER),
+        await _rights_on_columns(owner, Role.RECONCILER),
+    )
+    for table in metadata.tables.values():
+        edits = set() if marks_of(table).fact else {"UPDATE", "DELETE"}
+        assert rights[table.name] == {"SELECT", "INSERT"} | edits, table.name
+        assert on_columns[table.name] == [], table.name
+
+
+def test_the_public_process_writes_nothing_about_providers_machines_or_prices() -> None:
+    """Marks that no review may loosen: these tables decide what is bought, what is billed, and what is believed."""
+    for name in ("provider_accounts", "offers", "orphans", "budgets", "skus", "prices", "installation"):
+        assert not marks_of(metadata.tables[name]).api, name
+    for name in ("intervals", "charges", "unrated", "placements", "proofs", "verification_reports", "peers"):
+        assert not marks_of(metadata.tables[name]).api, name
+    for table in metadata.tables.values():
+        marks = marks_of(table)
+        if marks.tenancy is Tenancy.CLAIMED:
+            assert (marks.api, marks.api_updates) == (frozenset(), ()), table.name
+    assert marks_of(metadata.tables["claims"]).api == frozenset()
+    assert marks_of(metadata.tables["claims"]).api_updates == ("ended_at",)
 
 
 @pytest.mark.parametrize("role", list(Role))
-async def test_no_role_may_edit_a_fact_empty_a_table_or_change_its_rules(owner: Database, role: Role) -> None:
+async def test_no_role_may_empty_a_table_or_change_its_rules(owner: Database, role: Role) -> None:
     for table, rights in (await _rights(owner, role)).items():
         assert not rights & {"TRUNCATE", "REFERENCES", "TRIGGER"}, table
-        if table in FACTS:
-            assert not rights & {"UPDATE", "DELETE"}, table
+
+
+async def test_the_tables_that_refuse_edits_are_those_that_are_marked_as_facts(owner: Database) -> None:
+    async with owner.reading() as connection:
+        found = await rows(
+            connection,
+            text("""
+            SELECT t.tgrelid::regclass::text AS name, t.tgname AS trigger, t.tgenabled AS enabled, t.tgtype AS type
+            FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE p.proname = 'refuse_edit'
+            """),
+        )
+    row, before, delete, update, truncate = 1, 2, 8, 16, 32  # Bits of pg_trigger.tgtype.
+    assert {tuple(one) for one in found} == {
+        wanted
+        for name in FACTS
+        for wanted in (
+            (name, "append_only", b"O", row | before | delete | update),
+            (name, "never_emptied", b"O", before | truncate),
+        )
+    }
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -82,9 +146,8 @@ async def test_no_role_owns_anything_or_can_take_another_one(owner: Database, ro
 async def test_a_fact_cannot_be_edited_even_by_its_owner(
     owner: Database, reconciler: Database, table: str, edit: str
 ) -> None:
-    statement = text(edit.format(table, next(iter(metadata.tables[table].columns)).name))
-    if table == "journal" and edit.startswith("UPDATE"):
-        statement = text("UPDATE journal SET actor = actor")  # Its number is the database's own.
+    columns = [column.name for column in metadata.tables[table].columns if column.identity is None]
+    statement = text(edit.format(table, columns[0]))
     with pytest.raises(DBAPIError, match="append-only"):
         async with owner.transaction() as connection:
             await connection.execute(statement)
@@ -135,8 +198,8 @@ async def test_the_fast_door_weighs_at_its_commit_and_is_usable_afterwards(api: 
 
 async def test_postings_that_balance_over_two_lines_commit(own: Database) -> None:
     async with own.transaction() as connection:
-        await insert(connection, "organizations", a_row("organizations", A))
-        await insert(connection, "transactions", a_row("transactions", A))
+        for table in ("organizations", "projects", "ledger_accounts", "transactions"):
+            await insert(connection, table, a_row(table, A))
         for line, amount in ((1, 7), (2, -7)):
             await insert(connection, "postings", a_row("postings", A, line=line, amount_nano=amount))
     async with own.reading() as connection:

@@ -1,4 +1,4 @@
-"""What lists of providers leave behind: evidence, strangers, offers, and where a lease failed before."""
+"""What lists of providers leave behind: evidence, orphans, offers, and where a lease failed before."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -7,26 +7,27 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, catalogue, machines, usage
+from control_plane.db import accounts, attempts, catalogue, machines, usage
 from control_plane.db.engine import Database
+from control_plane.domain.attempt import Attempt, AttemptOutcome
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, ProviderRef
-from control_plane.domain.machine import FailReason, MachineEvent, MachineMove, MachineState
-from control_plane.domain.machine import step as machine_step
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.sku import Shape
-from control_plane.domain.sweep import Freeze, Listed
-from control_plane.domain.transitions import Moved
+from control_plane.domain.sweep import Freeze
 from tests.integration.db.sample import OURS, A, a_row, fill, insert
 from tests.support.clock import START
 from tests.support.rows import rows
+from tests.support.values import a_sighting
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])
 LEASE = LeaseId(a_row("leases", A)["id"])
-MACHINE = MachineId(a_row("machines", A, 2)["id"])
+MACHINE = MachineId(a_row("machines", A)["id"])
 MINUTE = timedelta(minutes=1)
+MISSED = text("SELECT missed_since, missed_lists FROM machines WHERE provider_ref = 'ref'")
 
 
 @pytest.fixture
@@ -34,12 +35,14 @@ async def filled(own: Database) -> Database:
     """One ready lease on a verified machine that the account listed at START."""
     async with own.transaction() as connection:
         await fill(connection, A)
-        await connection.execute(text("DELETE FROM peers"))
-        await connection.execute(text("DELETE FROM machines"))
-        machine = a_row(
-            "machines", A, 2, state="verified", asked_at=START, provider_ref="ref", sighted_at=START
+        await connection.execute(
+            text("""
+            UPDATE machines SET state = 'verified', asked_at = :at, provider_ref = 'ref', sighted_at = :at
+            WHERE id = :id
+            """),
+            {"at": START, "id": MACHINE},
         )
-        await insert(connection, "machines", machine)
+        await connection.execute(text("UPDATE claims SET admitted_at = :at"), {"at": START})
         await connection.execute(text("UPDATE leases SET state = 'ready', ready_at = :at"), {"at": START})
     await _listed(own, START)
     return own
@@ -69,12 +72,12 @@ async def _evidence(database: Database) -> datetime | None:
 
 async def test_a_steady_machine_is_evident_without_a_write_to_its_row(filled: Database) -> None:
     async with filled.reading() as connection:
-        before = await rows(connection, text("SELECT xmin, ctid FROM machines"))
+        before = await rows(connection, text("SELECT xmin, ctid FROM machines ORDER BY id"))
     for minutes in (1, 2, 3):
         await _listed(filled, START + minutes * MINUTE)
     assert await _evidence(filled) == START + 3 * MINUTE
     async with filled.reading() as connection:
-        assert await rows(connection, text("SELECT xmin, ctid FROM machines")) == before
+        assert await rows(connection, text("SELECT xmin, ctid FROM machines ORDER BY id")) == before
 
 
 async def test_a_missed_machine_was_last_seen_by_the_list_before(filled: Database) -> None:
@@ -83,7 +86,7 @@ async def test_a_missed_machine_was_last_seen_by_the_list_before(filled: Databas
     await _listed(filled, START + 3 * MINUTE, missed=True)
     assert await _evidence(filled) == START + MINUTE
     async with filled.reading() as connection:
-        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM machines"))
+        (row,) = await rows(connection, MISSED)
     assert tuple(row) == (START + 2 * MINUTE, 2)
 
 
@@ -92,7 +95,7 @@ async def test_a_machine_that_is_listed_again_is_evident_again(filled: Database)
     await _listed(filled, START + 2 * MINUTE)
     assert await _evidence(filled) == START + 2 * MINUTE
     async with filled.reading() as connection:
-        (row,) = await rows(connection, text("SELECT missed_since, missed_lists FROM machines"))
+        (row,) = await rows(connection, MISSED)
     assert tuple(row) == (None, 0)
 
 
@@ -135,50 +138,49 @@ async def test_an_account_registered_again_keeps_what_is_known_of_it(filled: Dat
         assert await accounts.get(connection, ACCOUNT) == before
 
 
-# Strangers.
+# Orphans.
 
 
-async def _seen(database: Database, at: datetime, *refs: str) -> dict[str, tuple[datetime, int]]:
-    listed = [(Listed(ref, f"key of {ref}"), "running") for ref in refs]
+async def _seen(database: Database, at: datetime, *numbers: int) -> dict[str, tuple[datetime, int]]:
+    listed = [a_sighting(number) for number in numbers]
     async with database.transaction() as connection:
-        await accounts.see_strangers(connection, ACCOUNT, listed, asked_at=at)
-        known = await accounts.strangers(connection, ACCOUNT)
+        await accounts.see_orphans(connection, ACCOUNT, listed, asked_at=at)
+        known = await accounts.orphans(connection, ACCOUNT)
     return {one.provider_ref: (one.first_seen_at, one.lists_seen) for one in known}
 
 
-async def test_a_stranger_is_counted_while_it_is_listed_and_forgotten_when_it_is_not(own: Database) -> None:
+async def test_an_orphan_is_counted_while_it_is_listed_and_forgotten_when_it_is_not(own: Database) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
-    assert await _seen(own, START, "one", "two") == {"one": (START, 1), "two": (START, 1)}
-    assert await _seen(own, START + MINUTE, "two", "three") == {
-        "two": (START, 2),
-        "three": (START + MINUTE, 1),
-    }
-    assert await _seen(own, START + 2 * MINUTE, "one") == {"one": (START + 2 * MINUTE, 1)}
+    assert await _seen(own, START, 1, 2) == {"ref-1": (START, 1), "ref-2": (START, 1)}
+    assert await _seen(own, START + MINUTE, 2, 3) == {"ref-2": (START, 2), "ref-3": (START + MINUTE, 1)}
+    assert await _seen(own, START + 2 * MINUTE, 1) == {"ref-1": (START + 2 * MINUTE, 1)}
     assert await _seen(own, START + 3 * MINUTE) == {}
 
 
-async def test_strangers_of_another_account_are_its_own(own: Database) -> None:
+async def test_orphans_of_another_account_are_its_own(own: Database) -> None:
     other = AccountName("other")
     async with own.transaction() as connection:
         for name in (ACCOUNT, other):
             await accounts.register(connection, name, "a", now=START)
-            await accounts.see_strangers(connection, name, [(Listed("one", "k"), "running")], asked_at=START)
-        await accounts.see_strangers(connection, other, [], asked_at=START)
-        assert [one.provider_ref for one in await accounts.strangers(connection, ACCOUNT)] == ["one"]
-        assert await accounts.strangers(connection, other) == []
-        assert [row["account"] for row in await accounts.strangers_shown(connection)] == [ACCOUNT]
+            await accounts.see_orphans(connection, name, [a_sighting()], asked_at=START)
+        await accounts.see_orphans(connection, other, [], asked_at=START)
+        assert [one.provider_ref for one in await accounts.orphans(connection, ACCOUNT)] == ["ref-1"]
+        assert await accounts.orphans(connection, other) == []
+        assert [one.account for one in await accounts.orphans_shown(connection)] == [ACCOUNT]
 
 
-async def test_what_was_tried_on_a_stranger_is_kept_from_the_first_time_on(own: Database) -> None:
+async def test_what_was_tried_on_an_orphan_is_kept_from_the_first_time_on(own: Database) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
-        await accounts.see_strangers(connection, ACCOUNT, [(Listed("one", "k"), "running")], asked_at=START)
-        for minutes, note in ((1, "could not be ended"), (2, "ended")):
+        listed = a_sighting(native_status="odd")
+        await accounts.see_orphans(connection, ACCOUNT, [listed], asked_at=START)
+        for minutes, note in ((1, "could not be terminated"), (2, "terminated")):
             at = START + minutes * MINUTE
-            await accounts.note_stranger(connection, ACCOUNT, ProviderRef("one"), note=note, now=at)
-        (shown,) = await accounts.strangers_shown(connection)
-    assert (shown["terminate_asked_at"], shown["note"]) == (START + MINUTE, "ended")
+            await accounts.note_orphan(connection, ACCOUNT, ProviderRef("ref-1"), note=note, now=at)
+        (shown,) = await accounts.orphans_shown(connection)
+    assert (shown.terminate_asked_at, shown.note) == (START + MINUTE, "terminated")
+    assert (shown.launch_key, shown.native_status) == (listed.launch_key, "odd")
 
 
 # Offers.
@@ -252,63 +254,52 @@ async def test_a_list_of_one_account_does_not_touch_the_offers_of_another(own: D
 
 
 async def _fails(
-    database: Database, number: int, reason: FailReason, at: datetime, *, gone_at: datetime | None
+    database: Database, number: int, reason: FailReason, at: datetime, *, offer: str = "offer"
 ) -> None:
-    """An attempt on one offer that began at `at` less a minute, failed at `at`, and was gone later or not yet."""
-    row = a_row(
-        "machines",
-        A,
-        number,
-        state="booting",
-        asked_at=at,
-        offer_key="offer",
-        created_at=at - MINUTE,
-        step_at=at - MINUTE,
-    )
+    """An attempt on an offer that began a minute before `at`, and failed then."""
+    attempt = Attempt(LEASE, number, MACHINE, offer, at - MINUTE, None, None, None, None)
     async with database.transaction() as connection:
-        await connection.execute(text("DELETE FROM peers"))
-        await connection.execute(text("DELETE FROM machines WHERE state IN ('intended', 'verified')"))
-        await insert(connection, "machines", row)
-        for state, event, when in (
-            (MachineState.BOOTING, MachineEvent.FAILED, at),
-            (MachineState.TERMINATING, MachineEvent.CONFIRMED_GONE, gone_at),
-        ):
-            moved = machine_step(state, event)
-            assert isinstance(moved, Moved)
-            if when is None:
-                continue
-            failed = event is MachineEvent.FAILED
-            move = MachineMove(
-                MachineId(row["id"]),
-                1 if failed else 2,
-                moved,
-                why="a test",
-                fail_reason=reason if failed else None,
-                gone_evidence=None if failed else "it says so",
-            )
-            assert await machines.move(connection, [move], actor="test", now=when)
+        await attempts.insert(connection, [attempt])
+        await attempts.fail(connection, LEASE, number, reason, "a test", now=at)
 
 
 async def _failures(database: Database) -> dict[str, Failure]:
     async with database.reading() as connection:
-        return (await machines.failures(connection, [LEASE])).get(LEASE, {})
-
-
-async def test_an_attempt_failed_when_it_was_given_up_and_not_when_its_last_step_was(
-    filled: Database,
-) -> None:
-    at = START + 20 * MINUTE
-    await _fails(filled, 3, FailReason.NEVER_BOOTED, at, gone_at=None)
-    assert await _failures(filled) == {"offer": Failure(FailReason.NEVER_BOOTED, at)}
-
-
-async def test_a_machine_that_takes_long_to_go_does_not_hide_a_later_failure(filled: Database) -> None:
-    # The first attempt never booted and was gone an hour later; the second showed the wrong GPUs meanwhile.
-    await _fails(filled, 3, FailReason.NEVER_BOOTED, START + 20 * MINUTE, gone_at=START + 80 * MINUTE)
-    wrong = START + 30 * MINUTE
-    await _fails(filled, 4, FailReason.GPU_MISMATCH, wrong, gone_at=START + 31 * MINUTE)
-    assert await _failures(filled) == {"offer": Failure(FailReason.GPU_MISMATCH, wrong)}
+        return (await attempts.failures(connection, [LEASE])).get(LEASE, {})
 
 
 async def test_a_lease_without_failures_has_none(filled: Database) -> None:
     assert await _failures(filled) == {}
+
+
+async def test_an_attempt_failed_when_it_was_given_up_however_long_its_machine_takes_to_go(
+    filled: Database,
+) -> None:
+    at = START + 20 * MINUTE
+    await _fails(filled, 2, FailReason.NEVER_BOOTED, at)
+    gone = {"state": "gone", "gone_evidence": "it says so", "gone_at": at + 60 * MINUTE}
+    async with filled.transaction() as connection:
+        await insert(connection, "machines", a_row("machines", A, 2, asked_at=START, **gone))
+    assert await _failures(filled) == {"offer": Failure(FailReason.NEVER_BOOTED, at)}
+
+
+async def test_the_latest_failure_on_an_offer_counts(filled: Database) -> None:
+    wrong = START + 30 * MINUTE
+    await _fails(filled, 2, FailReason.NEVER_BOOTED, START + 20 * MINUTE)
+    await _fails(filled, 3, FailReason.GPU_MISMATCH, wrong)
+    await _fails(filled, 4, FailReason.NO_CAPACITY, wrong + MINUTE, offer="another")
+    assert await _failures(filled) == {
+        "offer": Failure(FailReason.GPU_MISMATCH, wrong),
+        "another": Failure(FailReason.NO_CAPACITY, wrong + MINUTE),
+    }
+
+
+async def test_an_attempt_whose_customer_was_admitted_keeps_its_outcome_when_its_machine_is_lost(
+    filled: Database,
+) -> None:
+    async with filled.transaction() as connection:
+        await attempts.close(connection, [LEASE], AttemptOutcome.ADMITTED, now=START)
+        await attempts.fail(connection, LEASE, 1, FailReason.VANISHED, "a test", now=START + MINUTE)
+        (attempt,) = await attempts.of_leases(connection, [LEASE])
+    assert (attempt.outcome, attempt.ended_at) == (AttemptOutcome.ADMITTED, START)
+    assert (attempt.fail_reason, attempt.fail_why) == (FailReason.VANISHED, "a test")

@@ -4,24 +4,31 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import leases, organizations, proofs, usage
+from control_plane.db import api_keys, leases, machines, projects, proofs, ssh_keys, usage
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
-from control_plane.db.tables import FACTS, SHARED, metadata
-from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
-from tests.integration.db.sample import TENANT_TABLES, A, B, a_row, insert
+from control_plane.db.tables import FACTS, Tenancy, marks_of, metadata
+from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.permission import Role as KeyRole
+from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, insert, tables_of
 from tests.support.clock import START
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 every_tenant_table = pytest.mark.parametrize("table", TENANT_TABLES)
-WRITABLE = ["api_keys", "holds", "machines", "leases", "standings"]
+WRITABLE = [name for name in TENANT_TABLES if "UPDATE" in marks_of(metadata.tables[name]).api]
 """Tables of tenants that the API's role may update."""
+UPDATED = [(name, column) for name in TENANT_TABLES for column in marks_of(metadata.tables[name]).api_updates]
+"""Single columns that it may update where it may not update the row."""
+MACHINE = {tenant: MachineId(a_row("machines", tenant)["id"]) for tenant in (A, B, OURS)}
+"""Each tenant has a claim on its own; nobody has one on ours."""
 
 
 @contextmanager
@@ -31,45 +38,96 @@ def expect_refusal(*words: str) -> Iterator[None]:
     assert any(word in str(refused.value.orig) for word in words), refused.value.orig
 
 
-async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> set[UUID]:
+async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> set[UUID | None]:
     """Whose rows show, by every door of the database alike."""
     column = "id" if table == "organizations" else "organization_id"
-    statement = text(f"SELECT {column} AS tenant FROM {table}")
+    seen = await _seen(database, f"SELECT {column} AS value FROM {table}", tenant)
+    return set(seen)
+
+
+async def _seen(database: Database, statement: str, tenant: UUID | None) -> list[Any]:
+    """The values that a statement answers, by every door of the database alike."""
     doors = [database.transaction(tenant), database.reading(tenant)]
     if tenant is not None:
         doors.append(database.fast_transaction(tenant))
     seen = []
     for door in doors:
         async with door as connection:
-            seen.append({row.tenant for row in await rows(connection, statement)})
+            seen.append(sorted(str(row.value) for row in await rows(connection, text(statement))))
     assert all(one == seen[0] for one in seen)
-    return seen[0]
+    return [None if value == "None" else UUID(value) for value in seen[0]]
 
 
-async def test_every_table_has_a_tenant_or_says_why_not(owner: Database) -> None:
+# The database is what the tables' marks say.
+
+
+async def test_every_table_has_a_tenant_as_its_marks_say(owner: Database) -> None:
     async with owner.reading() as connection:
         found = await rows(
             connection,
             text("""
-            SELECT c.relname AS name, bool_or(a.attname = 'organization_id' AND a.attnotnull) AS tenant
+            SELECT c.relname AS name, max(CASE WHEN a.attnotnull THEN 'always' ELSE 'or none' END)
+                   FILTER (WHERE a.attname = 'organization_id') AS tenant
             FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
             WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace GROUP BY c.relname
             """),
         )
-    without = {row.name for row in found if not row.tenant}
-    assert without == set(SHARED) | {"organizations", "alembic_version"}
+    tenants = {row.name: row.tenant for row in found if row.name != "alembic_version"}
+    wanted = dict.fromkeys(metadata.tables)
+    wanted |= dict.fromkeys(tables_of(Tenancy.TENANT), "always")
+    wanted |= dict.fromkeys(tables_of(Tenancy.MIXED, Tenancy.OURS_VISIBLE), "or none")
+    assert tenants == wanted | {"organizations": None}
 
 
-async def test_every_table_of_tenants_filters_its_rows(owner: Database) -> None:
+def test_every_table_that_is_no_customers_says_why() -> None:
+    for table in metadata.tables.values():
+        assert bool(marks_of(table).reason) is (marks_of(table).tenancy is Tenancy.SHARED), table.name
+
+
+_TENANT = "NULLIF(current_setting('app.organization_id'::text, true), ''::text)"
+_OWN = f"(organization_id = ({_TENANT})::uuid)"
+POLICIES = {
+    Tenancy.TENANT: ("ALL", _OWN, _OWN),
+    Tenancy.MIXED: ("ALL", _OWN, _OWN),
+    Tenancy.OURS_VISIBLE: ("ALL", f"((organization_id IS NULL) OR {_OWN})", _OWN),
+    Tenancy.CLAIMED: (
+        "SELECT",
+        "(EXISTS ( SELECT\n   FROM claims\n  WHERE (claims.machine_id = machines.id)))",
+        None,
+    ),
+}
+"""For which command a policy of the API's role is, which rows it shows, and which may be written."""
+
+
+async def test_every_table_filters_its_rows_as_its_marks_say(owner: Database) -> None:
     async with owner.reading() as connection:
         found = await rows(
             connection,
             text("""
-            SELECT relname AS name FROM pg_class
-            WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relrowsecurity
+            SELECT c.relname AS name, c.relrowsecurity AS filtered, p.policyname AS policy, p.roles[1] AS role,
+                   array_length(p.roles, 1) AS roles, p.permissive, p.cmd, p.qual, p.with_check
+            FROM pg_class c LEFT JOIN pg_policies p ON p.tablename = c.relname AND p.schemaname = 'public'
+            WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version'
             """),
         )
-    assert {row.name for row in found} == {*TENANT_TABLES, "organizations"}
+    policies: dict[str, dict[str, Any]] = {table: {} for table in metadata.tables}
+    for row in found:
+        assert row.filtered is (row.policy is not None), f"{row.name} has policies without effect, or none"
+        if row.policy is not None:
+            assert (row.roles, row.permissive) == (1, "PERMISSIVE")
+            policies[row.name][row.role] = (row.cmd, row.qual, row.with_check)
+    for table in metadata.tables.values():
+        tenancy = marks_of(table).tenancy
+        if tenancy is Tenancy.SHARED:
+            assert policies[table.name] == {}, table.name
+            continue
+        shown = POLICIES[tenancy]
+        if table.name == "organizations":
+            shown = ("ALL", *(_OWN.replace("organization_id =", "id ="),) * 2)
+        assert policies[table.name] == {
+            "splitplane_api": shown,
+            "splitplane_reconciler": ("ALL", "true", "true"),
+        }, table.name
 
 
 async def test_no_view_goes_around_the_filter(owner: Database) -> None:
@@ -83,14 +141,60 @@ async def test_no_view_goes_around_the_filter(owner: Database) -> None:
     assert not found
 
 
+# What each role sees.
+
+
 @pytest.mark.parametrize("table", [*TENANT_TABLES, "organizations"])
 async def test_a_tenant_sees_its_own_rows_and_nobody_sees_none(
     api: Database, reconciler: Database, table: str
 ) -> None:
-    assert await _tenants_seen(api, table, A) == {A}
-    assert await _tenants_seen(api, table, B) == {B}
-    assert await _tenants_seen(api, table, None) == set()
-    assert await _tenants_seen(reconciler, table, None) == {A, B}
+    tenancy = marks_of(metadata.tables[table]).tenancy
+    shown: set[UUID | None] = {None} if tenancy is Tenancy.OURS_VISIBLE else set()
+    ours: set[UUID | None] = set() if tenancy is Tenancy.TENANT else {None}
+    assert await _tenants_seen(api, table, A) == {A} | shown
+    assert await _tenants_seen(api, table, B) == {B} | shown
+    assert await _tenants_seen(api, table, None) == shown
+    assert await _tenants_seen(reconciler, table, None) == {A, B} | ours
+
+
+async def test_a_tenant_sees_machines_that_it_has_or_had_a_claim_on_and_no_others(
+    api: Database, reconciler: Database, owner: Database
+) -> None:
+    every = "SELECT id AS value FROM machines"
+    assert await _seen(api, every, A) == [MACHINE[A]]
+    assert await _seen(api, every, B) == [MACHINE[B]]
+    assert await _seen(api, every, None) == []
+    assert set(await _seen(reconciler, every, None)) == set(MACHINE.values())
+    async with api.reading(A) as connection:
+        assert await machines.get(connection, MACHINE[A]) is not None
+        assert await machines.get(connection, MACHINE[B]) is None
+        assert await machines.get(connection, MACHINE[OURS]) is None
+    ended = text("UPDATE claims SET ended_at = :at WHERE organization_id = :tenant")
+    async with owner.transaction() as connection:
+        await connection.execute(ended, {"at": START, "tenant": A})
+    assert await _seen(api, every, A) == [MACHINE[A]], "its own history is not hidden from it"
+    async with owner.transaction() as connection:
+        await connection.execute(ended, {"at": None, "tenant": A})
+
+
+async def test_a_tenant_cannot_reach_a_machine_through_a_claim_that_it_writes_itself(api: Database) -> None:
+    with expect_refusal("permission denied"):
+        async with api.transaction(A) as connection:
+            lease = a_row("leases", A, 2)
+            await insert(connection, "leases", lease)
+            claim = a_row("claims", A, 2, lease_id=lease["id"], machine_id=MACHINE[OURS])
+            await insert(connection, "claims", claim)
+
+
+async def test_a_tenant_does_not_learn_what_its_machine_is_by_way_of_anothers_claim(api: Database) -> None:
+    joined = """
+    SELECT m.id AS value FROM machines m LEFT JOIN claims c ON c.machine_id = m.id
+    UNION ALL SELECT machine_id FROM claims UNION ALL SELECT machine_id FROM attempts
+    """
+    assert set(await _seen(api, joined, A)) == {MACHINE[A]}
+
+
+# What the API's role may write.
 
 
 @every_tenant_table
@@ -107,27 +211,69 @@ async def test_nobody_writes_no_row_at_all(api: Database, table: str) -> None:
             await insert(connection, table, a_row(table, A, 8))
 
 
+@pytest.mark.parametrize("table", tables_of(Tenancy.MIXED, Tenancy.OURS_VISIBLE))
+async def test_a_tenant_writes_no_row_that_is_ours(api: Database, table: str) -> None:
+    with expect_refusal("row-level security", "permission denied"):
+        async with api.transaction(A) as connection:
+            await insert(connection, table, a_row(table, A, 9, organization_id=None))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO machines SELECT * FROM machines",
+        "UPDATE machines SET state = state",
+        "UPDATE machines SET passes = passes + 1",
+        "DELETE FROM machines",
+        "SELECT id FROM machines FOR UPDATE",
+    ],
+)
+async def test_the_api_writes_no_machine_and_locks_none(api: Database, statement: str) -> None:
+    for door in (api.transaction, api.fast_transaction):
+        with expect_refusal("permission denied"):
+            async with door(A) as connection:
+                await connection.execute(text(statement))
+
+
+async def _count(connection: Connection, statement: str, **values: object) -> int:
+    return (await connection.execute(text(statement), values)).rowcount
+
+
 @pytest.mark.parametrize("table", WRITABLE)
 async def test_a_tenants_update_reaches_only_its_own_rows(api: Database, table: str) -> None:
-    found = metadata.tables[table]
     async with api.transaction(A) as connection:
-        changed = await connection.execute(update(found).values(organization_id=A))
-        assert changed.rowcount == 1
-        of_another = update(found).where(found.c.organization_id == B).values(organization_id=B)
-        assert (await connection.execute(of_another)).rowcount == 0
+        statement = f"UPDATE {table} SET organization_id = :tenant"
+        assert await _count(connection, statement, tenant=A) == 1
+        assert await _count(connection, statement + " WHERE organization_id = :other", tenant=B, other=B) == 0
+
+
+@pytest.mark.parametrize(("table", "column"), UPDATED)
+async def test_a_tenants_update_of_single_columns_reaches_only_its_own_rows_and_no_other_column(
+    api: Database, table: str, column: str
+) -> None:
+    async with api.transaction(A) as connection:
+        statement = f"UPDATE {table} SET {column} = {column}"
+        assert await _count(connection, statement) == 1
+        assert await _count(connection, statement + " WHERE organization_id = :other", other=B) == 0
+    may = marks_of(metadata.tables[table]).api_updates
+    for other in metadata.tables[table].columns:
+        if other.name not in may:
+            with expect_refusal("permission denied"):
+                async with api.transaction(A) as connection:
+                    await _count(connection, f"UPDATE {table} SET {other.name} = {other.name}")
 
 
 @pytest.mark.parametrize("table", WRITABLE)
 async def test_a_tenant_cannot_give_its_rows_away(api: Database, table: str) -> None:
     with expect_refusal("row-level security"):
         async with api.transaction(A) as connection:
-            await connection.execute(update(metadata.tables[table]).values(organization_id=B))
+            await _count(connection, f"UPDATE {table} SET organization_id = :tenant", tenant=B)
 
 
 async def test_a_tenant_cannot_delete_the_keys_of_another_one(api: Database) -> None:
     async with api.transaction(A) as connection:
         key = a_row("ssh_keys", B)["id"]
-        assert not await organizations.delete_ssh_key(connection, OrganizationId(B), key)
+        assert not await ssh_keys.delete(connection, OrganizationId(B), key)
 
 
 async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(filled_url: str) -> None:
@@ -222,9 +368,9 @@ async def test_a_connection_that_was_cut_is_told_its_tenant_anew(filled_url: str
 async def test_the_owner_of_a_key_is_found_before_there_is_a_tenant(api: Database) -> None:
     row = a_row("api_keys", A)
     async with api.reading() as connection:
-        found = await organizations.owner(connection, row["secret_sha256"])
-        assert found == organizations.Owner(OrganizationId(A), ApiKeyId(row["id"]), operator=False)
-        assert await organizations.owner(connection, b"another secret") is None
+        found = await api_keys.owner(connection, row["secret_sha256"])
+        assert found == api_keys.Owner(OrganizationId(A), ApiKeyId(row["id"]), KeyRole(row["role"]))
+        assert await api_keys.owner(connection, b"another secret") is None
 
 
 async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> None:
@@ -232,7 +378,7 @@ async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> No
         await insert(connection, "organizations", a_row("organizations", A))
         await insert(connection, "api_keys", a_row("api_keys", A, revoked_at=START))
     async with api_db.reading() as connection:
-        assert await organizations.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
+        assert await api_keys.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
 
 
 async def test_the_look_up_of_keys_is_the_only_answer_around_the_filter_and_only_for_the_api(
@@ -247,7 +393,7 @@ async def test_the_look_up_of_keys_is_the_only_answer_around_the_filter_and_only
     assert sorted(row.proname for row in found) == ["api_key_owner", "transaction_balances"]
     with expect_refusal("permission denied"):
         async with reconciler.reading() as connection:
-            await organizations.owner(connection, b"any")
+            await api_keys.owner(connection, b"any")
 
 
 def test_every_fact_is_a_table() -> None:
@@ -268,8 +414,8 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
                 text("""
                 SELECT organization_id, 'lease' AS kind, id FROM leases
                 UNION ALL SELECT organization_id, 'ssh_key', id FROM ssh_keys
-                UNION ALL SELECT organization_id, 'proof', id FROM proofs
-                UNION ALL SELECT organization_id, 'proof of', lease_id FROM proofs
+                UNION ALL SELECT organization_id, 'proof', id FROM proofs WHERE organization_id IS NOT NULL
+                UNION ALL SELECT organization_id, 'proof of', lease_id FROM proofs WHERE organization_id IS NOT NULL
                 """),
             )
         }
@@ -278,13 +424,18 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
         assert await leases.show(connection, me, theirs) is None
         page = await leases.page(connection, me, before=None, states=None, limit=100)
         assert {one.lease.organization_id for one in page} == {A}
-        assert await organizations.ssh_keys(connection, me, ids=[ids[B, "ssh_key"]]) == []
-        mine = [key.id for key in await organizations.ssh_keys(connection, me)]
-        assert mine == [ids[A, "ssh_key"]]
+        assert await ssh_keys.of_ids(connection, me, [ids[B, "ssh_key"]]) == []
+        assert [key.id for key in await ssh_keys.every(connection, me)] == [ids[A, "ssh_key"]]
+        assert [key.id for key in await api_keys.every(connection, me)] == [a_row("api_keys", A)["id"]]
+        mine = [project.id for project in await projects.page(connection, me, after=None, limit=9)]
+        assert mine == [ProjectId(a_row("projects", A)["id"])]
+        assert await projects.named(connection, me, a_row("projects", B)["name"]) is None
         of = LeaseId(ids[B, "proof of"])
         assert len(await proofs.page(connection, other, of, before=None, limit=9)) == 1
         assert await proofs.page(connection, me, of, before=None, limit=9) == []
-        assert await proofs.show(connection, other, ids[B, "proof"]) is not None
-        assert await proofs.show(connection, me, ids[B, "proof"]) is None
-        assert (await usage.total(connection, me, since=since, until=until)).charges == 1
-        assert (await usage.total(connection, other, since=since, until=until)).charges == 1
+        assert await proofs.get(connection, other, ids[B, "proof"]) is not None
+        assert await proofs.get(connection, me, ids[B, "proof"]) is None
+        for tenant in (me, other):
+            (charge,) = await usage.charges(connection, tenant, since=since, until=until, limit=9)
+            assert charge.id == a_row("charges", tenant)["id"]
+            assert (await usage.total(connection, tenant, since=since, until=until)).charges == 1

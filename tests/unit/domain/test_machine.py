@@ -100,7 +100,11 @@ def test_the_sets_beside_the_table_cover_the_states_and_agree() -> None:
 
 
 def released(
-    *, purpose: Purpose = Purpose.LEASE, state: S = S.VERIFIED, proof: Tier = Tier.LISTED, admitted: bool
+    *,
+    purpose: Purpose = Purpose.LEASE,
+    state: MachineState = S.VERIFIED,
+    proof: Tier = Tier.LISTED,
+    admitted: bool,
 ) -> MachineMove | None:
     of = a_machine(purpose=purpose, state=state, proof=proof)
     move = release(of, admitted=admitted, why="its claim ended", now=START)

@@ -4,7 +4,6 @@ import itertools
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,10 +11,6 @@ from hypothesis import strategies as st
 
 from control_plane.domain import proof
 from control_plane.domain.failure import FailReason
-from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, LaunchKey, MachineId
-from control_plane.domain.machine import ERASED_WITHIN, Machine, MachineEvent, MachineState, Purpose, release
-from control_plane.domain.progress import Step
 from control_plane.domain.proof import (
     AGAIN_WHILE_RUNNING,
     BUSY_POSTPONED,
@@ -345,55 +340,3 @@ def test_one_run_ends_few_machines_and_a_dry_run_none_whoever_permits_it(permitt
     assert waits is not None
     assert waits.again < proof.HELD_AGAIN, "it may go as soon as others no longer go with it"
     assert held(dry_run=True, permitted=permitted) is not None
-
-
-# At the end of a claim.
-
-
-def _machine(state: MachineState, demanded: Tier) -> Machine:
-    return Machine(
-        id=MachineId(UUID(int=1)),
-        purpose=Purpose.LEASE,
-        account=AccountName("a"),
-        provider="a",
-        region="us-east",
-        native_region="us-east-1",
-        native_type="h100.1",
-        offer_key="a/h100.1/us-east-1",
-        gpu_model=GpuModel.H100_SXM_80GB,
-        gpu_count=1,
-        proof=demanded,
-        launch_key=LaunchKey("sp-1"),
-        state=state,
-        generation=1,
-        tries=0,
-        host_key=None,
-        provider_ref=None,
-        address=None,
-        ssh_port=22,
-        asked_at=None,
-        sighted_at=None,
-        missed_since=None,
-        missed_lists=0,
-        step=Step.PLACED,
-        fail_reason=None,
-        fail_why=None,
-        suspect_since=None,
-        erasing_until=None,
-        passes=0,
-        first_passed_at=None,
-        last_passed_at=None,
-        attested=False,
-        failed=0,
-        unanswered=0,
-        last_challenged_at=None,
-    )
-
-
-def test_only_a_machine_that_had_to_prove_its_gpus_and_had_a_customer_waits_to_be_overwritten() -> None:
-    for state, demanded, admitted in itertools.product(MachineState, Tier, [True, False]):
-        move = release(_machine(state, demanded), admitted=admitted, why="released", now=START)
-        waits = move is not None and move.moved.event is MachineEvent.RELEASED
-        waits = waits and admitted and demanded is not Tier.LISTED
-        until = None if move is None else move.erasing_until
-        assert until == (START + ERASED_WITHIN if waits else None), (state, demanded, admitted)

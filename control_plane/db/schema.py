@@ -1,0 +1,34 @@
+"""Whether the database is migrated as far as this code needs."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read
+from control_plane.db.tables import metadata
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    table_name: str
+    column_name: str
+
+
+_COLUMNS = text("""
+SELECT c.relname AS table_name, a.attname AS column_name FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+""")
+
+
+async def missing_column(connection: Connection) -> str | None:
+    """A column that this code knows and the database lacks; None when it is migrated far enough.
+
+    A newer schema is fine: migrations run beside old code.
+    """
+    present = set(await read(connection, _COLUMNS, _Column))
+    for table in metadata.sorted_tables:
+        for column in table.columns:
+            if _Column(table.name, column.name) not in present:
+                return f"{table.name}.{column.name}"
+    return None

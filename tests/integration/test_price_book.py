@@ -1,0 +1,88 @@
+"""The price book on a real database: a version for every load that changed a price, and for no other."""
+
+from dataclasses import replace
+
+import pytest
+
+from control_plane.db.engine import Database
+from control_plane.domain.admission import ListPrice
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.money import Nano
+from control_plane.domain.proof import Tier
+from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.services import catalogue
+from control_plane.services.catalogue import CatalogueError, parse_price_book
+from control_plane.world import World
+from tests.support.clock import Clock
+
+pytestmark = pytest.mark.database
+ONE = ListPrice(
+    Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
+    Nano(2_000_000_000),
+)
+EIGHT = ListPrice(
+    Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 900), CapacityShape.VM, Tier.PROVEN),
+    Nano(1_900_000_000),
+)
+
+
+@pytest.fixture
+def world(db: Database, clock: Clock) -> World:
+    return World(db, now=clock.now)
+
+
+async def _load(world: World, *book: ListPrice) -> int | None:
+    async with world.db.transaction() as connection:
+        return await catalogue.load_price_book(connection, world, book)
+
+
+async def _in_force(world: World) -> dict[str, tuple[int, int]]:
+    """Price per GPU-hour, and the version it is from, by SKU."""
+    return {price.sku.name: (price.nano_per_gpu_hour, price.book) for price in await catalogue.skus(world)}
+
+
+async def test_a_price_names_the_version_that_it_is_from(world: World, clock: Clock) -> None:
+    first = await _load(world, ONE, EIGHT)
+    assert first is not None
+    assert await _in_force(world) == {"h100x1": (2_000_000_000, first), "h100x8": (1_900_000_000, first)}
+    clock.advance(60)
+    second = await _load(world, replace(ONE, nano_per_gpu_hour=Nano(2_100_000_000)), EIGHT)
+    assert second is not None
+    assert second > first
+    assert await _in_force(world) == {"h100x1": (2_100_000_000, second), "h100x8": (1_900_000_000, first)}
+
+
+async def test_a_book_in_which_no_price_changed_is_no_new_version(world: World, clock: Clock) -> None:
+    version = await _load(world, ONE, EIGHT)
+    clock.advance(60)
+    assert await _load(world, ONE, EIGHT) is None
+    assert await _load(world, EIGHT) is None
+    assert await _load(world, replace(EIGHT, sku=replace(EIGHT.sku, proof=Tier.LISTED))) is None
+    assert {book for _, book in (await _in_force(world)).values()} == {version}
+    demanded = {price.sku.name: price.sku.proof for price in await catalogue.skus(world)}
+    assert demanded["h100x8"] is Tier.LISTED, "new leases go by what the book demands now"
+
+
+async def test_a_price_that_comes_back_is_a_new_version_again(world: World, clock: Clock) -> None:
+    versions = []
+    for nano in (2, 3, 2):
+        versions.append(await _load(world, replace(ONE, nano_per_gpu_hour=Nano(nano))))
+        clock.advance(60)
+    assert len({version for version in versions if version is not None}) == 3
+    assert await _in_force(world) == {"h100x1": (2, versions[-1])}
+
+
+def test_a_book_that_names_a_sku_twice_is_refused() -> None:
+    entry = """
+[[sku]]
+name = "h100x1"
+gpu_model = "h100-sxm-80gb"
+gpu_count = 1
+vcpus = 8
+memory_gib = 64
+disk_gib = 100
+usd_per_gpu_hour = "2.00"
+"""
+    assert len(parse_price_book(entry)) == 1
+    with pytest.raises(CatalogueError, match="SKU number 2: there is another 'h100x1' before it"):
+        parse_price_book(entry * 2)

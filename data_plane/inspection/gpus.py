@@ -53,7 +53,6 @@ async def read_gpus(session: Session, agent: AgentBundle) -> GpuReport:
 
 def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
     """The inventory that the agent printed. Raises StepFailed for anything else."""
-
     message = document(step, answer)
     if not isinstance(message, Inventory):
         raise StepFailed(step.name, None, "the agent did not answer with an inventory")

@@ -24,7 +24,7 @@ from data_plane.mesh.port import HubIdentity, Network, Peer
 from data_plane.mesh.wireguard import public_key
 
 CONNECTIONS_MAX = 4
-"""Simultaneous connections of one process. From 10 logins in progress on, sshd drops new ones at random (MaxStartups)."""
+"""Simultaneous connections of one process. With 10 logins in progress, sshd drops new ones at random (MaxStartups)."""
 BUSY_SECONDS_MAX = 8
 """How long a call waits for a free connection, so that callers do not pile up at a hub that hangs."""
 

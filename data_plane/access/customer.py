@@ -1,4 +1,4 @@
-"""Who may log in as the customer on a machine: exactly these keys, and at the end nobody."""
+"""Which SSH keys log in as the customer on a machine, and how a customer's access ends."""
 
 import re
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ _SSH_KEY = re.compile(
 )
 _AUTHORIZED_KEYS_MAX = 1_000
 
-# As the customer, not as root: the directory is the customer's after the first time, and a root that writes
-# through a link laid there would write anywhere. The rename makes the list whole at every moment.
+# The script runs as the customer and not as root: the directory belongs to the customer, who could put a symbolic
+# link there, and root would write through it to any file. The rename replaces the whole list at once.
 INSTALL_KEYS = Step(
     "install keys",
     """set -eu
@@ -31,8 +31,9 @@ mv -f "$new" "$HOME/.ssh/authorized_keys"
     user="customer",
 )
 
-# An expired account admits no key, wherever keys may lie by now. Whoever holds a GPU is ended as well, as a customer
-# with root may have processes of any name; only the driver's own daemons stay. Three times, to outrun what forks.
+# An expired account accepts no key, wherever the customer may have put keys. Every process that holds a GPU is killed
+# too, because a customer with root can run processes as any user; only the driver's own daemons are spared. The loop
+# runs three times to catch processes that fork meanwhile.
 END_CUSTOMER = Step(
     "end customer",
     f"""set -eu
@@ -53,9 +54,9 @@ done
 
 
 async def install_keys(session: Session, authorized_keys: Sequence[str]) -> None:
-    """Let exactly these keys log in as the customer (`ubuntu`); an empty list lets nobody in.
+    """Let exactly these keys log in as the customer (`ubuntu`); with an empty list nobody can.
 
-    A key is one OpenSSH public key line without options; anything else is StepFailed and changes nothing.
+    A key is one OpenSSH public key line without options. Anything else raises StepFailed and changes nothing.
     Raises Unreachable and StepFailed.
     """
     try:
@@ -66,18 +67,19 @@ async def install_keys(session: Session, authorized_keys: Sequence[str]) -> None
 
 
 async def end_customer(session: Session) -> None:
-    """Let the customer in no more, and end what the customer runs and whoever else holds a GPU.
+    """Disable the customer's login and kill the customer's processes, and every other process that holds a GPU.
 
-    A customer who took root may prevent it: what follows has to be proven, not believed. Raises Unreachable and
+    A customer with root can prevent this, so success here proves nothing about the machine. Raises Unreachable and
     StepFailed.
     """
     await must(session, END_CUSTOMER)
 
 
 def authorized_keys_text(keys: Sequence[str]) -> str:
-    """The file for exactly these keys. Raises ValueError for anything but plain OpenSSH public key lines.
+    """The content of an `authorized_keys` file with these keys.
 
-    Options (`command=...`) and line breaks are refused: what we install must be what the customer asked for.
+    Raises ValueError for anything but plain OpenSSH public key lines. Options (`command=...`) and line breaks are
+    refused, so that the file grants exactly what the customer asked for.
     """
     if len(keys) > _AUTHORIZED_KEYS_MAX:
         raise ValueError(f"more than {_AUTHORIZED_KEYS_MAX} keys")

@@ -1,22 +1,22 @@
-"""How the reconciler reaches a rented machine, and the laws both sides keep.
+"""How the reconciler reaches a rented machine, and the laws that every implementation keeps.
 
-  1. The host key is ours: we put it into the machine before it first boots, so there is no first
-     contact on trust. A machine that shows another key is not the one we ordered.
-  2. Every step may be repeated: the second time changes nothing and answers the same.
-  3. What a machine answers is bounded, parsed and believed only as far as it can be checked; no
-     answer moves money or placement (a node is hostile).
-  4. Nothing but AccessError leaves, and no error text holds a secret.
-  5. Access neither retries nor sleeps between attempts: the next activation is the retry. Every
-     step has its own time limit, so a hung machine costs a bounded time.
+  1. We make the host key and put it into the machine before its first boot, so the first contact needs no
+     trust. A machine that shows another key is not the one we ordered.
+  2. Every step can be repeated. The second run changes nothing and has the same answer.
+  3. A machine's answer is bounded, parsed, and believed only as far as it can be checked. No answer decides
+     about money or placement (a node is hostile).
+  4. Only AccessError is raised, and no error text contains a secret.
+  5. Access neither retries nor sleeps between attempts: the next activation is the retry. Every step has
+     its own time limit, so a machine that hangs costs a bounded time.
 
     AccessError
-    |-- Unreachable        no connection, or it broke: nothing is known about the step. Try later
-    |-- HostKeyChanged     somebody else answers at this address
-    |-- LoginRefused       the right machine, and it does not let us in (yet)
-    `-- StepFailed         the machine did the step and it failed, hung, or answered nonsense
+    |-- Unreachable        there is no connection, or it broke: the step may have happened or not. Try later
+    |-- HostKeyChanged     the machine at this endpoint is not the one we ordered
+    |-- LoginRefused       it is the right machine, and it does not accept our key or user (yet)
+    `-- StepFailed         the step failed on the machine, ran out of time, or had a malformed answer
 
-A machine that is still booting may show any of the first three for a while: its image's own host key
-or no user, until cloud-init has run. Whoever calls decides how long that is normal.
+A machine that is still booting can cause any of the first three: until cloud-init has run, it shows its
+image's own host key or has no user for us. The caller decides how long that is normal.
 """
 
 from collections.abc import Sequence
@@ -33,23 +33,22 @@ class AccessError(Exception):
 
 
 class Unreachable(AccessError):  # noqa: N818 - the tree above reads as sentences
-    """No connection, or it broke midway: the step may or may not have happened. Try again later."""
+    """There is no connection, or it broke midway: the step may have happened or not. Try again later."""
 
 
 class HostKeyChanged(AccessError):  # noqa: N818
-    """The machine at this address does not hold the host key we gave it. Nothing was sent to it."""
+    """The machine at this endpoint shows another host key than the one we made for it. Nothing was sent to it."""
 
 
 class LoginRefused(AccessError):  # noqa: N818
-    """The right machine does not accept our key or user."""
+    """The machine has the right host key, but does not accept our key or user."""
 
 
 class StepFailed(AccessError):  # noqa: N818
     """A step on the machine failed.
 
-    `exit_status` is None when the machine did not answer in the step's time, died by a signal, or
-    answered something we do not accept. `detail` is printable, bounded, and written by the machine:
-    show it, never parse it.
+    `exit_status` is None when the step ran out of time, died by a signal, or had an answer that we do not accept.
+    `detail` is printable and bounded, but written by the machine: show it, never parse it.
     """
 
     def __init__(self, step: str, exit_status: int | None, detail: str) -> None:
@@ -66,43 +65,43 @@ class Target:
     """A machine to reach."""
 
     address: str
-    """IPv4 or IPv6 text."""
+    """An IPv4 or IPv6 address."""
     port: int
     host_key: str
-    """One OpenSSH public key line, known before first contact: `ssh-ed25519 AAAA...`."""
+    """One OpenSSH public key line, known before the first contact: `ssh-ed25519 AAAA...`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A machine's SSH identity, made by us and given to it in its user data."""
+    """A machine's SSH host key, which we make and give to the machine in its user data."""
 
     private_openssh: str
-    """A secret: it goes into user data and nowhere else."""
+    """A secret that goes into the user data and nowhere else."""
     public: str
     """One OpenSSH public key line without a newline; `Target.host_key`."""
 
     def __repr__(self) -> str:
-        return f"HostKey(public={self.public!r})"  # A traceback or log line must not show the private half.
+        return f"HostKey(public={self.public!r})"  # Tracebacks and logs must not show the private half.
 
 
 class Session(Protocol):
     """A logged-in connection to one machine. Steps may run side by side on it."""
 
     async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
-        """Run a step to its end, whatever its exit status.
+        """Run a step to its end and return its answer, whatever its exit status.
 
-        Raises Unreachable if the connection breaks, StepFailed if the step runs out of time, dies by a
-        signal or prints more than OUTPUT_BYTES_MAX bytes.
+        Raises Unreachable if the connection breaks; StepFailed if the step runs out of time, dies by a signal or
+        prints more than OUTPUT_BYTES_MAX bytes.
         """
         ...
 
     def converse(self, step: Step, arguments: Sequence[str] = ()) -> AbstractAsyncContextManager[Line]:
-        """Start a step and speak with it in frames; leaving ends it. Entering raises Unreachable."""
+        """Start a step and exchange frames with it. Leaving ends the step. Entering raises Unreachable."""
         ...
 
 
 class Access(Protocol):
-    """The way in."""
+    """Opens sessions on machines."""
 
     def connect(self, target: Target) -> AbstractAsyncContextManager[Session]:
         """Log in. Entering raises Unreachable (within about 10 s), HostKeyChanged or LoginRefused."""
@@ -110,7 +109,7 @@ class Access(Protocol):
 
 
 async def must(session: Session, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
-    """Run a step; any exit status but 0 is StepFailed."""
+    """Run a step and return its answer. Raises StepFailed for an exit status other than 0, and Unreachable."""
     answer = await session.run(step, arguments, stdin=stdin)
     if answer.exit_status != 0:
         raise StepFailed(step.name, answer.exit_status, answer.detail)

@@ -1,7 +1,7 @@
-"""The only owner of SSH. Every host key is pinned before first contact; nothing is learnt on first use.
+"""Access to machines over SSH. Every host key is pinned before the first contact; no key is trusted on first use.
 
-asyncssh would read `~/.ssh/config`, the SSH agent and X.509 stores if left alone; all of that is off, so
-that what happens follows from the arguments only.
+By default asyncssh reads `~/.ssh/config`, the SSH agent and X.509 stores. All of that is switched off, so that the
+behaviour depends on the arguments only.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from data_plane.access.ssh_line import SshLine, converse
 from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
 
 CONNECT_SECONDS = 8
-"""For the whole way in: TCP, key exchange, login."""
+"""The time limit of a login: TCP connection, key exchange and authentication together."""
 GRACE_SECONDS = 5
-"""A step ends itself on the machine; we wait this much longer before we call it hung."""
+"""A step has its own time limit on the machine. We wait this much longer before we give it up."""
 CLOSE_SECONDS = 2
 KEEPALIVE_SECONDS = 10
 KEEPALIVES_MISSED_MAX = 3
 
-# Others are offered so that a stranger with another kind of key shows it and is known as a stranger; were
-# only ours offered, it would hang up during the key exchange and look like a bad line. Only the pinned key
-# is ever accepted.
+# All kinds of keys are offered so that a machine with another kind of key than the pinned one shows its key and
+# raises HostKeyChanged. With only the pinned kind, it would hang up during the key exchange, which would look like a
+# network failure. Only the pinned key is ever accepted.
 _HOST_KEY_ALGORITHMS = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -45,7 +45,7 @@ _HOST_KEY_ALGORITHMS = (
 
 
 def new_host_key() -> HostKey:
-    """A new ed25519 identity for a machine that is about to be ordered."""
+    """A new ed25519 host key for a machine that is about to be ordered."""
     key = asyncssh.generate_private_key("ssh-ed25519")
     return HostKey(
         private_openssh=key.export_private_key().decode(), public=key.export_public_key().decode().strip()
@@ -53,7 +53,7 @@ def new_host_key() -> HostKey:
 
 
 class SshAccess:
-    """`port.Access` over SSH, with one private key of ours that every machine lets in."""
+    """`port.Access` over SSH, with one private key that every machine of ours accepts."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class SshAccess:
         login_user: str = "splitplane",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`private_key` is a file's path, or the key itself as OpenSSH text. `clock` stamps a prover's frames.
+        """`private_key` is the path of a file, or the key itself as OpenSSH text. `clock` times a prover's frames.
 
         Raises OSError or ValueError for a key that cannot be read.
         """
@@ -88,7 +88,7 @@ class SshAccess:
             gss_kex=False,
             password_auth=False,
             kbdint_auth=False,
-            compression_algs=["none"],  # A compressed packet may be a thousand times larger than it looks.
+            compression_algs=["none"],  # A compressed packet can unpack to a thousand times its size.
             connect_timeout=CONNECT_SECONDS,
             login_timeout=CONNECT_SECONDS,
             keepalive_interval=KEEPALIVE_SECONDS,
@@ -105,7 +105,7 @@ class SshAccess:
             connection.close()
             with suppress(TimeoutError):
                 await asyncio.wait_for(_closed(connection), CLOSE_SECONDS)
-            connection.abort()  # A node that never acknowledges the goodbye must not hold our socket.
+            connection.abort()  # A machine that never acknowledges the close must not keep our socket open.
 
     async def _dial(self, target: Target) -> asyncssh.SSHClientConnection:
         where = f"{target.address} port {target.port}"
@@ -147,10 +147,10 @@ class SshSession:
             async with asyncio.timeout(seconds):
                 return await self._run(step, step.command(arguments), stdin)
         except TimeoutError:
-            raise StepFailed(step.name, None, f"no end after {seconds} s") from None
+            raise StepFailed(step.name, None, f"did not end within {seconds} s") from None
         except (StepFailed, Unreachable):
             raise
-        except Exception as error:  # noqa: BLE001 - as above: whatever the library meets is a broken line to us
+        except Exception as error:  # noqa: BLE001 - as above: whatever the library raises, the connection is lost to us
             raise Unreachable(f"{step.name}: {_short(error)}") from None
 
     @asynccontextmanager
@@ -162,7 +162,7 @@ class SshSession:
                         converse(self._connection, step.command(arguments), self._clock)
                     )
             except TimeoutError:
-                raise Unreachable(f"{step.name}: not begun after {GRACE_SECONDS} s") from None
+                raise Unreachable(f"{step.name}: did not start within {GRACE_SECONDS} s") from None
             except Exception as error:  # noqa: BLE001 - as above
                 raise Unreachable(f"{step.name}: {_short(error)}") from None
             yield line
@@ -180,14 +180,14 @@ class SshSession:
         finally:
             process.close()
         if process.exit_signal is not None:
-            raise StepFailed(step.name, None, "ended by a signal")
+            raise StepFailed(step.name, None, "was killed by a signal")
         if process.exit_status is None:
             raise Unreachable(f"{step.name}: the connection broke")
         return Answer(process.exit_status, output.result(), _printable(errors.result()))
 
 
 async def _feed(writer: "asyncssh.SSHWriter[bytes]", content: bytes) -> None:
-    # A step may end without reading its input; its exit status says why.
+    # A step may end without reading all of its input; its exit status tells why.
     with suppress(BrokenPipeError):
         writer.write(content)
         await writer.drain()
@@ -199,7 +199,7 @@ async def _read_to_end(reader: "asyncssh.SSHReader[bytes]", step: Step) -> bytes
     while chunk := await reader.read(OUTPUT_BYTES_MAX):
         content += chunk
         if len(content) > OUTPUT_BYTES_MAX:
-            raise StepFailed(step.name, None, f"the machine answered more than {OUTPUT_BYTES_MAX} bytes")
+            raise StepFailed(step.name, None, f"printed more than {OUTPUT_BYTES_MAX} bytes")
     return bytes(content)
 
 
@@ -221,5 +221,5 @@ def _printable(content: bytes) -> str:
 
 
 def _short(error: Exception) -> str:
-    """The library's word, cut: parts of it may be the peer's."""
+    """The error in one bounded line. Parts of its text may come from the peer."""
     return f"{type(error).__name__}: {_printable(str(error).encode())}"[:DETAIL_CHARACTERS_MAX]

@@ -1,8 +1,8 @@
-"""`line.Line` over an SSH channel: a process on the machine that is spoken to in frames.
+"""`line.Line` over an SSH channel: frames to and from a process on a machine.
 
-The machine is hostile, so what it says is held in bounds before anybody looks at it: SSH's own window stops a
-flood, at most ROOM_BYTES (or one wanted frame) are kept here, and a stream of tiny pieces breaks the line.
-A frame is stamped where its bytes come out of the cipher, not when somebody got round to reading it.
+The machine is hostile, so the amount of what it sends is bounded before anything is parsed: SSH's own window stops a
+flood, at most ROOM_BYTES (or one expected frame) are kept here, and a stream of tiny pieces breaks the line. The time
+of a frame is taken as soon as its bytes are decrypted, not when somebody reads the frame.
 """
 
 import asyncio
@@ -11,23 +11,23 @@ from contextlib import asynccontextmanager, suppress
 
 import asyncssh
 
-from data_plane.access.frames import LENGTH_BYTES, Dribble, FrameBuffer
+from data_plane.access.frames import LENGTH_BYTES, FrameBuffer, TooManyPieces
 from data_plane.access.line import Frame, LineBroken, LineSilent
 from data_plane.access.step import DETAIL_CHARACTERS_MAX
 from data_plane.documents.strict import printable
 
 WINDOW_BYTES = 256 * 1024
-"""What the machine may send ahead. Half of it is in flight at most times: 1.2 MB/s at 100 ms."""
+"""How much the machine may send before we acknowledge it. About half of it is in flight: 1.2 MB/s at 100 ms."""
 ROOM_BYTES = 256 * 1024
 SEND_SECONDS = 10
-"""An order is 64 KiB at most; who does not take it in this time does not read."""
+"""An order has 64 KiB at most. A prover that has not accepted it after this time is not reading."""
 END_SECONDS = 1
-"""Between a process's last word and its exit status."""
+"""How long we wait for the exit status after the end of a process's output."""
 CLOSE_SECONDS = 2
 
 
 class _Stream(asyncssh.SSHClientSession[bytes]):
-    """The callbacks of one channel. Everything here runs in the event loop's thread."""
+    """The callbacks of one channel. All of them run in the event loop's thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -36,18 +36,18 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
         self.frames = FrameBuffer()
         self.room = ROOM_BYTES
         self.news = asyncio.Event()
-        """Set whenever something below or in `frames` has changed."""
+        """Set whenever `frames` or one of the attributes below has changed."""
         self.writable = True
         self.ended = False
-        """No more bytes will come."""
+        """No more bytes will arrive."""
         self.closed = False
-        """Nothing at all will come."""
+        """Neither bytes nor an exit status will arrive any more."""
         self.why = ""
         self._errors = b""
 
     def connection_made(self, chan: "asyncssh.SSHClientChannel[bytes]") -> None:
         self._channel = chan
-        chan.set_write_buffer_limits(high=0)  # "Written" shall mean that it left us.
+        chan.set_write_buffer_limits(high=0)  # So that "written" means "sent".
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:
@@ -55,13 +55,13 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
             return
         try:
             self.frames.feed(data, self._clock())
-        except Dribble:
-            self._break("the prover dribbles")
+        except TooManyPieces:
+            self._break("the prover sends too many tiny pieces")
         self.flow()
         self.news.set()
 
     def flow(self) -> None:
-        """Stop reading while there is enough, go on when there is room."""
+        """Pause reading while enough is buffered, resume when there is room."""
         full = len(self.frames) >= self.room
         if self._channel is None or self.closed or full == self._paused:
             return
@@ -101,7 +101,7 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
             self._channel.abort()
 
     def reason(self) -> str:
-        """Printable and bounded; partly the machine's own words."""
+        """Why the line broke: printable and bounded, partly written by the machine."""
         said = printable(self._errors.decode("ascii", "replace")).strip()
         return f"{self.why or 'the prover ended'}{': ' if said else ''}{said}"
 
@@ -118,7 +118,7 @@ class SshLine:
 
     async def send(self, frame: bytes) -> float:
         stream = self._stream
-        # Before any of it leaves: the machine grants the window, and could take all but a byte, and that one later.
+        # Taken before anything is sent: the machine grants the window, and could accept the last byte later.
         asked = self._clock()
         try:
             self._channel.write(frame)
@@ -126,7 +126,7 @@ class SshLine:
                 while not stream.writable:
                     await self._news()
         except TimeoutError:
-            raise LineBroken(f"the prover took no order in {SEND_SECONDS} s") from None
+            raise LineBroken(f"the prover did not accept an order within {SEND_SECONDS} s") from None
         except LineBroken:
             raise
         except Exception as error:  # noqa: BLE001 - a hostile peer can make the library raise anything
@@ -144,7 +144,7 @@ class SshLine:
                         await self._last_words()
                     await self._news()
         except TimeoutError:
-            raise LineSilent(f"no whole frame within {seconds:.1f} s") from None
+            raise LineSilent(f"no complete frame within {seconds:.1f} s") from None
         finally:
             stream.room = ROOM_BYTES
         stream.flow()
@@ -157,7 +157,7 @@ class SshLine:
         await self._stream.news.wait()
 
     async def _last_words(self) -> None:
-        """Raises LineBroken, with the exit status if it comes soon."""
+        """Raise LineBroken, with the exit status if it arrives soon."""
         with suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 while True:
@@ -169,9 +169,10 @@ class SshLine:
 async def converse(
     connection: asyncssh.SSHClientConnection, command: str, clock: Callable[[], float]
 ) -> AsyncIterator[SshLine]:
-    """Start `command` and speak to it. In the end it is told to end, and cut off whether it does or not.
+    """Start `command` and exchange frames with it. Leaving tells it to end and closes the channel in any case.
 
-    Whatever the library raises on entering is the caller's to name; within, only what a Line raises leaves.
+    Entering may raise anything that asyncssh raises; the caller translates it. After that only the errors of a Line
+    are raised.
     """
     stream = _Stream(clock)
     channel, _ = await connection.create_session(lambda: stream, command, encoding=None, window=WINDOW_BYTES)

@@ -1,4 +1,4 @@
-"""One bounded step on a remote machine: what to run, as whom, for how long, and what came back."""
+"""A step on a remote machine: what to run, as which user, for how long, and the answer."""
 
 import shlex
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 OUTPUT_BYTES_MAX = 256 * 1024
-"""An inventory is the longest answer: `protocol.DOCUMENT_BYTES_MAX`."""
+"""The longest answer is an inventory: `protocol.DOCUMENT_BYTES_MAX`."""
 DETAIL_CHARACTERS_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A shell script that may be run any number of times."""
+    """A shell script that can be repeated any number of times."""
 
     name: str
-    """What a person reads when it fails, such as `install keys`."""
+    """For error messages, such as `install keys`."""
     script: str
-    """POSIX sh. Visible in the machine's process list, so it holds no data: that comes by stdin or arguments."""
+    """POSIX sh. The machine's process list shows it, so it contains no data: data comes by stdin or arguments."""
     seconds: int
-    """After this the machine itself ends the script, so that hung steps do not pile up there."""
+    """The time limit that the machine itself enforces, so that hung steps do not pile up there."""
     user: Literal["root", "customer", "login"]
 
     def command(self, arguments: Sequence[str] = ()) -> str:
-        """The command line for the login shell. Arguments are public; secrets travel by stdin only."""
+        """The command line for the login shell. Arguments are visible to every user of the machine."""
         sudo: dict[str, list[str]] = {
             "root": ["sudo", "-n", "--"],
             "customer": ["sudo", "-n", "-H", "-u", CUSTOMER, "--"],
@@ -34,14 +34,15 @@ class Step:
 
 
 CUSTOMER = "ubuntu"
-"""The user that customers log in as; cloud-init makes it."""
+"""The user that customers log in as. cloud-init creates it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a step printed, at most OUTPUT_BYTES_MAX bytes, by a machine that may be hostile."""
+    """How a step ended and what it printed, on a machine that may be hostile."""
 
     exit_status: int
     output: bytes
+    """At most OUTPUT_BYTES_MAX bytes."""
     detail: str
-    """The end of its error output: printable, at most DETAIL_CHARACTERS_MAX characters."""
+    """The end of its standard error: printable, at most DETAIL_CHARACTERS_MAX characters."""

@@ -1,12 +1,12 @@
-"""The agent's command line. `inventory` and `health` print JSON documents, one a line; `prove` speaks in frames.
+"""The agent's command line. `inventory` and `health` print JSON documents, one per line; `prove` exchanges frames.
 
-    agent.pyz inventory                  what the GPUs are, and what is around them; once
-    agent.pyz health [--watch SECONDS]   how the GPUs are; once, or every so many seconds
-    agent.pyz prove                      takes orders from standard input, and answers (data_plane/proof)
+    agent.pyz inventory                  the GPUs and the hardware around them, once
+    agent.pyz health [--watch SECONDS]   the state of the GPUs, once or every SECONDS
+    agent.pyz prove                      reads orders from standard input and answers them (data_plane/proof)
     agent.pyz version
 
-Exit status 0 with what was asked for, 3 with a failure document, 2 for a wrong command line. It holds no
-secret, opens no socket, needs no root, and writes no file but what the driver compiles while it proves.
+The exit status is 0 after an answer, 3 after a failure document, 2 for a wrong command line. The agent has no secret,
+opens no socket, needs no root, and writes no file except the driver's compiled kernels during a proof.
 """
 
 import os
@@ -22,8 +22,8 @@ from tempfile import TemporaryDirectory
 
 from data_plane.agent import inventory, kernel_log_source
 from data_plane.agent.guard import Hangs, guarded
+from data_plane.agent.monitor import SETTLE_SECONDS, Monitor, once, watch
 from data_plane.agent.schedule import Schedule
-from data_plane.agent.ward import SETTLE_SECONDS, Ward, once, watch
 from data_plane.documents.health import Health
 from data_plane.documents.inventory import Inventory
 from data_plane.documents.protocol import VERSION, Failure, Message, decode, encode
@@ -35,7 +35,7 @@ from data_plane.proof.prover import command
 
 USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | prove | version\n"
 HANGS_SECONDS = 35
-"""Without a persistence daemon a driver wakes its cards at every start, seconds for each."""
+"""Without a persistence daemon, the driver initialises every card anew, which takes seconds for each."""
 WATCH_SECONDS_MAX = 3600
 
 Work = Callable[[Library], "Iterator[Inventory | Health]"]
@@ -48,8 +48,8 @@ def inventories(library: Library) -> "Iterator[Inventory]":
 def healths(
     library: Library, seconds: "int | None", *, sleep: "Callable[[float], object]" = time.sleep
 ) -> "Iterator[Health]":
-    """One document, or one every so many seconds for ever."""
-    ward = Ward(
+    """One document; or, if `seconds` is given, one document every so many seconds, for ever."""
+    monitor = Monitor(
         library,
         Schedule(seconds or 0),
         kernel_log_source.find(lambda: time.time() - time.monotonic()),
@@ -57,9 +57,9 @@ def healths(
         unix=time.time,
     )
     if seconds is None:
-        yield once(ward, sleep=sleep)
+        yield once(monitor, sleep=sleep)
     else:
-        yield from watch(ward, seconds, monotonic=time.monotonic, sleep=sleep, beside=_beside)
+        yield from watch(monitor, seconds, monotonic=time.monotonic, sleep=sleep, beside=_beside)
 
 
 def _beside(work: "Callable[[], object]") -> None:
@@ -69,7 +69,10 @@ def _beside(work: "Callable[[], object]") -> None:
 def documents(
     work: Work, emulation: Path, *, every: float = 0, hangs: float = HANGS_SECONDS
 ) -> "Iterator[Message]":
-    """What `work` reads; a Failure, and the end, when something is in its way. `every`: seconds that it pauses."""
+    """The documents that `work` makes. If something prevents it from going on, the last document is a Failure.
+
+    `every` is the pause between two documents and `hangs` the time limit for making one, both in seconds.
+    """
     at_work: list[Library] = []
 
     def run() -> "Iterator[Inventory | Health]":
@@ -79,7 +82,7 @@ def documents(
 
     try:
         for message in guarded(run, every + hangs):
-            decode(encode(message).encode())  # Said only if it will be understood.
+            decode(encode(message).encode())  # Print only what the other side accepts.
             yield message
     except Unanswered as error:
         yield Failure(error.code, error.detail)
@@ -96,13 +99,13 @@ def main(arguments: "list[str]", emulation: Path = emulation_file.PATH) -> int:
             sys.stdout.write(f"{VERSION}\n")
             return 0
         case ["inventory"]:
-            return _say(documents(inventories, emulation))
+            return _print(documents(inventories, emulation))
         case ["health"]:
-            return _say(documents(lambda library: healths(library, None), emulation, every=SETTLE_SECONDS))
+            return _print(documents(lambda library: healths(library, None), emulation, every=SETTLE_SECONDS))
         case ["health", "--watch", text] if re.fullmatch("[0-9]{1,4}", text):
             seconds = int(text)
             if 1 <= seconds <= WATCH_SECONDS_MAX:
-                return _say(documents(lambda library: healths(library, seconds), emulation, every=seconds))
+                return _print(documents(lambda library: healths(library, seconds), emulation, every=seconds))
         case ["prove"]:
             return _prove(emulation)
     sys.stderr.write(USAGE)
@@ -111,19 +114,18 @@ def main(arguments: "list[str]", emulation: Path = emulation_file.PATH) -> int:
 
 def _prove(emulation: Path) -> int:
     with TemporaryDirectory(prefix="splitplane-") as folder:
-        _gone_when_told(folder)
-        os.environ["CUDA_CACHE_PATH"] = (
-            folder  # Compiled once for all GPUs of the machine, and for nobody else.
-        )
-        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order.
+        _end_at_sigterm(folder)
+        # The kernels are compiled once for all GPUs, and the result is for this run only.
+        os.environ["CUDA_CACHE_PATH"] = folder
+        os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # The order in which NVML counts.
         command.conversation(emulation)
     return 0
 
 
-def _gone_when_told(folder: str) -> None:
-    """Leave nothing and end, on the spot: giving back a GPU that is at work can outlast who waits for our end.
+def _end_at_sigterm(folder: str) -> None:
+    """At SIGTERM, delete the folder and end at once, because releasing a GPU that is at work can take too long.
 
-    Told once is told: `timeout` tells a process twice, as its child and as a member of its group.
+    A second SIGTERM is ignored: `timeout` sends one to its child and one to its process group.
     """
 
     def end(*_: object) -> None:
@@ -134,14 +136,15 @@ def _gone_when_told(folder: str) -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _say(messages: "Iterator[Message]") -> int:
+def _print(messages: "Iterator[Message]") -> int:
+    """Print the documents and return the exit status."""
     status = 0
     try:
         for message in messages:
             sys.stdout.write(encode(message) + "\n")
             sys.stdout.flush()
             status = 3 if isinstance(message, Failure) else 0
-    except BrokenPipeError:  # Nobody listens any more. Python would try once more at its end.
+    except BrokenPipeError:  # The reader has gone. Without this, Python would write again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 

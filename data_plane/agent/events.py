@@ -1,4 +1,4 @@
-"""What NVML tells of by itself: errors and changes, waited for in a thread. Costs nothing while nothing happens."""
+"""NVML's events: a thread waits for errors and changes, at no cost while nothing happens."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from data_plane.nvml.library import bus_id as read_bus_id
 
 WAIT_MS = 1000
 PAUSE_SECONDS = 5.0
-"""After an error of the wait itself, which a lost card makes fail at once and for good."""
+"""The pause after the wait itself failed. Once a card is lost, every wait fails at once."""
 
 XID = BINDINGS.nvmlEventTypeXidCriticalError
 CHANGES: "Mapping[int, tuple[Group, ...]]" = {
@@ -23,7 +23,7 @@ CHANGES: "Mapping[int, tuple[Group, ...]]" = {
     BINDINGS.nvmlEventTypeGpuRecoveryAction: ("recovery",),
     BINDINGS.nvmlEventMigConfigChange: ("mig",),
 }
-"""Which groups say something new after an event."""
+"""Which groups change with an event, and so must be read again."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,22 @@ class Event:
     kind: int
     """nvmlEventType*."""
     data: int
-    """The XID, where it is one."""
+    """The XID's number, if the event is an XID."""
     bus_id: "str | None"
 
 
 class Events:
-    """Every event of these cards, from when this was made. Cards and drivers without events have none."""
+    """Every event of these cards from now on. Some cards and drivers do not have events."""
 
     def __init__(self, library: Library, handles: "Sequence[object]") -> None:
-        # Another thread than the reader's: its calls are not among those that are timed and counted.
+        # A Library of its own, because events are read in another thread and must not count as the reader's calls.
         self._library = Library(library.api, library.source)
         self._heard: SimpleQueue[Event] = SimpleQueue()
         self._set = self._library.ask("nvmlEventSetCreate")
         self.registered = self._set is not None and sum(map(self._register, handles)) > 0
 
     def new(self) -> "list[Event]":
-        """What happened since the last time."""
+        """The events since the last call."""
         found: list[Event] = []
         while True:
             try:
@@ -55,7 +55,7 @@ class Events:
                 return found
 
     def wait(self) -> bool:
-        """Wait up to WAIT_MS for one event; False if waiting itself failed."""
+        """Wait up to WAIT_MS for one event. Returns False if the wait itself failed."""
         try:
             data = self._library.api.nvmlEventSetWait_v2(self._set, WAIT_MS)
         except BINDINGS.NVMLError as error:
@@ -63,12 +63,12 @@ class Events:
         try:
             bus_id = read_bus_id(self._library, data.device)
         except Lost:
-            bus_id = None  # Its last words came without an address; the kernel log has one.
+            bus_id = None  # A lost card does not tell its address; the kernel log does.
         self._heard.put(Event(int(data.eventType), int(data.eventData), bus_id))
         return True
 
     def listen(self, sleep: "Callable[[float], object]") -> NoReturn:
-        """Wait for ever, in a thread of its own."""
+        """Wait for events, for ever. Runs in a thread of its own."""
         while True:
             if not self.wait():
                 sleep(PAUSE_SECONDS)

@@ -1,8 +1,8 @@
-"""What is read of a card's health, group by group: one function each, as few calls into NVML as can be.
+"""Reads a card's health, group by group: one function for each group, with as few calls into NVML as possible.
 
-Fields that belong together are asked in one call. Periods are those of gpu telemetry in the field; costs are
-unmeasured so far (simple getters are expected to take tens to hundreds of microseconds), which is why every
-reading is timed and the figures travel in the document.
+Related fields are read in one call. The periods are those that are usual in GPU telemetry. The costs have not been
+measured yet (simple getters probably take tens to hundreds of microseconds); therefore every reading is timed, and
+its cost is part of the document.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited")
 
 
 def usage(library: Library, handle: object) -> Usage:
-    """The list of processes is the dearest call of all groups."""
+    """The list of processes is the most expensive call of all groups."""
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle, BINDINGS.nvmlMemory_v2)
     if memory is None:
         memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
@@ -80,7 +80,7 @@ _THROTTLE = {
     "sync_boost_ns": BINDINGS.NVML_FI_DEV_PERF_POLICY_SYNC_BOOST,
     "board_limit_ns": BINDINGS.NVML_FI_DEV_PERF_POLICY_BOARD_LIMIT,
     "reliability_ns": BINDINGS.NVML_FI_DEV_PERF_POLICY_RELIABILITY,
-    # Drivers before these ids had other ones (251 to 253), which are power smoothing today: never asked.
+    # Older drivers had other ids (251 to 253), which mean power smoothing today. They are never read.
     "software_thermal_ns": BINDINGS.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
     "hardware_thermal_ns": BINDINGS.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
     "power_brake_ns": BINDINGS.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
@@ -89,7 +89,7 @@ _THROTTLE = {
 
 def throttle(library: Library, handle: object) -> Throttle:
     reasons = library.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-    if reasons is None:  # The name before R535.
+    if reasons is None:  # Its name before R535.
         reasons = library.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     counted = dict(zip(_THROTTLE, library.fields(handle, list(_THROTTLE.values())), strict=True))
     return fitting(Throttle, reasons=reasons, **counted)
@@ -151,7 +151,7 @@ _NVLINK = {
 
 
 def nvlink(library: Library, handle: object) -> NvLinkHealth:
-    """Two calls, however many links there are: their number, then everything about all of them."""
+    """Reads the number of links, and then everything about all links: two calls in total."""
     links = range(topology.link_count(library, handle))
     if not links:
         return NvLinkHealth()
@@ -184,7 +184,9 @@ def fabric(library: Library, handle: object) -> Fabric:
     for structure in (BINDINGS.c_nvmlGpuFabricInfo_v3_t, BINDINGS.c_nvmlGpuFabricInfo_v2_t):
         info = structure()
         if library.ask("nvmlDeviceGetGpuFabricInfoV", handle, byref(info)) is not None:
-            summary = int(getattr(info, "healthSummary", len(_FABRIC_HEALTH)))  # Not in the second version.
+            summary = int(
+                getattr(info, "healthSummary", len(_FABRIC_HEALTH))
+            )  # Absent from version 2 of the structure.
             return fitting(
                 Fabric,
                 state=_FABRIC_STATES.get(info.state),
@@ -218,4 +220,4 @@ READERS: "Mapping[Group, Callable[[Library, object], object]]" = {
     "fabric": fabric,
     "mig": mig_mode,
 }
-"""How each group is read, of one card. `identity` is the list of cards itself (`ward.py`)."""
+"""How each group of one card is read. The group `identity` is the list of cards itself (`monitor.py`)."""

@@ -1,6 +1,7 @@
-"""A driver may never answer: a call into it then hangs, and no signal ends it. So work is done in a thread apart.
+"""A time limit for calls into a driver that may never return.
 
-Whoever waits is told after a while which call it is that hangs, and the process can end.
+A call into a driver that hangs cannot be ended by a signal. Therefore the work runs in another thread; the main thread
+gives up after a time limit, reports the call that hangs, and ends the process.
 """
 
 import threading
@@ -12,26 +13,26 @@ T = TypeVar("T")
 
 
 class Hangs(Exception):  # noqa: N818 - reads as a sentence
-    """Nothing came in the time allowed."""
+    """The work did not go on within its time limit."""
 
 
 class _End(Generic[T]):
-    """The work is over; with what it raised, if it did."""
+    """The end of the work, with the exception that it raised, if any."""
 
     def __init__(self, error: "Exception | None") -> None:
         self.error = error
 
 
 def guarded(work: "Callable[[], Iterator[T]]", seconds: float) -> "Iterator[T]":
-    """What `work` yields, done in another thread. Raises Hangs when the next takes longer than `seconds`."""
-    done: Queue[T | _End[T]] = Queue(maxsize=1)  # Who is not listened to waits.
+    """Run `work` in another thread and yield what it yields. Raises Hangs if one step takes longer than `seconds`."""
+    done: Queue[T | _End[T]] = Queue(maxsize=1)  # So that work waits until its last result is taken.
 
     def run() -> None:
         error: Exception | None = None
         try:
             for one in work():
                 done.put(one)
-        except Exception as raised:  # noqa: BLE001 - it is raised again, where the work is waited for
+        except Exception as raised:  # noqa: BLE001 - it is raised again in the other thread
             error = raised
         done.put(_End(error))
 

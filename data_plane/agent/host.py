@@ -1,6 +1,6 @@
-"""What is around the cards, as the kernel shows it in sysfs: NUMA nodes, NVMe devices, network devices.
+"""Reads the hardware around the cards from the kernel's sysfs: NUMA nodes, NVMe devices, network devices.
 
-Every file may be missing, unreadable or odd: what does not fit becomes null, and nothing here raises.
+Every file may be missing, unreadable or malformed. A value that cannot be read is None, and nothing here raises.
 """
 
 import re
@@ -12,11 +12,11 @@ from data_plane.documents.records import fitting
 SYSFS = Path("/sys")
 
 _BUS_ID = re.compile(BUS_ID)
-_SECTOR_BYTES = 512  # sysfs counts in these, whatever the device's own blocks are.
+_SECTOR_BYTES = 512  # The unit of sysfs, whatever the device's own block size is.
 
 
 def locality(sysfs: Path, bus_id: "str | None") -> "tuple[int | None, str | None]":
-    """NUMA node and local CPUs of a PCI device. -1, the kernel's word for `none`, is None."""
+    """The NUMA node and the local CPUs of a PCI device. The kernel's -1 for `none` becomes None."""
     if bus_id is None:
         return None, None
     device = sysfs / "bus/pci/devices" / bus_id
@@ -58,7 +58,7 @@ def nvmes(sysfs: Path) -> "tuple[Nvme, ...]":
 
 
 def nics(sysfs: Path) -> "tuple[Nic, ...]":
-    """Network devices with hardware behind them; bridges, tunnels and the like have none."""
+    """Network devices that are hardware; bridges, tunnels and the like are left out."""
     found = []
     for path in _named(sysfs / "class/net", "[!-~]{1,15}"):
         if not (path / "device").exists():
@@ -81,7 +81,7 @@ def nics(sysfs: Path) -> "tuple[Nic, ...]":
 
 
 def _named(folder: Path, pattern: str) -> "list[Path]":
-    """What is in a folder and named so, in the order of the numbers in the names."""
+    """The entries of a folder whose names match the pattern, ordered by the numbers in their names."""
     try:
         found = [path for path in folder.iterdir() if re.fullmatch(pattern, path.name)]
     except OSError:
@@ -92,7 +92,7 @@ def _named(folder: Path, pattern: str) -> "list[Path]":
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(4096).decode("ascii", "replace")  # No file that is read here fills a page.
+            return file.read(4096).decode("ascii", "replace")  # All files that are read here are shorter.
     except OSError:
         return ""
 
@@ -107,15 +107,15 @@ def _number(path: Path) -> "int | None":
 
 
 def _target(path: Path) -> "str | None":
-    """The name of what a link points at."""
+    """The name of the file or folder that a symbolic link points at."""
     try:
         return path.resolve(strict=True).name
-    except (OSError, RuntimeError):  # RuntimeError: links in a circle, on Python 3.10.
+    except (OSError, RuntimeError):  # RuntimeError: a circle of links, on Python 3.10.
         return None
 
 
 def _bus_id(device: Path) -> "str | None":
-    """The PCI address of a device: its own, or of the first PCI device above it (virtio has one in between)."""
+    """The PCI address of a device, or of the nearest PCI device above it (virtio devices have one above them)."""
     try:
         real = device.resolve(strict=True)
     except (OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""The whole inventory: every card by index, how they are wired, and what is around them."""
+"""Reads the whole inventory: every card in the order of their indices, their links, and the hardware around them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from data_plane.nvml.library import Library, Lost, Unanswered
 
 
 def read(library: Library, sysfs: Path = host.SYSFS) -> Inventory:
-    """Raises nvml.Unanswered if a card cannot be read: part of a list is no list. A lost one is named."""
+    """The inventory. Raises nvml.Unanswered, which names a lost card, if any card cannot be read."""
     count = int(library.must("nvmlDeviceGetCount"))
     if count > GPUS_MAX:
         raise Unanswered("bad_reading", f"{count} GPUs are more than {GPUS_MAX}")

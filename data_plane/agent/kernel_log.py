@@ -1,12 +1,12 @@
-"""Errors that the NVIDIA driver wrote to the kernel log: parsing only.
+"""Parses the errors that the NVIDIA driver writes to the kernel log.
 
     NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
     NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 43, pid=1122, name=python3, Ch 00000008
     nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)
 
-Lines hold text that tenants choose (a process may be named like a line), so only a line's beginning counts, and
-anybody with root can write to the log: only records of the kernel's own facility are read. That does not make
-them true; it makes them no easier to forge than everything else on the machine.
+A line contains text that tenants choose, such as the name of a process, so only the beginning of a line is read.
+Every user with root can write to the log, so only records of the kernel's own facility are read. They can still be
+forged, but no more easily than everything else on the machine.
 """
 
 import json
@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 LINE_BYTES_MAX = 8192
-"""The kernel's own bound for a record (CONSOLE_EXT_LOG_MAX)."""
+"""The kernel's limit for a record (CONSOLE_EXT_LOG_MAX)."""
 
 _PCI = r"PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?"
 _INSTANCE = r"(?: GPU-I:[0-9]{2,10}(?: GPU-CI:[0-9]{2,10})?)?"
-"""Of a card that is divided: an error is its card's, whichever part it happened in."""
+"""The instance on a card in MIG mode. An error is attributed to the card, whichever instance it happened in."""
 _LINES: "tuple[tuple[Literal['xid', 'sxid'], re.Pattern[str]], ...]" = (
     ("xid", re.compile(rf"NVRM: Xid \({_PCI}{_INSTANCE}\): ([0-9]{{1,6}})(?![0-9])")),
     ("sxid", re.compile(rf"nvidia-nvswitch[0-9]{{1,3}}: SXid \({_PCI}\): ([0-9]{{1,6}})(?![0-9])")),
 )
 _KERNEL = 0
-"""The facility of the kernel's own records; what is written to /dev/kmsg from outside gets another."""
+"""The facility of the kernel's own records. Records that programs write to /dev/kmsg have another."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Sighting:
     kind: Literal["xid", "sxid"]
     number: int
     bus_id: str
-    """`0000:3b:00.0`."""
+    """Such as `0000:3b:00.0`."""
     microseconds: int
-    """Of the record: since boot for /dev/kmsg, since 1970 for the journal."""
+    """The record's time: since boot for /dev/kmsg, since 1970 for the journal."""
 
 
 def kmsg(record: bytes) -> "Sighting | None":
-    """One record of /dev/kmsg: `priority,sequence,microseconds,flags;text`. None if it is anything else."""
+    """The error in one record of /dev/kmsg (`priority,sequence,microseconds,flags;text`); None if there is none."""
     prefix, separator, text = record[:LINE_BYTES_MAX].partition(b";")
     numbers = prefix.split(b",")
     if not separator or len(numbers) < 4 or not all(re.fullmatch(rb"[0-9]{1,19}", n) for n in numbers[:3]):
@@ -50,7 +50,7 @@ def kmsg(record: bytes) -> "Sighting | None":
 
 
 def journal(line: bytes) -> "Sighting | None":
-    """One line of `journalctl --dmesg --output=json`. None if it is anything else."""
+    """The error in one line of `journalctl --dmesg --output=json`; None if there is none."""
     try:
         entry = json.loads(line[: 2 * LINE_BYTES_MAX])
     except (ValueError, RecursionError):
@@ -67,12 +67,12 @@ def journal(line: bytes) -> "Sighting | None":
 
 
 def message(text: str, microseconds: int) -> "Sighting | None":
-    """The text of one record, without any prefix."""
+    """The error in the text of one record, which has no prefix; None if there is none."""
     for kind, pattern in _LINES:
         found = pattern.match(text)
         if found:
             domain, bus, device, function, number = found.groups()
-            # The driver leaves the function out: a GPU is function 0 of its device.
+            # The driver omits the PCI function. A GPU is function 0 of its device.
             bus_id = f"{int(domain, 16):04x}:{bus}:{device}.{function or 0}".lower()
             return Sighting(kind, int(number), bus_id, microseconds)
     return None

@@ -1,6 +1,6 @@
-"""The kernel log itself: /dev/kmsg where we may read it, the journal where not, and else nothing.
+"""Reads the kernel log: /dev/kmsg if it is readable, otherwise the journal if that is readable.
 
-Many systems keep both from users without rights (`dmesg_restrict`). Then nobody looks, and the document says so.
+Many systems let no unprivileged user read either (`dmesg_restrict`). The health document says so then.
 """
 
 import os
@@ -14,29 +14,29 @@ from data_plane.agent.kernel_log import Sighting
 
 KMSG = Path("/dev/kmsg")
 RECORDS_MAX = 200_000
-"""Looked at in one go; a log buffer of 16 MiB holds fewer."""
+"""How many records are read at once. A log buffer of 16 MiB holds fewer."""
 JOURNAL_SECONDS = 10
 
 _MICRO = 1_000_000
 
 
 class KernelLog(Protocol):
-    """Where errors are looked for."""
+    """A log of errors."""
 
     name: 'Literal["kmsg", "journal", "unreadable"]'
 
     def new(self) -> "list[tuple[Sighting, int]]":
-        """What was written since the last look, from boot at the first, each with its unix second. Never waits long."""
+        """The errors since the last call, or since boot, each with its unix second. Returns soon."""
         ...
 
 
 class Kmsg:
-    """/dev/kmsg: every read answers one record, from the oldest that the kernel still holds."""
+    """/dev/kmsg. Every read returns one record, beginning with the oldest that the kernel still has."""
 
     name: Literal["kmsg", "journal", "unreadable"] = "kmsg"
 
     def __init__(self, path: Path, boot: "Callable[[], float]") -> None:
-        """`boot` is when records count from, in unix seconds. Raises OSError if it may not be read."""
+        """`boot` returns the unix second from which records count. Raises OSError if the file is not readable."""
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._boot = boot
 
@@ -50,28 +50,27 @@ class Kmsg:
             try:
                 record = os.read(self._file, kernel_log.LINE_BYTES_MAX)
             except BrokenPipeError:
-                continue  # The kernel overwrote what we had not read yet; the next read goes on behind.
+                continue  # The kernel overwrote unread records. The next read continues after them.
             except OSError:
                 return
             if not record:
                 return
-            yield from record.splitlines()  # Lines that belong to a record begin with a blank.
+            yield from record.splitlines()  # The further lines of a record begin with a space.
 
 
 class Journal:
-    """The journal, for those in its groups. Lines seen twice are the reader's to tell apart."""
+    """The journal, which members of its groups can read. A line may be returned twice."""
 
     name: Literal["kmsg", "journal", "unreadable"] = "journal"
 
     def __init__(self, run: "Callable[[list[str]], bytes]") -> None:
-        """`run` gives a command's output; OSError if there is no such command. Raises OSError without lines."""
+        """`run` returns the output of a command. Raises OSError if there is no such command, or no line to read."""
         self._run = run
         self._since: int | None = None
         self._first: list[bytes] | None = self._lines()
         if not self._first:
-            raise PermissionError(
-                "the journal shows no kernel log"
-            )  # A kernel that booted has said something.
+            # A kernel that has booted has written lines, so we are not allowed to read them.
+            raise PermissionError("the journal shows no kernel log")
 
     def new(self) -> "list[tuple[Sighting, int]]":
         lines = self._lines() if self._first is None else self._first
@@ -88,7 +87,7 @@ class Journal:
 
 
 class Unreadable:
-    """No kernel log may be read here."""
+    """A kernel log that we are not allowed to read."""
 
     name: Literal["kmsg", "journal", "unreadable"] = "unreadable"
 
@@ -97,7 +96,7 @@ class Unreadable:
 
 
 def find(boot: "Callable[[], float]", path: Path = KMSG) -> KernelLog:
-    """The best there is. `boot` is the unix second that /dev/kmsg counts from."""
+    """The best log that is readable. `boot` returns the unix second from which /dev/kmsg counts."""
     try:
         return Kmsg(path, boot)
     except OSError:

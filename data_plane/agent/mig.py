@@ -1,6 +1,6 @@
-"""How a card is divided: MIG mode, and the instances with their profiles and places.
+"""Reads a card's MIG mode, and its instances with their profiles and placements.
 
-Utilisation counters do not exist per instance. Without root NVML tells neither the profile id nor the placement.
+There are no utilisation counters for instances. Without root, NVML reports neither the profile id nor the placement.
 """
 
 import re
@@ -14,7 +14,7 @@ _PROFILE = re.compile(r" MIG ([0-9a-z.+-]+)$")  # `NVIDIA A100-SXM4-80GB MIG 3g.
 
 
 def read(library: Library, handle: object) -> "Mig | None":
-    """None where the card has no MIG. Raises nvml.Lost."""
+    """The card's MIG state; None if the card does not support MIG. Raises nvml.Lost."""
     mode = library.ask("nvmlDeviceGetMigMode", handle)
     if mode is None:
         return None
@@ -26,13 +26,14 @@ def read(library: Library, handle: object) -> "Mig | None":
         instances=tuple(
             _instance(library, handle, device, uuid)
             for device in devices(library, handle)
-            if (uuid := library.ask("nvmlDeviceGetUUID", device)) is not None  # Not destroyed meanwhile.
+            if (uuid := library.ask("nvmlDeviceGetUUID", device))
+            is not None  # None if it was destroyed meanwhile.
         ),
     )
 
 
 def devices(library: Library, handle: object) -> "list[Any]":
-    """Handles of the MIG devices there are. Slots may be empty in between."""
+    """The handles of the existing MIG devices. There may be empty slots between them."""
     slots = min(library.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0, INSTANCES_MAX)
     asked = [library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in range(slots)]
     return [one for one in asked if one is not None]

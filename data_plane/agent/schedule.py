@@ -1,4 +1,4 @@
-"""When each group is read again: pure, so that a test can live through a day in a millisecond."""
+"""When each group is read again. It has no clock of its own, so that a test can simulate a day in a millisecond."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from data_plane.documents.health import Group
 
 PERIODS: "Mapping[Group, int]" = {
     "identity": 3600,
-    "mig": 3600,  # And whenever NVML says that it changed.
+    "mig": 3600,  # And whenever NVML reports a change.
     "usage": 10,
     "power": 10,
     "throttle": 5,
@@ -17,20 +17,21 @@ PERIODS: "Mapping[Group, int]" = {
     "nvlink": 60,
     "fabric": 60,
 }
-"""Seconds between two readings of a group. In the order in which they are read: who the cards are comes first."""
+"""Seconds between two readings of a group. Groups are read in this order: the cards' identities come first."""
 
 
 @dataclass
 class Schedule:
-    """Which groups are due at a look. Looks come every `interval` seconds, more or less."""
+    """Which groups are due at a look. There is a look about every `interval` seconds."""
 
     interval: float
     _read_at: "dict[Group, float]" = field(default_factory=dict)
 
     def due(self, now: float) -> "tuple[Group, ...]":
-        """Groups to read at this look, which is taken as done. The first look reads everything.
+        """The groups to read now; they are noted as read. The first look reads all groups.
 
-        A look is never exactly on time, so a group is due when the next look would be further off than this one.
+        Looks are never exactly on time, so a group is due if the next look would be further from its time than this
+        one is.
         """
         slack = self.interval / 2
         groups = tuple(
@@ -42,5 +43,5 @@ class Schedule:
         return groups
 
     def hasten(self, group: Group) -> None:
-        """Something happened: the next look reads this group, whenever it was read last."""
+        """Read this group at the next look, no matter when it was read last."""
         self._read_at.pop(group, None)

@@ -1,4 +1,4 @@
-"""How cards are wired: PCIe, NVLink, and where two of them meet."""
+"""Reads how cards are connected: PCIe, NVLink, and the closest common ancestor of every two cards."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -24,7 +24,7 @@ _REMOTES = {
 
 
 def pcie(library: Library, handle: object) -> PcieLink:
-    """The link to the host, now and at best. Raises nvml.Lost, as everything here."""
+    """The link to the host, its current and its best state. Raises nvml.Lost, as all functions here do."""
     return fitting(
         PcieLink,
         generation=library.ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
@@ -35,13 +35,13 @@ def pcie(library: Library, handle: object) -> PcieLink:
 
 
 def link_count(library: Library, handle: object) -> int:
-    """How many NVLinks the card has, up or down; 0 where it does not say."""
+    """How many NVLinks the card has, active or not; 0 if it does not say."""
     (count,) = library.fields(handle, [BINDINGS.NVML_FI_DEV_NVLINK_LINK_COUNT])
     return min(count or 0, LINKS_MAX)
 
 
 def link_states(library: Library, handle: object, states: "Sequence[int | None]") -> "list[bool]":
-    """Whether each link is up. `states` are the values of field 165, which drivers before R530 do not have."""
+    """Whether each link is active. `states` are the values of field 165, which drivers before R530 do not have."""
     up = []
     for link, state in enumerate(states):
         said = library.ask("nvmlDeviceGetNvLinkState", handle, link) if state is None else state
@@ -50,7 +50,7 @@ def link_states(library: Library, handle: object, states: "Sequence[int | None]"
 
 
 def nvlinks(library: Library, handle: object) -> "tuple[NvLink, ...]":
-    """Every NVLink by number, and what is at its other end."""
+    """Every NVLink in the order of their numbers, with the device at its other end."""
     links = range(link_count(library, handle))
     if not links:
         return ()
@@ -85,7 +85,7 @@ def _nvlink(
 
 
 def ancestors(library: Library, handles: "Sequence[object]") -> "tuple[tuple[Level | None, ...], ...]":
-    """Where every two cards meet. Each pair is asked once. Raises nvml.Unanswered if one was lost meanwhile."""
+    """The closest common ancestor of every two cards. Raises nvml.Unanswered if a card was lost meanwhile."""
     size = range(len(handles))
     above: dict[tuple[int, int], Level | None] = {}
     for a, b in combinations(size, 2):

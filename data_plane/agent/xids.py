@@ -1,4 +1,4 @@
-"""The errors heard so far, each once: the same one comes as an NVML event and as a line of the kernel log."""
+"""The errors so far, each listed once, although NVML's events and the kernel log may both report an error."""
 
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Literal
 from data_plane.documents.health import XIDS_MAX, Xid
 
 SAME_SECONDS = 5
-"""One error is often told several times within moments, and its event and its line are stamped by two clocks."""
+"""Reports within this time are of one error: it is often reported repeatedly, and the two sources use two clocks."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Xids:
         at: int,
         how: Literal["event", "log"],
     ) -> bool:
-        """Note one sighting, at unix second `at`; False if it was known."""
+        """Note a report of an error at unix second `at`. Returns False if the error was known already."""
         for place, known in enumerate(self._heard):
             if (known.kind, known.number, known.bus_id) == (kind, number, bus_id) and _near(known.at, at):
                 if known.heard != how:

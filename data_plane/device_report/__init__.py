@@ -1,1 +1,1 @@
-"""A GPU at hand, measured: what `python -m data_plane.device_report` does, and the report it writes."""
+"""Measures the GPUs of this machine and writes a report: `python -m data_plane.device_report`."""

@@ -1,9 +1,12 @@
-"""`python -m data_plane.device_report`: measure the GPUs of this machine, write a JSON report, print it.
+"""`python -m data_plane.device_report` measures the GPUs of this machine, writes a JSON report and prints it.
 
-About two minutes for each GPU, which must be idle. Needs what the control plane needs (numpy) beside the driver,
-because it checks every answer. Exit status 0 when the arithmetic is exact and the challenge is passed, whether or
-not the aims are met; 1 when not, or when a GPU fails on the way: then what was measured until then is written, with
-why under `failed`; 3 when there is no GPU to measure.
+It takes about two minutes for each GPU; all GPUs must be idle. It needs the driver and our whole installation (numpy),
+because it checks every answer. The exit status is
+
+    0  if the arithmetic is exact and the challenge is passed, whether or not the aims are met;
+    1  if not, or if a GPU fails meanwhile: the report then contains what was measured before, and the reason
+       under `failed`;
+    3  if there is no GPU to measure.
 """
 
 import argparse
@@ -18,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from data_plane.agent.kernel_log_source import Unreadable
+from data_plane.agent.monitor import Monitor
 from data_plane.agent.schedule import Schedule
-from data_plane.agent.ward import Ward
 from data_plane.device_report import render, report
 from data_plane.documents.health import Health
 from data_plane.nvml import emulation_file, selection
@@ -33,11 +36,11 @@ from data_plane.proof.verifier.recompute import one_blas_thread
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     one_blas_thread()
-    nvml_costs = _nvml_costs(options.emulation)  # Before CUDA wakes the cards.
+    nvml_costs = _nvml_costs(options.emulation)  # Before CUDA initialises the cards.
     began = time.monotonic()
     found: dict[str, Any] = {}
     with ExitStack() as stack:
-        # The kernels are compiled for this run, so that the report says what compiling costs.
+        # An empty cache, so that the report includes the time for compiling the kernels.
         cache = stack.enter_context(tempfile.TemporaryDirectory())
         os.environ["CUDA_CACHE_PATH"] = cache
         try:
@@ -55,7 +58,7 @@ def main(arguments: list[str]) -> int:
             found["failed"] = str(error)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
     if "failed" in found:
-        print(f"{found['failed']}\nwhat was measured before is in {options.out}", file=sys.stderr)
+        print(f"{found['failed']}\nthe measurements before the failure are in {options.out}", file=sys.stderr)
         return 1
     for line in render.lines(found):
         print(line)
@@ -66,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _prover(emulation: Path) -> list[str]:
-    """The agent's own command, told where the emulation file is."""
+    """The agent's command `prove`, with this emulation file."""
     start = "import sys, pathlib; from data_plane.agent.__main__ import main; "
     return [
         sys.executable,
@@ -79,7 +82,7 @@ def _prover(emulation: Path) -> list[str]:
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m data_plane.device_report",
-        description="Measures the GPUs of this machine: reference times for data_plane/proof/measured/.",
+        description="Measures the GPUs of this machine: reference times for data_plane/proof/challenger/measured/.",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("device-report.json"), help="where the report goes (%(default)s)"
@@ -94,10 +97,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 
 def _nvml_costs(emulation: Path) -> dict[str, Any]:
-    """Microseconds that each group of the health document took on all GPUs, read twice.
+    """Microseconds for reading each group of the health document on all GPUs, measured twice.
 
-    The first time is of cards that may have been asleep, unless a persistence daemon or somebody else keeps them
-    awake; the second is of cards that are awake.
+    At the first look the cards may not be initialised, unless a persistence daemon or another process keeps them so;
+    at the second look they are.
     """
     try:
         with selection.opened(emulation) as opened:
@@ -111,8 +114,8 @@ def _nvml_costs(emulation: Path) -> dict[str, Any]:
 
 
 def _whole_look(opened: Library) -> Health:
-    """Every group: a ward that has seen nothing yet takes nothing for known."""
-    return Ward(opened, Schedule(0), Unreadable(), monotonic=time.monotonic, unix=time.time).look()
+    """A look that reads every group, as the first look of a monitor does."""
+    return Monitor(opened, Schedule(0), Unreadable(), monotonic=time.monotonic, unix=time.time).look()
 
 
 if __name__ == "__main__":

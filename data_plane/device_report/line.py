@@ -1,6 +1,6 @@
-"""A `access.line.Line` to a prover in a process of our own, over its standard input and output. Real time.
+"""`access.line.Line` to a prover in a process on this machine, over its standard input and output, in real time.
 
-For a machine we trust: nothing here defends against what the other side sends, beyond its length.
+This machine is trusted: apart from the length of a frame, nothing that the prover sends is checked here.
 """
 
 import asyncio
@@ -35,23 +35,23 @@ class ProcessLine:
                 began = time.monotonic()
                 length = int.from_bytes(first + await self._reader.readexactly(LENGTH_BYTES - 1), "big")
                 if length > bytes_max:
-                    raise strict.Malformed(f"a frame of {length} bytes, {bytes_max} allowed")
+                    raise strict.Malformed(f"a frame of {length} bytes, where {bytes_max} are allowed")
                 body = await self._reader.readexactly(length)
                 return Frame(body, began, time.monotonic())
         except TimeoutError:
-            raise LineSilent(f"no whole frame within {seconds:.1f} s") from None
+            raise LineSilent(f"no complete frame within {seconds:.1f} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):
             raise LineBroken("the prover ended") from None
 
 
 @asynccontextmanager
 async def prover(command: Sequence[str]) -> AsyncIterator[ProcessLine]:
-    """Start a prover; it ends with the context, whatever it is at."""
+    """Start a prover. Leaving the context ends it, whatever it is doing."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     if process.stdin is None or process.stdout is None:
-        raise RuntimeError("a process without the pipes that were asked for")
+        raise RuntimeError("the process has no pipes")
     try:
         yield ProcessLine(process.stdout, process.stdin)
     finally:

@@ -1,7 +1,7 @@
-"""What one device shows when it is asked directly, without a challenge: the open questions of the first GPU.
+"""Measures one device directly, without a challenge.
 
-Each function asks one question of a `Device` and answers plain JSON values. Times are wall-clock seconds of
-this process, which is the one that drives the device; kernel times are the device's own events.
+Each function measures one property of a `Device` and returns plain JSON values. Times are wall-clock seconds of this
+process, which drives the device itself; kernel times come from the device's own events.
 """
 
 import time
@@ -26,17 +26,17 @@ from data_plane.proof.prover.device import Device, DeviceError
 KINDS: tuple[TileKind, ...] = ("int8", "bf16")
 SEED = bytes(range(SEED_BYTES))
 NONCE = bytes(range(NONCE_BYTES))
-"""Nobody is to be surprised here, and a run that goes wrong can be repeated."""
+"""Fixed, so that a failed run can be repeated: unlike a challenge, a measurement need not be unpredictable."""
 SHARES = (0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93, 0.90, 0.80)
-"""Of the free memory, tried from the top."""
+"""Shares of the free memory, tried in this order."""
 SMALL_BLOCKS = 4096
 COLUMNS = 1024
 
 
 def exactness(device: Device) -> dict[str, Any]:
-    """Whether the kernels compute what docs/gpu-proof.md says, bit by bit: small, and compared whole.
+    """Whether the kernels compute exactly what docs/gpu-proof.md defines, on small sizes that are compared completely.
 
-    `bf16` also with the largest inner dimension, where a tensor core that keeps too few bits would show.
+    `bf16` is also tested with the largest inner dimension, which reveals a tensor core that keeps too few bits.
     """
     device.fill(SEED, 3, SMALL_BLOCKS)
     chains = np.arange(257, dtype=np.uint32)
@@ -58,7 +58,7 @@ def exactness(device: Device) -> dict[str, Any]:
 
 
 def launch_round(device: Device, rounds: int = 2000) -> dict[str, float]:
-    """Microseconds of one launch with its copy back, over `rounds` of them."""
+    """Microseconds for one launch with its copy back, as the mean of `rounds` launches."""
     took = []
     result = NONCE
     for number in range(rounds):
@@ -76,7 +76,7 @@ def launch_round(device: Device, rounds: int = 2000) -> dict[str, float]:
 
 
 def largest_fill(device: Device, blocks_max: int) -> dict[str, Any]:
-    """How much of the free memory one allocation takes, filled once with a single iteration."""
+    """The largest share of the free memory that one allocation can take, filled with a single iteration."""
     identity, free = device.identity(), device.memory_free()
     total = identity.cuda_memory if identity.nvml_memory is None else identity.nvml_memory
     found: dict[str, Any] = {"free_bytes": free, "total_bytes": total, "share_of_free": 0.0, "bytes": 0}
@@ -93,7 +93,7 @@ def largest_fill(device: Device, blocks_max: int) -> dict[str, Any]:
 
 
 def fill_rate(device: Device, iterations: int, blocks: int) -> dict[str, float]:
-    """A fill as a challenge orders it: seconds, and units times iterations in a second."""
+    """A fill as in a challenge: its seconds, and units times iterations per second."""
     seconds = _timed(lambda: device.fill(SEED, iterations, blocks))
     return {
         "iterations": iterations,
@@ -104,13 +104,13 @@ def fill_rate(device: Device, iterations: int, blocks: int) -> dict[str, float]:
 
 
 def walk_over(device: Device, reference: Reference, blocks: int, chains: int, steps: int) -> dict[str, float]:
-    """A walk over this much memory, filled for it: what the size costs in address translation shows here."""
+    """A walk over this much memory, filled before: shows the cost of address translation for this size."""
     device.fill(SEED, 1, blocks)
     return {"bytes": blocks * BLOCK_BYTES, **walk_rate(device, reference, chains, steps)}
 
 
 def walk_rate(device: Device, reference: Reference, chains: int, steps: int) -> dict[str, float]:
-    """A walk over what is filled: bytes in a second, and the share of data-sheet bandwidth."""
+    """A walk over the filled memory: bytes per second, and the share of the data sheet's bandwidth."""
     took = _timed(lambda: _drain(device.walk(NONCE, chains, steps)))
     rate = chains * steps * BLOCK_BYTES / took
     return {
@@ -126,7 +126,7 @@ def walk_rate(device: Device, reference: Reference, chains: int, steps: int) -> 
 def tile_rate(
     device: Device, kind: TileKind, reference: Reference, count: int, inner: int
 ) -> dict[str, float]:
-    """Multiply-adds in a second, and the share of the dense peak."""
+    """Multiply-adds per second, and the share of the data sheet's dense peak."""
     took = _timed(lambda: _drain(device.tiles(kind, NONCE, inner, COLUMNS, count)))
     rate = count * SIDE * SIDE * inner / took
     peak = reference.peak(kind)
@@ -140,7 +140,7 @@ def tile_rate(
 
 
 def gap_histogram(device: Device, milliseconds: int, threshold_us: int) -> dict[str, Any]:
-    """How often the clock of each multiprocessor jumped; an idle card should show nothing."""
+    """How often the clock of each multiprocessor jumped. On an idle card it should never jump."""
     sms = device.gaps(milliseconds, threshold_us)
     return {
         "milliseconds": milliseconds,
@@ -153,7 +153,7 @@ def gap_histogram(device: Device, milliseconds: int, threshold_us: int) -> dict[
 
 
 def repeated(ask: Callable[[], dict[str, float]], times: int, key: str) -> dict[str, Any]:
-    """The middle one of several answers by `key`, and how far apart they were."""
+    """The median of several results by `key`, and the spread of all of them."""
     answers = sorted((ask() for _ in range(times)), key=lambda answer: answer[key])
     middle = answers[len(answers) // 2]
     return {**middle, "repeats": times, "spread": (answers[-1][key] - answers[0][key]) / middle[key]}
@@ -166,5 +166,5 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _drain(slices: Iterable[bytes]) -> int:
-    """Take all digests and keep none."""
+    """Compute all digests, and discard them."""
     return sum(len(one) // DIGEST_BYTES for one in slices)

@@ -1,4 +1,4 @@
-"""The report as a person reads it: figures with units, aims with their verdict, 80 columns."""
+"""Renders the report for a terminal of 80 columns: figures with units, and for each aim whether it is met."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
-"""The report of one machine: every device asked directly, one whole challenge, and our aims beside the figures.
+"""Makes the report of one machine: measurements of every device, one whole challenge, and our aims.
 
-The document may be put into `data_plane/proof/measured/` as it is: `measurements` takes `model`, `date`,
-`driver` and `rates` from it. A report of an emulation, or of a run that failed on the way, says so, and has no
-place there.
+The document can be put into `data_plane/proof/challenger/measured/` as it is: `measurements` reads `model`, `date`,
+`driver` and `rates` from it. A report of an emulation or of a failed run says so, and must not be put there.
 """
 
 import os
@@ -35,11 +34,11 @@ REPEATS = 3
 
 
 class NotOneModel(Exception):  # noqa: N818 - reads as a sentence
-    """The GPUs are of several models, or of one that the reference table lacks."""
+    """The GPUs are of several models, or of a model that is not in the reference table."""
 
 
 def model_of(gpu: GpuIdentity) -> str | None:
-    """Our word for the model, by PCI device id; None for a card that the table lacks."""
+    """Our name for the model with this PCI device id; None if it is not in the table."""
     ids = {gpu.sysfs_pci_device, gpu.nvml_pci_device}
     return next((one.model for one in TABLE.values() if ids & one.pci_devices), None)
 
@@ -47,9 +46,9 @@ def model_of(gpu: GpuIdentity) -> str | None:
 def device_figures(
     device: Device, identity: GpuIdentity, reference: Reference, sizes: Sizes
 ) -> Iterator[tuple[str, Any]]:
-    """All direct questions to one GPU, correctness first, each with its answer as soon as there is one.
+    """Measure one GPU, its correctness first, and yield each figure as soon as it is known.
 
-    `sizes` is EMULATED for a card that is not there. Raises DeviceError.
+    `sizes` is EMULATED for an emulated card. Raises DeviceError.
     """
     times = reference.estimate()
     repeats = 1 if sizes is EMULATED else REPEATS
@@ -101,7 +100,7 @@ def _total(identity: GpuIdentity) -> int:
 
 
 class CountingVerifier:
-    """The verifier, and what its work cost."""
+    """A verifier that counts the CPU time of its work."""
 
     def __init__(self) -> None:
         self._inner = LocalVerifier()
@@ -116,9 +115,10 @@ class CountingVerifier:
 async def challenge(
     model: str, gpus: Sequence[GpuIdentity], command: Sequence[str]
 ) -> tuple[ProofReport, float]:
-    """A challenge as a customer's machine meets it, over a prover of its own. Answers the verifier's CPU seconds too.
+    """A whole challenge as on a customer's machine. Returns its report and the verifier's CPU seconds.
 
-    `command` starts a prover. The machine is trusted here, so its own names and memory are what is expected of it.
+    `command` starts a prover in a process of its own. The machine is trusted, so the challenger expects the names and
+    memory that the machine itself reports.
     """
     verifier = CountingVerifier()
     expected = Expected(
@@ -147,7 +147,7 @@ class Aim:
 
 
 def aims(figures: Sequence[dict[str, Any]], proof: ProofReport, cpu_seconds: float) -> list[Aim]:
-    """Set for an H200; on another model the same figures are shown, and whether they matter is for a person."""
+    """The aims, with this machine's figures. They are set for an H200; for another model a person has to judge them."""
     resident = (
         min(
             proven / one["largest_allocation"]["total_bytes"]
@@ -172,9 +172,9 @@ async def report(
     nvml_costs: dict[str, Any],
     command: Sequence[str],
 ) -> None:
-    """Measure every GPU of `machine`, one after the other, then all of them in one challenge. Closes the machine.
+    """Measure every GPU of `machine`, one after the other, and then all of them in one challenge. Closes the machine.
 
-    Fills `found` as it goes, so that what was measured outlasts a GPU that fails. Raises DeviceError, NotOneModel.
+    Fills `found` step by step, so that it keeps all measurements up to a failure. Raises DeviceError and NotOneModel.
     """
     gpus: list[dict[str, Any]] = []
     found |= {
@@ -199,7 +199,8 @@ async def report(
                 gpus[-1][question] = answer
     finally:
         for device in machine.devices:
-            device.close()  # The challenge brings its own prover, which wants the memory.
+            device.close()  # The challenge uses a prover of its own, which needs the memory.
+
     best = gpus[0]
     found["rates"] = {
         "fill": best["fill"]["rate"],

@@ -1,8 +1,7 @@
-"""How a machine's GPUs are: the values of the agent's health document, with their bounds.
+"""The agent's health document: the state of a machine's GPUs, with the bounds of every value.
 
-All of it is the machine's own word. What it reports against itself (an XID, a lost card, a row that could not
-be remapped) is worth believing; what it does not report proves nothing. Null means that the driver does not
-say, or did not say when it was asked.
+All values are the machine's own claims. Faults that it reports (an XID, a lost card, a row that could not be remapped)
+can be believed; that it reports none proves nothing. Null means that the driver does not say, or did not answer.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -30,10 +29,10 @@ Group = Literal[
 @dataclass(frozen=True)
 class Usage:
     memory_used_mib: Mib | None = None
-    """Without what the driver keeps for itself, where it tells them apart."""
+    """Without the driver's own memory, if the driver reports that separately."""
     memory_free_mib: Mib | None = None
     utilisation_percent: Percent | None = None
-    """Share of the last sample window, 1/6 s to 1 s, in which a kernel ran; null under MIG."""
+    """The share of the last sampling period (1/6 s to 1 s) in which a kernel ran; null with MIG."""
     memory_utilisation_percent: Percent | None = None
     compute_processes: Processes | None = None
     graphics_processes: Processes | None = None
@@ -44,19 +43,19 @@ class Power:
     sm_mhz: Mhz | None = None
     memory_mhz: Mhz | None = None
     power_mw: Milliwatts | None = None
-    """Mean of the last second on Ampere and later, but for GA100; the instant before."""
+    """The mean of the last second on Ampere and later, GA100 excepted; on older cards the current value."""
     power_instant_mw: Milliwatts | None = None
     power_limit_mw: Milliwatts | None = None
     """The limit in force."""
     energy_mj: Count | None = None
-    """Since the driver was loaded, millijoules."""
+    """Millijoules since the driver was loaded."""
     temperature_c: Celsius | None = None
     memory_temperature_c: Celsius | None = None
 
 
 @dataclass(frozen=True)
 class Throttle:
-    """Why clocks are held down: now, and for how long altogether since the driver was loaded, nanoseconds."""
+    """Why clocks are reduced: now, and for how many nanoseconds in total since the driver was loaded."""
 
     reasons: Bits | None = None
     """1 idle, 2 application clocks, 4 power cap, 8 hardware slowdown, 16 sync boost, 32 software thermal,
@@ -80,7 +79,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Ecc:
-    """Memory errors. Volatile counts start at the last driver load, aggregate ones with the card's life."""
+    """Memory errors. Volatile counts start when the driver is loaded, aggregate ones with the card's first use."""
 
     enabled: bool | None = None
     corrected_volatile: Count | None = None
@@ -90,11 +89,11 @@ class Ecc:
     rows_remapped_corrected: Count | None = None
     rows_remapped_uncorrected: Count | None = None
     rows_pending: bool | None = None
-    """A remapping waits for a GPU reset."""
+    """A row will be remapped at the next reset of the GPU."""
     rows_failed: bool | None = None
-    """A row could not be remapped: the card has no spare left there."""
+    """A row could not be remapped, because no spare row was left in its bank."""
     pages_retired_corrected: Count | None = None
-    """Before Ampere."""
+    """Only on cards before Ampere."""
     pages_retired_uncorrected: Count | None = None
     pages_pending: bool | None = None
 
@@ -102,7 +101,7 @@ class Ecc:
 @dataclass(frozen=True)
 class PcieHealth:
     generation: Annotated[int, Whole(0, 16)] | None = None
-    """Now; cards drop it when idle, so only a reading under load says something."""
+    """The current generation. Idle cards reduce it, so only a reading under load is meaningful."""
     width: Annotated[int, Whole(0, 64)] | None = None
     replays: Count | None = None
     correctable: Count | None = None
@@ -118,19 +117,19 @@ class NvLinkHealth:
     crc_data_errors: Count | None = None
     replays: Count | None = None
     recoveries: Count | None = None
-    """All links together; up to NVLink 4."""
+    """The sum over all links; up to NVLink 4."""
     recoveries_failed: Count | None = None
-    """NVLink 5."""
+    """From NVLink 5 on."""
     symbol_errors: Count | None = None
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """The NVSwitch fabric as this GPU sees it. Until it is completed, CUDA answers 802 (system not ready)."""
+    """The NVSwitch fabric as this GPU sees it. Until it is completed, CUDA calls fail with 802 (system not ready)."""
 
     state: Literal["not_supported", "not_started", "in_progress", "completed"] | None = None
     status: Annotated[int, Whole(0, 9999)] | None = None
-    """NVML's return code for the completed state; 0 is success."""
+    """NVML's return code once the state is completed; 0 is success."""
     health_mask: Annotated[int, Whole(0, (1 << 32) - 1)] | None = None
     health: Literal["not_supported", "healthy", "unhealthy", "limited"] | None = None
 
@@ -147,10 +146,10 @@ class MigHealth:
 class GpuHealth:
     index: Annotated[int, Whole(0, GPUS_MAX - 1)]
     uuid: Annotated[str, Text(UUID)] | None
-    """Null when the card was lost before it could say."""
+    """Null if the card was lost before it could say."""
     bus_id: Annotated[str, Text(BUS_ID)] | None
     lost: bool
-    """The card has fallen off the bus, or will not say who it is until it is reset: what follows is from before."""
+    """The card has fallen off the bus, or does not answer until it is reset. The values below are older then."""
     usage: Usage = Usage()
     power: Power = Power()
     throttle: Throttle = Throttle()
@@ -164,21 +163,21 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class Xid:
-    """One error that the driver reported, told once however many ways it was heard."""
+    """One error that the driver reported. It is listed once, even if both an event and the log reported it."""
 
     kind: Literal["xid", "sxid"]
     """An `sxid` comes from an NVSwitch."""
     number: Annotated[int, Whole(0, 999_999)]
     bus_id: Annotated[str, Text(BUS_ID)] | None
-    """Of the GPU or the switch; null when an event's card could no longer say."""
+    """The address of the GPU or the switch; null if the card of an event could no longer say."""
     at: UnixSeconds
-    """When it was first heard, by the machine's clock."""
+    """When it was first noticed, by the machine's clock."""
     heard: Literal["event", "log", "both"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What it cost to read one group on all GPUs, the last time."""
+    """What the last reading of one group on all GPUs cost."""
 
     group: Group
     at: UnixSeconds
@@ -186,12 +185,12 @@ class Reading:
     calls: Annotated[int, Whole(0, 1_000_000)]
     """Calls into NVML."""
     refused: Annotated[int, Whole(0, 1_000_000)]
-    """Calls that ended in another error than `not supported`."""
+    """Calls that failed with an error other than `not supported`."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """One document: the latest reading of every group, of every GPU by index."""
+    """One document: the latest reading of every group, for every GPU in the order of their indices."""
 
     source: Source
     at: UnixSeconds
@@ -199,9 +198,9 @@ class Health:
     xids: Annotated[tuple[Xid, ...], Most(XIDS_MAX)]
     """The latest, oldest first."""
     xids_dropped: Count
-    """Older ones that had no room."""
+    """How many older ones were left out because the list was full."""
     events: bool
-    """NVML tells of errors as they happen. Only while watching."""
+    """Whether NVML reports errors as they happen, which it does only for `health --watch`."""
     kernel_log: Literal["kmsg", "journal", "unreadable"]
-    """Where errors of before were looked for. `unreadable`: an empty list says nothing at all."""
+    """Where earlier errors were looked for. If `unreadable`, an empty list of errors means nothing."""
     readings: Annotated[tuple[Reading, ...], Most(READINGS_MAX)]

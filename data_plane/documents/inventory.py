@@ -1,7 +1,7 @@
-"""What a machine says it is: the values of the agent's inventory document, with their bounds.
+"""The agent's inventory document: the hardware of a machine, with the bounds of every value.
 
-Every value is the machine's own word (law 11): evidence to be held against what it proves and against what it
-said before, never a fact. Null means that the driver or the kernel does not say.
+Every value is the machine's own claim (law 11): evidence to be compared with what the machine proves and with what it
+claimed before, never a fact. Null means that the driver or the kernel does not say.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -12,30 +12,30 @@ from typing import Annotated, Literal
 from data_plane.documents.records import Most, Text, Whole
 
 GPUS_MAX = 16
-"""The largest machines on sale hold 16 cards."""
+"""The largest machines on sale have 16 cards."""
 MEMORY_MIB_MAX = 16 * 1024 * 1024
-"""16 TiB, far above any card; keeps a claim inside every integer type it may meet."""
+"""16 TiB: far more than any card has, and small enough for every integer type that stores it."""
 LINKS_MAX = 36
 """NVML_NVLINK_MAX_LINKS."""
 INSTANCES_MAX = 8
-"""MIG devices of one card: at most 7 today."""
+"""MIG devices of one card; today at most 7 are possible."""
 DEVICES_MAX = 64
-"""NVMe devices, network devices or NUMA nodes of one machine that are listed; further ones are left out."""
+"""How many NVMe devices, network devices or NUMA nodes of one machine are listed; the others are left out."""
 
 UUID = "GPU-[0-9A-Za-z-]{1,76}"
 BUS_ID = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 """As the kernel writes it in sysfs: `0000:3b:00.0`."""
 
 Source = Literal["nvml", "emulated"]
-"""`emulated` readings come from a file, for machines without GPUs; they prove nothing."""
+"""`emulated` readings come from a file on a machine without GPUs. They prove nothing."""
 Sharing = Literal["none", "mig", "vgpu", "unknown"]
-"""Whether the card looks whole: `mig` when MIG mode is on, `vgpu` inside a vGPU guest. A hint, not proof."""
+"""Whether the card seems to be whole: `mig` if MIG mode is on, `vgpu` inside a vGPU guest. A hint and no proof."""
 
 Mib = Annotated[int, Whole(0, MEMORY_MIB_MAX)]
 Count = Annotated[int, Whole(0, (1 << 64) - 1)]
-"""A counter of the driver's: 64 bits."""
+"""A 64-bit counter of the driver."""
 Phrase = Annotated[str, Text(r"[\x20-\x7e]{1,96}")]
-"""NVML's longest is a name: NVML_DEVICE_NAME_V2_BUFFER_SIZE is 96 bytes."""
+"""Text from NVML. The longest is a name: NVML_DEVICE_NAME_V2_BUFFER_SIZE is 96 bytes."""
 BusId = Annotated[str, Text(BUS_ID)]
 PciId = Annotated[str, Text("[0-9a-f]{4}:[0-9a-f]{4}")]
 _CPUS = "[0-9]{1,5}(?:-[0-9]{1,5})?"
@@ -47,17 +47,17 @@ Milliwatts = Annotated[int, Whole(0, 1_000_000_000)]
 Mbps = Annotated[int, Whole(0, 1_000_000_000)]
 
 Level = Literal["self", "internal", "single", "multiple", "hostbridge", "node", "system"]
-"""How far up two GPUs meet: on one board, under one PCIe switch, under several, at one host bridge, in one NUMA
-node, or only across the machine (NVML_TOPOLOGY_*)."""
+"""The closest common ancestor of two GPUs: one board, one PCIe switch, several switches, one host bridge, one NUMA
+node, or only the whole machine (NVML_TOPOLOGY_*)."""
 
 
 @dataclass(frozen=True)
 class PcieLink:
     generation: Annotated[int, Whole(0, 16)] | None = None
-    """Now; cards drop it when idle."""
+    """The current generation, which idle cards reduce."""
     width: Annotated[int, Whole(0, 64)] | None = None
     generation_max: Annotated[int, Whole(0, 16)] | None = None
-    """Of card and slot together."""
+    """The most that both the card and its slot support."""
     width_max: Annotated[int, Whole(0, 64)] | None = None
 
 
@@ -66,16 +66,16 @@ class NvLink:
     link: Annotated[int, Whole(0, LINKS_MAX - 1)]
     active: bool
     version: Annotated[int, Whole(0, 255)] | None = None
-    """NVML's code, not the marketing number."""
+    """NVML's code for the version, not the marketing number."""
     speed_mbps: Mbps | None = None
-    """One direction, megabytes per second, as field 164 counts."""
+    """Megabytes per second in one direction, from field 164."""
     remote: Literal["gpu", "switch", "npu", "unknown"] | None = None
     remote_bus_id: BusId | None = None
 
 
 @dataclass(frozen=True)
 class MigPlacement:
-    """Memory slices `start` to `start + size - 1`, of 8 on a card."""
+    """The memory slices `start` to `start + size - 1` of the 8 slices of a card."""
 
     start: Annotated[int, Whole(0, 63)]
     size: Annotated[int, Whole(1, 64)]
@@ -85,11 +85,11 @@ class MigPlacement:
 class MigInstance:
     uuid: Annotated[str, Text("MIG-[0-9A-Za-z/-]{1,90}")]
     profile: Annotated[str, Text("[0-9a-z.+-]{1,32}")] | None = None
-    """`3g.40gb`, as the device's name ends."""
+    """Such as `3g.40gb`: the end of the device's name."""
     gpu_instance_id: Annotated[int, Whole(0, 4095)] | None = None
     compute_instance_id: Annotated[int, Whole(0, 4095)] | None = None
     profile_id: Annotated[int, Whole(0, 4095)] | None = None
-    """NVML's, such as 9 for 3g; null without root, like the placement."""
+    """NVML's number, such as 9 for 3g. Null without root, as is the placement."""
     placement: MigPlacement | None = None
     multiprocessors: Annotated[int, Whole(0, 4096)] | None = None
     memory_mib: Mib | None = None
@@ -106,7 +106,7 @@ class Mig:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One card. From `serial` on, what only some drivers, boards or rights show."""
+    """One card. The fields from `serial` on depend on the driver, the board or the user's privileges."""
 
     index: Annotated[int, Whole(0, GPUS_MAX - 1)]
     name: Phrase
@@ -131,7 +131,7 @@ class Gpu:
     cores: Annotated[int, Whole(0, 1_000_000)] | None = None
     bus_width_bits: Annotated[int, Whole(0, 1_000_000)] | None = None
     memory_reserved_mib: Mib | None = None
-    """What the driver keeps for itself."""
+    """The driver's own memory."""
     power_limit_mw: Milliwatts | None = None
     """The limit in force."""
     power_limit_min_mw: Milliwatts | None = None
@@ -143,14 +143,14 @@ class Gpu:
     pcie: PcieLink = PcieLink()
     nvlinks: Annotated[tuple[NvLink, ...], Most(LINKS_MAX)] = ()
     mig: Mig | None = None
-    """Null where the card has no MIG."""
+    """Null if the card does not support MIG."""
 
 
 @dataclass(frozen=True)
 class NumaNode:
     node: NumaNodeNumber
     cpus: CpuList | None
-    """Null for memory without processors, such as that of a GH200's GPU."""
+    """Null for a node of memory without processors, such as the memory of a GH200's GPU."""
     memory_mib: Mib | None
 
 
@@ -180,13 +180,13 @@ class Nic:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Every GPU of the machine, by index, and what is around them."""
+    """Every GPU of the machine, in the order of their indices, and the hardware around them."""
 
     source: Source
     driver_version: Annotated[str, Text("[0-9A-Za-z._+-]{1,80}")]
     gpus: Annotated[tuple[Gpu, ...], Most(GPUS_MAX)]
     ancestors: Annotated[tuple[Annotated[tuple[Level | None, ...], Most(GPUS_MAX)], ...], Most(GPUS_MAX)] = ()
-    """`ancestors[a][b]`: where GPUs a and b meet; null where NVML does not say."""
+    """`ancestors[a][b]` is the closest common ancestor of the GPUs a and b; null if NVML does not say."""
     numa_nodes: Annotated[tuple[NumaNode, ...], Most(DEVICES_MAX)] = ()
     nvmes: Annotated[tuple[Nvme, ...], Most(DEVICES_MAX)] = ()
     nics: Annotated[tuple[Nic, ...], Most(DEVICES_MAX)] = ()

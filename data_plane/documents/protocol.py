@@ -1,8 +1,8 @@
-"""What the agent prints and how we read it: one JSON document, one version, both sides from this file.
+"""The agent's output: one JSON document, written and read by this file on both sides.
 
-The agent travels with its own copy, pushed by digest, so both sides always speak the same version: the
-parser is exact (these keys, these types, nothing more) instead of tolerant. Whoever prints the document
-is a hostile node until proven otherwise, so everything is bounded before it is looked at.
+The agent contains its own copy of this file and is pushed by digest, so both sides always have the same version.
+Therefore the parser is exact (these keys, these types, nothing more) and not tolerant. The node that prints the
+document is hostile until proven otherwise, so every size is checked before the content is parsed.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -19,12 +19,12 @@ from data_plane.documents.records import Text
 VERSION = 2
 
 DOCUMENT_BYTES_MAX = 256 * 1024
-"""Eight cards with MIG and 18 links each, and what is around them, take about 60 KB; 16 cards twice that."""
+"""Eight cards with MIG and 18 links each, with the hardware around them, take about 60 KB; 16 cards take twice that."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The agent ran and could not answer."""
+    """Why the agent could not answer."""
 
     code: Annotated[str, Text("[a-z_]{1,40}")]
     """`no_gpu_library`, `nvml_error`, `gpu_lost`, `nvml_hangs`, `bad_reading`, `bad_emulation`."""
@@ -40,13 +40,13 @@ _KINDS: "dict[str, type[Message]]" = {
 
 
 def encode(message: Message) -> str:
-    """The one line the agent prints."""
+    """The line that the agent prints."""
     kind = next(kind for kind, its in _KINDS.items() if isinstance(message, its))
     return json.dumps({"protocol": VERSION, "kind": kind, **asdict(message)}, sort_keys=True)
 
 
 def decode(content: bytes) -> Message:
-    """Read what a machine printed. Raises strict.Malformed, and nothing else, whatever the bytes are."""
+    """The document that a machine printed. Raises strict.Malformed, and nothing else, whatever the bytes are."""
     document = strict.load(content, DOCUMENT_BYTES_MAX)
     kind = document.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
@@ -75,4 +75,4 @@ def _no_twins(uuids: "list[str]") -> None:
 def _square(inventory: Inventory) -> None:
     count = len(inventory.gpus)
     if len(inventory.ancestors) != count or any(len(row) != count for row in inventory.ancestors):
-        raise strict.Malformed("ancestors is not one row and one column for each GPU")
+        raise strict.Malformed("ancestors does not have one row and one column for each GPU")

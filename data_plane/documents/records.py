@@ -1,4 +1,4 @@
-"""Dataclasses that read themselves from a machine's JSON: each bound stands beside the field it bounds.
+"""Reads dataclasses from a machine's JSON. The bound of each field is written beside the field.
 
     @dataclass(frozen=True)
     class Nvme:
@@ -7,9 +7,9 @@
 
     read(Nvme, {"name": "nvme0", "size_bytes": None}, "NVMe device")
 
-A field is a bounded whole number, text of a pattern, a truth value, one of some words, another record, a tuple
-of those with at most so many, or any of these or null. A record has exactly its fields: nothing is optional
-and nothing is ignored, whatever defaults the dataclass has for those who make one by hand.
+A field is a bounded whole number, text that matches a pattern, a boolean, one of a few words, another record, or a
+bounded tuple of these; and each of these may be nullable. A record has exactly its fields: no field is optional and no
+other key is ignored. The defaults of a dataclass are only for code that makes one.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -24,7 +24,7 @@ from data_plane.documents import strict
 
 T = TypeVar("T")
 _Reader = Callable[["dict[str, Any]", str], Any]
-"""Reads the value under a key of a document."""
+"""Reads the value of a key in a document."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class Whole:
 
 @dataclass(frozen=True)
 class Text:
-    """Text that matches all of a regular expression."""
+    """Text that a regular expression matches as a whole."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class Most:
-    """At most so many entries in a tuple."""
+    """A tuple with at most this many entries."""
 
     entries: int
 
 
 def read(kind: "type[T]", value: object, name: str) -> "T":
-    """The record that `value` says. Raises strict.Malformed; `name` is for its text."""
+    """The record in `value`. Raises strict.Malformed, with `name` in its text."""
     document = strict.mapping(value, name)
     readers = _readers(kind)
     strict.keys(document, set(readers))
@@ -58,10 +58,10 @@ def read(kind: "type[T]", value: object, name: str) -> "T":
 
 
 def fitting(kind: "type[T]", **values: object) -> "T":
-    """The record of these values, for who writes it: one that does not fit its field becomes null.
+    """A record with these values, where a value that is out of its field's bounds becomes null.
 
-    Records and tuples are taken as they are, having been fitted themselves. What is left out has its default,
-    or is null. Raises strict.Malformed if a field that is never null does not fit.
+    Records and tuples are taken as they are; they must have been made by this function themselves. Omitted fields have
+    their defaults. Raises strict.Malformed if a value of a field that cannot be null is out of its bounds.
     """
     fit: dict[str, object] = {}
     readers = _readers(kind)
@@ -85,7 +85,7 @@ def _readers(kind: "type[Any]") -> "dict[str, _Reader]":
 
 
 _known: "dict[type[Any], dict[str, _Reader]]" = {}
-"""Looking up hints is slow, and a record is read many times."""
+"""Readers by kind. Evaluating type hints is slow, and a kind is read many times."""
 
 
 def _reader(hint: Any) -> _Reader:

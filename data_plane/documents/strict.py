@@ -1,7 +1,7 @@
-"""Reading JSON that a hostile machine wrote: these keys, these types, within these bounds, or Malformed.
+"""Reads JSON that a hostile machine wrote: exactly these keys and types, within these bounds.
 
-Both sides of a conversation ship from one source, so a reader has no reason to be tolerant. Whatever the
-bytes are, nothing but Malformed leaves, and its text names the field and never quotes the bytes.
+Both sides of a conversation are built from the same source, so a reader has no reason to be tolerant. Whatever the
+bytes are, only Malformed is raised; its text names the field and never quotes the bytes.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -12,11 +12,11 @@ from typing import Any, NoReturn, cast
 
 
 class Malformed(Exception):  # noqa: N818 - reads as a sentence: the answer is malformed
-    """The bytes are not a message of this protocol."""
+    """The bytes are not a valid message."""
 
 
 def load(content: bytes, bytes_max: int) -> "dict[str, Any]":
-    """The one JSON object in `content`: no NaN, no fractions, no key twice."""
+    """The JSON object in `content`, without NaN, fractions or duplicate keys. Raises Malformed."""
     if len(content) > bytes_max:
         raise Malformed(f"longer than {bytes_max} bytes")
     try:
@@ -32,17 +32,17 @@ def load(content: bytes, bytes_max: int) -> "dict[str, Any]":
 
 
 def _no_constant(_: str) -> NoReturn:
-    raise Malformed("NaN and Infinity are not numbers here")
+    raise Malformed("NaN and Infinity are not allowed")
 
 
 def _no_float(_: str) -> NoReturn:
-    raise Malformed("a number is not whole")
+    raise Malformed("a number is not an integer")
 
 
 def _once(pairs: "list[tuple[str, Any]]") -> "dict[str, Any]":
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise Malformed("a key appears twice")  # Two readers could see two different machines.
+        raise Malformed("a key appears twice")  # Two readers could understand it differently.
     return document
 
 
@@ -53,7 +53,7 @@ def mapping(value: object, name: str) -> "dict[str, Any]":
 
 
 def listing(document: "dict[str, Any]", key: str, most: int) -> "list[object]":
-    """A list of at most `most` values, each still to be read."""
+    """A list of at most `most` values, which are not checked yet."""
     value = document[key]
     if not isinstance(value, list):
         raise Malformed(f"{key} is not a list")
@@ -65,12 +65,12 @@ def listing(document: "dict[str, Any]", key: str, most: int) -> "list[object]":
 
 def keys(document: "dict[str, Any]", expected: "set[str]") -> None:
     if document.keys() != expected:
-        raise Malformed("keys are not those of this message")
+        raise Malformed("the keys are not those of this message")
 
 
 def whole(document: "dict[str, Any]", key: str, least: int, most: int) -> int:
     value = document[key]
-    if type(value) is not int or not least <= value <= most:  # type(): True is an int to isinstance.
+    if type(value) is not int or not least <= value <= most:  # To isinstance, True is an int.
         raise Malformed(f"{key} is not a whole number from {least} to {most}")
     return value
 
@@ -100,7 +100,7 @@ _HEX = re.compile(r"[0-9a-f]*")
 
 
 def hexadecimal(document: "dict[str, Any]", key: str, size: int) -> bytes:
-    """Exactly `size` bytes, written in lower-case hex."""
+    """Exactly `size` bytes in lower-case hex."""
     value = document[key]
     if not isinstance(value, str) or len(value) != 2 * size or not _HEX.fullmatch(value):
         raise Malformed(f"{key} is not {size} bytes of hex")
@@ -108,5 +108,5 @@ def hexadecimal(document: "dict[str, Any]", key: str, size: int) -> bytes:
 
 
 def printable(text: str, limit: int = 300) -> str:
-    """`text` as one line of printable ASCII, at most `limit` characters: fit for a message's detail."""
+    """`text` as one line of printable ASCII with at most `limit` characters, for the detail of a message."""
     return "".join(c if " " <= c <= "~" else " " for c in text)[:limit]

@@ -6,10 +6,11 @@ from data_plane.documents import protocol, strict
 from data_plane.inspection.bundle import AgentBundle
 
 MISSING = 75
-"""Exit status of the agent's steps: no file with that digest is here. EX_TEMPFAIL, which Python never uses itself."""
+"""The exit status of the agent's steps when no agent with this digest is on the machine: EX_TEMPFAIL, which Python
+itself never uses."""
 
-# Neither as root nor as the customer: NVML needs no rights, and the file must not be the customer's to change.
-# The digest guards against a broken push or disk; a customer with root can fake any answer, so callers check.
+# Runs as the login user: NVML needs no privileges, and the customer must not be able to change the file. The digest
+# protects against a broken push or disk. A customer with root can fake any answer, so callers must check it.
 _FIND_AGENT = f"""set -eu
 agent="$HOME/.splitplane/agent-$1.pyz"
 [ -f "$agent" ] || exit {MISSING}
@@ -33,16 +34,16 @@ mv -f "$new" "$HOME/.splitplane/agent-$1.pyz"
 
 
 def agent_step(name: str, command: str, seconds: int) -> Step:
-    """A step that runs the agent with this command; its argument is the agent's digest.
+    """A step that runs the agent with this command. Its argument is the agent's digest.
 
-    It ends with MISSING, and has done nothing, where no agent with that digest is.
+    The step exits with MISSING, and does nothing, if no agent with that digest is on the machine.
     """
     script = f'{_FIND_AGENT}exec python3 -I "$agent" {command}\n'
     return Step(name, script, seconds, user="login")
 
 
 async def run_agent(session: Session, step: Step, agent: AgentBundle) -> Answer:
-    """Run a step that needs the agent. Pushes the agent unless a file with that digest is there.
+    """Run a step of the agent, and push the agent first if it is not on the machine.
 
     Raises Unreachable and StepFailed.
     """
@@ -54,7 +55,10 @@ async def run_agent(session: Session, step: Step, agent: AgentBundle) -> Answer:
 
 
 def document(step: Step, answer: Answer) -> protocol.Message:
-    """What the agent printed. The exit status is checked last: a failure document says more."""
+    """The document that the agent printed. Raises StepFailed if there is none, or if it says that the agent failed.
+
+    The exit status is checked last, because a failure document says more.
+    """
     try:
         message = protocol.decode(answer.output)
     except strict.Malformed as error:

@@ -1,8 +1,8 @@
-"""Builds the agent as one file that needs nothing but Python on the other side.
+"""Builds the agent: one file that needs nothing but Python on the machine.
 
-The same sources give the same bytes, and so the same digest, on every replica: fixed order, fixed
-timestamps, and members stored uncompressed (deflate's output differs between zlib builds). 570 kB
-travel once per machine.
+The same sources give the same bytes, and so the same digest, on every replica: the order and the timestamps are fixed,
+and the members are stored uncompressed, since deflate's output differs between zlib builds. The file has 570 kB and is
+sent to each machine once.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ import data_plane
 
 _ROOT = Path(data_plane.__file__).resolve().parent
 FOLDERS = ("agent", "documents", "nvml", "proof/prover", "proof/protocol")
-"""What runs on a machine, each with everything in it. The folders above them send along their `__init__.py` only."""
+"""The folders that run on a machine. Of the folders above them only `__init__.py` is included."""
 _START = """import sys
 
 from data_plane.agent.__main__ import main
 
 sys.exit(main(sys.argv[1:]))
 """
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # The oldest time a zip can tell.
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # The earliest time that a zip file can store.
 
 
 @dataclass(frozen=True, slots=True)
 class AgentBundle:
-    """The agent as one zipapp. Its digest is its name on the machine."""
+    """The agent as one zipapp. On the machine, its digest is part of its file name."""
 
     content: bytes
     sha256: str
@@ -36,9 +36,9 @@ class AgentBundle:
 
 
 def build_agent() -> AgentBundle:
-    """Make the agent from the installed sources.
+    """Build the agent from the installed sources.
 
-    Raises FileNotFoundError or PackageNotFoundError if the installation is not whole.
+    Raises FileNotFoundError or PackageNotFoundError if the installation is incomplete.
     """
     members = {f"data_plane/{path.relative_to(_ROOT).as_posix()}": path.read_bytes() for path in _files()}
     members["__main__.py"] = _START.encode()
@@ -48,7 +48,7 @@ def build_agent() -> AgentBundle:
 
 
 def _files() -> list[Path]:
-    """Every Python file of the folders, and what makes packages of the folders above them."""
+    """Every Python file of the folders, and the `__init__.py` of the folders above them."""
     packages = [_ROOT / folder / "__init__.py" for folder in ("", "proof", *FOLDERS)]
     missing = [path for path in packages if not path.is_file()]
     if missing:

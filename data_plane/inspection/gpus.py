@@ -1,4 +1,4 @@
-"""What a machine says its GPUs are."""
+"""Reads which GPUs a machine says it has."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,13 +10,13 @@ from data_plane.documents.inventory import Gpu, Inventory, Sharing
 from data_plane.inspection.agent import agent_step, document, run_agent
 from data_plane.inspection.bundle import AgentBundle
 
-# Without a persistence daemon a driver wakes its cards at every start, seconds for each.
+# Without a persistence daemon, the driver initialises every card anew, which takes seconds for each.
 RUN_AGENT = agent_step("run agent", "inventory", seconds=40)
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """One card as the machine shows it."""
+    """One card, as the machine describes it."""
 
     index: int
     name: str
@@ -26,24 +26,24 @@ class GpuReading:
     """NVML's total, MiB (1,048,576 bytes), rounded down."""
     sharing: Sharing = "none"
     pci_device_id: str | None = None
-    """Vendor and device, such as `10de:2330`; None where the machine did not say."""
+    """Vendor and device, such as `10de:2330`; None if the machine did not say."""
     compute_capability: str | None = None
     """Such as `9.0`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReport:
-    """What the machine says its GPUs are. A claim by a hostile node: check it, do not bill by it."""
+    """The GPUs that a machine says it has. A hostile node claims this: check it, and do not bill by it."""
 
     source: Literal["nvml", "emulated"]
-    """`emulated` readings come from a file, for machines without GPUs; they prove nothing."""
+    """`emulated` readings come from a file on a machine without GPUs. They prove nothing."""
     driver_version: str
     gpus: tuple[GpuReading, ...]
-    """By index, ascending."""
+    """In ascending order of their indices."""
     agent_sha256: str
-    """The digest of the agent that we pushed, checked on the machine before it ran; not the machine's word."""
+    """The digest of the agent that ran: the one that we asked for, not one that the machine reported."""
     inventory: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`): evidence, not to decide by."""
+    """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`). It is kept as evidence only."""
 
 
 async def read_gpus(session: Session, agent: AgentBundle) -> GpuReport:
@@ -52,7 +52,7 @@ async def read_gpus(session: Session, agent: AgentBundle) -> GpuReport:
 
 
 def gpu_report(step: Step, answer: Answer, agent_sha256: str) -> GpuReport:
-    """Read the agent's inventory, or StepFailed."""
+    """The inventory that the agent printed. Raises StepFailed for anything else."""
     message = document(step, answer)
     if not isinstance(message, Inventory):
         raise StepFailed(step.name, None, "the agent did not answer with an inventory")

@@ -1,4 +1,4 @@
-"""How a machine says its GPUs are."""
+"""Reads how well a machine says its GPUs are."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,63 +15,63 @@ READ_HEALTH = agent_step("read health", "health", seconds=40)
 
 @dataclass(frozen=True, slots=True)
 class SeenXid:
-    """An error that a driver reported. It speaks against its machine, so it may be believed."""
+    """An error that a driver reported. A machine gains nothing by inventing one, so it can be believed."""
 
     number: int
     at: int
     """Unix seconds by the machine's clock."""
     bus_id: str | None
-    """`0000:3b:00.0`; None where the card could no longer say."""
+    """Such as `0000:3b:00.0`; None if the card could no longer say."""
     of_switch: bool
-    """An SXid: the NVSwitch reported it, and `bus_id` is the switch's."""
+    """True for an SXid, which an NVSwitch reports; `bus_id` is then the switch's."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """One card now. None where the driver does not say."""
+    """The state of one card. None where the driver does not say."""
 
     index: int
     uuid: str | None
-    """None when the card was lost before it could say."""
+    """None if the card was lost before it could say."""
     lost: bool
-    """Off the bus, or mute until it is reset."""
+    """The card has fallen off the bus, or does not answer until it is reset."""
     processes: int | None
-    """Compute and graphics processes together; None where compute processes were not counted."""
+    """Compute and graphics processes together; None if compute processes were not counted."""
     utilisation_percent: int | None
-    """None under MIG, where NVML does not count it."""
+    """None with MIG, for which NVML does not measure it."""
     memory_used_mib: int | None
     recovery_action: int | None
     """NVML's advice: 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 IMEX domain, 6 bus reset,
     7 system reboot."""
     throttle: int | None
-    """NVML's clocks-event reason bits: 1 is idle; 8, 64 and 128 (hardware, thermal, power brake) are bad news."""
+    """NVML's clocks-event reason bits: 1 is idle; 8 (hardware), 64 (thermal) and 128 (power brake) are faults."""
     xids: tuple[int, ...]
-    """Numbers of the errors this card reported, oldest first."""
+    """Numbers of the errors that this card reported, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """How the machine says its GPUs are. Good news is a claim; bad news may be believed."""
+    """What a machine says about the state of its GPUs. Faults can be believed; that there are none is only a claim."""
 
     source: Literal["nvml", "emulated"]
     gpus: tuple[GpuHealth, ...]
-    """By index, ascending."""
+    """In ascending order of their indices."""
     xids: tuple[SeenXid, ...]
-    """Every error, oldest first: those of cards that could not be told, and of switches, are only here."""
+    """Every error, oldest first. Errors of switches and of unidentified cards are only in this list."""
     kernel_log_read: bool
-    """False: nobody could look for earlier errors, so that there are none means nothing."""
+    """If False, earlier errors could not be looked for, so an empty list of them means nothing."""
     agent_sha256: str
     document: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The agent's whole document, parsed and bounded: evidence."""
+    """The agent's whole document, parsed and bounded. It is kept as evidence only."""
 
 
 async def read_health(session: Session, agent: AgentBundle) -> HealthReport:
-    """Run the agent once and read how the GPUs are. Raises Unreachable and StepFailed."""
+    """Run the agent once and read the state of the GPUs. Raises Unreachable and StepFailed."""
     return health_report(READ_HEALTH, await run_agent(session, READ_HEALTH, agent), agent.sha256)
 
 
 def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport:
-    """Read the agent's health document, or StepFailed."""
+    """The health document that the agent printed. Raises StepFailed for anything else."""
     message = document(step, answer)
     if not isinstance(message, health.Health):
         raise StepFailed(step.name, None, "the agent did not answer with a health document")
@@ -87,7 +87,9 @@ def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport
 
 def _health(gpu: health.GpuHealth, xids: Sequence[health.Xid]) -> GpuHealth:
     usage = gpu.usage
-    processes = usage.compute_processes  # Without these, that there are no others says nothing.
+    # If compute processes were not counted, the number of graphics processes alone tells nothing.
+    processes = usage.compute_processes
+
     return GpuHealth(
         index=gpu.index,
         uuid=gpu.uuid,

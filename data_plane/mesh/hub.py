@@ -1,14 +1,17 @@
-"""A hub host of ours, reached over pinned SSH, with one WireGuard interface per tenant network.
+"""The hub: a host of ours, reached over pinned SSH, with one WireGuard interface for each tenant network.
 
-Every network lives in its own network namespace on the hub, which holds nothing but that interface: a
-packet of one tenant finds no route, no neighbour and no listening service of another, whatever it claims
-to be. The encrypted UDP socket stays outside: an interface keeps the socket of the namespace it was born
-in (the kernel's by design; wireguard-go because the process never leaves the root namespace).
+Every network has a network namespace of its own on the hub, which contains nothing but that interface. A packet of
+one tenant therefore finds no route, no neighbour and no listening service of another tenant, whatever addresses it
+claims. The encrypted UDP socket stays outside: an interface keeps the socket of the namespace in which it was created
+(with the kernel's WireGuard by design; with wireguard-go because the process never leaves the root namespace).
 
-How it can go wrong and what then happens: the hub reboots (a systemd unit per network brings it back
-from its file); wireguard-go dies (the next `sync` sees no interface and restarts the unit); a sync is
-cut midway (the next one starts over; files are renamed into place); two replicas sync one network at
-once (a lock on the hub; the later list wins and the next activation corrects a stale one).
+What can go wrong, and what happens then:
+
+  - the hub reboots: a systemd unit for each network restores the network from its file;
+  - wireguard-go dies: the next `sync` finds no interface and restarts the unit;
+  - a sync is interrupted: the next one starts over, and files are only ever replaced by a rename;
+  - two replicas sync one network at the same time: a lock on the hub orders them. The later list wins, and the
+    next activation corrects it if it was stale.
 """
 
 import asyncio
@@ -21,20 +24,20 @@ from data_plane.mesh.port import HubIdentity, Network, Peer
 from data_plane.mesh.wireguard import public_key
 
 CONNECTIONS_MAX = 4
-"""At once, per process: sshd drops newcomers at random from 10 logins in progress on (MaxStartups)."""
+"""Simultaneous connections of one process. With 10 logins in progress, sshd drops new ones at random (MaxStartups)."""
 BUSY_SECONDS_MAX = 8
-"""How long a call waits for one of them; a hub that hangs must not gather callers without end."""
+"""How long a call waits for a free connection, so that callers do not pile up at a hub that hangs."""
 
 
 class SshHub:
     """`port.Hub` over SSH.
 
-    The hub runs systemd, has wireguard-tools (and wireguard-go where its kernel cannot), and lets the login
-    user use sudo without a password. A call takes 40 s at most, usually 0.2 s.
+    The hub runs systemd, has wireguard-tools (and wireguard-go where its kernel has no WireGuard), and lets the
+    login user use sudo without a password. A call takes 0.2 s usually and 40 s at most.
     """
 
     def __init__(self, access: Access, target: Target, *, outside: str | None = None) -> None:
-        """`outside` is the host name or address machines reach the hub at, if it differs from the target's."""
+        """`outside` is the host name or address by which machines reach the hub, if it differs from the target's."""
         self._access = access
         self._target = target
         self._places = asyncio.Semaphore(CONNECTIONS_MAX)

@@ -1,4 +1,4 @@
-"""What runs on a hub, as text. Arguments are public; the networks' private keys are born on the hub and stay."""
+"""The scripts that run on the hub. Their arguments are public; the networks' private keys never leave the hub."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from data_plane.mesh.wireguard import wireguard_key
 
 _DIRECTORY = "/etc/splitplane/mesh"
 
-# The unit's start: at boot, and whenever `sync` finds no interface. nsenter instead of `ip netns exec`: the
-# latter mounts a new /sys, which containers may not.
+# What the unit starts, at boot and whenever `sync` finds no interface. It uses nsenter instead of `ip netns exec`,
+# because the latter mounts a new /sys, which containers are not allowed to do.
 UP = f"""#!/bin/sh
 # Brings up tenant network $1 from {_DIRECTORY}/$1.conf. Written by Splitplane; changes are lost.
 set -eu
@@ -18,15 +18,15 @@ device=spmesh$1
 space=splitplane-$1
 inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
 [ -e "/run/netns/$space" ] || ip netns add "$space"
-ip link del dev "$device" 2>/dev/null || true  # Born but never moved: we died between the two.
+ip link del dev "$device" 2>/dev/null || true  # Left by a run that died before it moved the device.
 ip link add dev "$device" type wireguard 2>/dev/null || wireguard-go "$device"
-# Before the move: wireguard-go forks, answers when it is ready, and looks its device up by name in this namespace.
+# Before the move, because wireguard-go looks its device up by name in this namespace.
 wg setconf "$device" {_DIRECTORY}/$1.conf
 ip link set dev "$device" netns "$space"
 inside ip address add "$address" dev "$device"
 inside ip link set dev lo up
 inside ip link set dev "$device" mtu 1420 up
-# Machines reach each other through this one device; a redirect would tell them to go round the hub.
+# Machines reach each other through this one device; an ICMP redirect would tell them to bypass the hub.
 inside sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward
   for name in all default '"$device"'; do echo 0 > "/proc/sys/net/ipv4/conf/$name/send_redirects"; done'
 """
@@ -41,7 +41,7 @@ Wants=network-online.target
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/usr/local/lib/splitplane/mesh-up %i
-# The link first: deleting it frees the UDP port at once, deleting the namespace does so some time later.
+# The link is deleted first, which frees the UDP port at once; deleting the namespace frees it some time later.
 ExecStopPost=-/bin/sh -c 'nsenter --net=/run/netns/splitplane-%i -- ip link del dev spmesh%i'
 ExecStopPost=-/bin/sh -c 'ip netns del splitplane-%i'
 
@@ -49,8 +49,8 @@ ExecStopPost=-/bin/sh -c 'ip netns del splitplane-%i'
 WantedBy=multi-user.target
 """
 
-# One at a time per network. Only systemd starts wireguard-go, so the lock's descriptor cannot leak into a
-# daemon that would hold it for ever.
+# Only one run at a time for each network. wireguard-go is started by systemd only, so no daemon inherits the lock's
+# descriptor and holds it for ever.
 _HEAD = """set -eu
 umask 077
 number=$1
@@ -63,15 +63,15 @@ flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
 """
 
 # Arguments: network number, hub's address with prefix, UDP port, UP, UNIT. Input: `key address/32` lines.
-# `syncconf` keeps the sessions of peers that stay. It runs only if the peers differ: wireguard-go opens its
-# socket anew on every configuration, and an idle re-sync must cost nothing.
+# `syncconf` keeps the sessions of unchanged peers. It runs only if the peers differ, because wireguard-go reopens its
+# socket at every configuration, and a sync without changes must cost nothing.
 SYNC = Step(
     "sync hub",
     _HEAD
     + f"""
 inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
 put() {{
-  printf '%s' "$3" > "$1.$number"  # A name of its own: other networks may be synced at the same moment.
+  printf '%s' "$3" > "$1.$number"  # With the network's number, because other networks may be synced at the same time.
   chmod "$2" "$1.$number"
   mv -f "$1.$number" "$1"
 }}
@@ -98,7 +98,7 @@ sort > "$number.peers"
 }} > "$number.conf.new"
 mv -f "$number.conf.new" "$number.conf"
 mkdir -p "$wanted"
-ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd read all units anew.
+ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd reload all units.
 if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null &&
   inside ip link show dev "$device" up | grep -q .
 then
@@ -109,7 +109,7 @@ fi
 rm -f "$number.shown"
 wg pubkey < "$number.key"
 """,
-    seconds=15,  # Well under one, even for a full network; up to 8 for the lock.
+    seconds=15,  # Usually well under 1 s, even for a full network; waiting for the lock takes up to 8 s.
     user="root",
 )
 
@@ -130,15 +130,15 @@ rm -f {_DIRECTORY}/"$number".*
 
 
 def peers_text(network: Network, peers: Sequence[Peer]) -> str:
-    """The hub's list of peers. Raises ValueError for anything that would let one machine speak for another.
+    """The hub's list of peers. Raises ValueError for anything that would let one machine pose as another.
 
-    WireGuard itself would move an address that two keys claim to the last one, silently.
+    WireGuard itself would silently give an address that two keys claim to the last of them.
     """
     if len(peers) > PEERS_MAX:
         raise ValueError(f"more than {PEERS_MAX} machines in one network")
     for peer in peers:
         if not network.holds(peer.address):
-            raise ValueError(f"{peer.address} is no machine's address in {network.subnet}")
+            raise ValueError(f"{peer.address} is not a machine's address in {network.subnet}")
         if wireguard_key(peer.public_key) != peer.public_key:
             raise ValueError("a key ends in a line break")
     if len({peer.address for peer in peers}) != len(peers):

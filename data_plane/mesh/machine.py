@@ -1,7 +1,7 @@
-"""A machine's way into its tenant's network: the scripts that run there and the file they write.
+"""How a machine joins its tenant's network: the scripts that run on it and the file that they write.
 
-Everything may be run twice. Scripts take public values as arguments and the file by stdin; nothing secret is ever
-sent to a machine: its WireGuard key is made there and stays there.
+Every script can be repeated. Scripts get public values as arguments and the file by stdin. No secret is sent to a
+machine: its WireGuard key is made there and never leaves it.
 """
 
 import re
@@ -15,10 +15,10 @@ from data_plane.mesh.wireguard import public_key, wireguard_key
 INTERFACE = "splitplane"
 _ENDPOINT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
-# wireguard-go only where the kernel cannot: containers, and kernels without the module. Trying is the only
-# sure test; a module list knows nothing of built-in or forbidden modules. The installation is a unit of its
-# own, because killing dpkg halfway breaks the machine: if it takes longer than we wait, or the line is cut, it
-# goes on, and the next try finds it done or still running (a refusal: the unit's name is taken).
+# wireguard-go is needed only where the kernel has no WireGuard: in containers, and in kernels without the module. The
+# only reliable test is to try, since a list of modules tells nothing about built-in or forbidden ones. The
+# installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than the
+# step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
 _WIREGUARD_TOOLS = """
 install_package() {
   timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
@@ -50,18 +50,18 @@ if [ ! -s "$key" ]; then
   new=$(mktemp "$key.XXXXXX")
   trap 'rm -f "$new"' EXIT
   wg genkey > "$new"
-  # A link refuses to replace: of two replicas that get here at once, the first one's key stays.
+  # `ln` never replaces a file: if two replicas get here at the same time, the first one's key stays.
   [ ! -e "$key" ] || [ -s "$key" ] || rm -f "$key"
   ln "$new" "$key" 2>/dev/null || [ -s "$key" ]
 fi
 wg pubkey < "$key"
 """,
-    seconds=60,  # For a machine whose image lacks the tools; otherwise well under one.
+    seconds=60,  # For a machine whose image lacks the tools; otherwise it takes well under 1 s.
     user="root",
 )
 
-# The proof is an ICMP echo with a random token, bound to the tunnel's device, so that no other route can
-# answer. Python, because small images have no ping and the agent needs Python anyway.
+# An ICMP echo with a random token, bound to the tunnel's device so that nothing on another route can answer. It is
+# written in Python because small images have no ping, and the agent needs Python anyway.
 _PROVE_HUB = r"""
 import os, select, socket, struct, sys, time
 
@@ -93,10 +93,10 @@ while time.monotonic() < end:
 sys.exit(f"the hub did not answer through the tunnel within {seconds} s")
 """
 
-# wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself.
-# Restarted only if something differs or nobody answers, so that repeating the step does not cut the customer's
-# connections. Silence from a hub that knows us happens: one that forgot us and learnt us again has lost our
-# session, and WireGuard would notice by itself only minutes later; a new start shakes hands at once.
+# wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself. It is
+# restarted only if the file differs or the hub does not answer, so that repeating the step does not cut the customer's
+# connections. A hub can be silent although it knows this machine: if the machine was removed and added again, the
+# hub has lost the session, which WireGuard notices only minutes later. A restart makes a new handshake at once.
 JOIN_MESH = Step(
     "join mesh",
     f"""set -eu
@@ -136,17 +136,17 @@ JOIN_MESH_PROOF = _PROVE_HUB
 async def mesh_public_key(session: Session) -> str:
     """The machine's WireGuard public key, base64.
 
-    Made on the machine at the first call; the private half never leaves it. The key survives a reboot. Raises
-    Unreachable and StepFailed.
+    The key is made on the machine at the first call and survives a reboot; its private half never leaves the machine.
+    Raises Unreachable and StepFailed.
     """
     return public_key(MESH_KEY, await must(session, MESH_KEY))
 
 
 async def join_mesh(session: Session, link: MeshLink) -> None:
-    """Join the tenant's network and prove that the hub answers through the tunnel.
+    """Join the tenant's network, and check that the hub answers through the tunnel.
 
-    The hub must know this machine already: `mesh_public_key`, then `Hub.sync`, then this. A hub that does not
-    answer within about 15 s is StepFailed. The link comes back after a reboot. Raises Unreachable and StepFailed.
+    The hub must know the machine already: call `mesh_public_key`, then `Hub.sync`, then this. The link survives a
+    reboot. Raises Unreachable, and StepFailed if the hub does not answer within about 15 s.
     """
     try:
         config = machine_config(link)
@@ -156,10 +156,10 @@ async def join_mesh(session: Session, link: MeshLink) -> None:
 
 
 def machine_config(link: MeshLink) -> str:
-    """The machine's wg-quick file. Raises ValueError if a value is not what its field says.
+    """The machine's wg-quick file. Raises ValueError if a value is malformed.
 
-    Checked although it comes from us: a line break smuggled into this file is a command run by root
-    (wg-quick obeys `PostUp`). The private key stays in its own file, so this one is no secret.
+    The values are checked although they come from us: a line break inside one could add a `PostUp` command, which
+    wg-quick runs as root. The private key is in a file of its own, so this one is not a secret.
     """
     network = IPv4Network(link.network)
     address = IPv4Address(link.address)
@@ -167,7 +167,7 @@ def machine_config(link: MeshLink) -> str:
         raise ValueError("an address is outside the network")
     if not _ENDPOINT.fullmatch(link.hub_endpoint):
         raise ValueError("the hub's endpoint is not host:port")
-    # Keepalive: most rented machines sit behind NAT, whose UDP mappings last 30 s and more.
+    # With a keepalive, because most rented machines are behind NAT, which forgets UDP mappings after 30 s or more.
     return f"""[Interface]
 Address = {address}/{network.prefixlen}
 PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key

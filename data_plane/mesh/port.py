@@ -1,12 +1,12 @@
 """One private network per tenant, and the hub that joins its machines.
 
-Every machine of a tenant holds one WireGuard tunnel, to the hub; the hub forwards between machines of
-the same tenant. Networks are numbered, and everything about a network follows from its number, so two
-replicas that compute it agree without talking.
+Every machine of a tenant has one WireGuard tunnel, to the hub. The hub forwards packets between machines of the same
+tenant. Networks are numbered, and everything about a network follows from its number, so that replicas agree about it
+without talking to each other.
 
-10.64.0.0/10 is carved into 4,096 networks of /22, each with the hub and up to 1,020 machines. That
-range keeps clear of what the machines use anyway: 10.42/16 and 10.43/16 (K3s), 172.17/16 (Docker),
-172.31/16 (AWS's default VPC), and the 192.168/16 and low 10/16s that clouds like for private networks.
+10.64.0.0/10 is divided into 4,096 networks of /22, each with the hub and up to 1,020 machines. The range avoids what
+machines use otherwise: 10.42/16 and 10.43/16 (K3s), 172.17/16 (Docker), 172.31/16 (AWS's default VPC), and 192.168/16
+and the low 10/16s, which clouds prefer for private networks.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ RANGE = IPv4Network("10.64.0.0/10")
 NETWORK_PREFIX = 22
 NETWORKS_MAX = 1 << (NETWORK_PREFIX - RANGE.prefixlen)
 PEERS_MAX = (1 << (32 - NETWORK_PREFIX)) - 4
-"""1,020: the network's address, the hub's, the broadcast address and one spare are not for machines."""
+"""1,020: all addresses but the network's, the hub's, the broadcast address and one spare."""
 FIRST_PORT = 20_000
-"""Networks listen on UDP 20000 to 24095, below Linux's range for outgoing ports (32768 and up), so that
-no passing socket can hold a network's port."""
+"""Networks listen on the UDP ports 20000 to 24095, below the range that Linux uses for outgoing connections (32768 and
+up), so that no other socket takes a network's port by chance."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Network:
-    """A tenant's network, 0 to NETWORKS_MAX - 1. A number is used by one tenant only, ever or after `drop`."""
+    """A tenant's network, 0 to NETWORKS_MAX - 1. Two tenants never have the same number, unless `drop` came between."""
 
     number: int
 
@@ -45,7 +45,7 @@ class Network:
 
     @property
     def hub_port(self) -> int:
-        """UDP, on the hub's outside address."""
+        """The UDP port on the hub's outside address."""
         return FIRST_PORT + self.number
 
     def address_of(self, k: int) -> str:
@@ -55,7 +55,7 @@ class Network:
         return str(self.subnet.network_address + 1 + k)
 
     def holds(self, address: str) -> bool:
-        """Whether a machine of this network may have this address."""
+        """Whether this is the address of a machine in this network."""
         offset = int(IPv4Address(address)) - int(self.subnet.network_address)
         return 2 <= offset <= PEERS_MAX + 1
 
@@ -65,14 +65,14 @@ class Peer:
     """A machine as the hub knows it."""
 
     address: str
-    """Inside the network: `Network.address_of(k)`. The hub accepts this address from this key only."""
+    """Inside the network: `Network.address_of(k)`. The hub accepts packets from this address with this key only."""
     public_key: str
     """WireGuard public key, base64, from `machine.mesh_public_key`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubIdentity:
-    """How machines recognise the hub in one network. Every network has its own key."""
+    """How machines reach and recognise the hub in one network. Every network has its own key."""
 
     public_key: str
     endpoint: str
@@ -81,18 +81,18 @@ class HubIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MeshLink:
-    """What a machine needs to join its tenant's network. Everything here is public."""
+    """What a machine needs to join its tenant's network. None of it is secret."""
 
     address: str
-    """The machine's own address inside, such as `10.64.12.7`."""
+    """The machine's own address in the network, such as `10.64.12.7`."""
     network: str
     """The tenant's network, such as `10.64.12.0/22`."""
     hub_address: str
-    """The hub's address inside the network."""
+    """The hub's address in the network."""
     hub_public_key: str
     """WireGuard public key, base64."""
     hub_endpoint: str
-    """`host:port` outside, UDP; an IPv6 host in brackets."""
+    """`host:port`, UDP, on the internet. An IPv6 host is in brackets."""
 
 
 def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
@@ -107,20 +107,17 @@ def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
 
 
 class Hub(Protocol):
-    """The meeting point of the tenants' networks; two networks never meet there.
-
-    Raises AccessError.
-    """
+    """Forwards packets inside each tenant's network, and never between two networks. Raises AccessError."""
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
-        """Make the network's peers exactly these, creating the network if needed.
+        """Make the network's peers exactly these. Creates the network if needed.
 
-        Level-triggered: call it with the whole list whenever it may have changed. Tunnels of peers that
-        stay are not disturbed. Two peers with one key or one address, an address outside the network, or
-        a malformed key is StepFailed and changes nothing.
+        Call it with the whole list whenever the list may have changed; the tunnels of unchanged peers are not
+        disturbed. Raises StepFailed, and changes nothing, for two peers with the same key or address, an address
+        outside the network, or a malformed key.
         """
         ...
 
     async def drop(self, network: Network) -> None:
-        """Forget the network with its key. One that does not exist is no error."""
+        """Remove the network and its key. Does nothing if there is no such network."""
         ...

@@ -1,4 +1,4 @@
-"""WireGuard's public keys, as its tools print them."""
+"""Reads WireGuard public keys as its tools print them."""
 
 import re
 
@@ -9,7 +9,7 @@ _WIREGUARD_KEY = re.compile(r"[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")  # 32 bytes
 
 
 def wireguard_key(text: str) -> str:
-    """A WireGuard public key as the tools print it, without the newline. Raises ValueError otherwise."""
+    """The WireGuard public key in `text`, without a final newline. Raises ValueError for anything else."""
     key = text.removesuffix("\n")
     if not _WIREGUARD_KEY.fullmatch(key):
         raise ValueError("not a WireGuard public key")
@@ -17,7 +17,7 @@ def wireguard_key(text: str) -> str:
 
 
 def public_key(step: Step, answer: Answer) -> str:
-    """The WireGuard public key that a step printed, or StepFailed."""
+    """The WireGuard public key that a step printed. Raises StepFailed for anything else."""
     try:
         return wireguard_key(answer.output.decode("ascii"))
     except ValueError:  # UnicodeDecodeError is one too.

@@ -1,6 +1,6 @@
-"""An emulated NVML: answers as the bindings do, from a description of cards. The agent's own code reads it.
+"""An emulated NVML: answers as the bindings do, from a description of cards. The agent's own code reads from it.
 
-A description is in the shape of a recording: each card maps names of calls to what they answered.
+A description resembles a recording: for each card it maps the names of calls to their answers.
 
     {"driver_version": "570.124.06",
      "gpus": [{"index": 0, "name": "NVIDIA H200", "uuid": "GPU-...", "memory_total_mib": 143771,
@@ -14,11 +14,10 @@ A description is in the shape of a recording: each card maps names of calls to w
      "ancestors": [[0, 40], [40, 0]],
      "script": [{"at": 30, "gpu": 0, "fields": {"230": 1}, "xid": 79}]}
 
-The first four values of a card are all that is needed; a card of which no more is said is idle and well. Null, and
-whatever is not described, answers "not supported". A script changes cards as time passes, `at` seconds after the
-start: new `answers`, `fields` and `instances`; `xid` or `event` and `data` for who waits for events; `lost`; `slow`
-with seconds by call; and `count` for the machine. What is described is never called by its name here: constants,
-structures and errors are those of the real bindings.
+Only the first four values of a card are required; a card without others is idle and healthy. A call whose answer is
+null or is not described fails with "not supported". A script changes cards `at` so many seconds after the start: it
+sets `answers`, `fields`, `instances`, `lost`, `slow` (seconds by call) and the machine's `count` of cards, and sends
+events (`xid`, or `event` and `data`). Constants, structures and errors are those of the real bindings.
 """
 
 import copy
@@ -43,7 +42,7 @@ _WELL = {str(BINDINGS.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION): BINDINGS.NVML_GPU_RE
 
 
 class _Thing:
-    """What a handle points at: a card, or a MIG device of it."""
+    """What a handle refers to: a card or a MIG device."""
 
     def __init__(self, described: "dict[str, Any]", answers: "dict[str, Any]") -> None:
         self.answers: dict[str, Any] = {**answers, **described.get("answers", {})}
@@ -57,19 +56,19 @@ class _Thing:
 
 
 class EmulatedNvml:
-    """Stands where the module `pynvml` stands. Time is an argument: `clock` in seconds, and a way to let it pass."""
+    """Replaces the module `pynvml`. `clock` returns seconds, and `sleep` lets them pass."""
 
     def __init__(
         self, described: "dict[str, Any]", clock: "Callable[[], float]", sleep: "Callable[[float], object]"
     ) -> None:
-        """Raises KeyError, TypeError or ValueError for a description that is none."""
+        """Raises KeyError, TypeError or ValueError for an invalid description."""
         self._clock, self._sleep = clock, sleep
         self._began = clock()
         self._driver = _text(described["driver_version"])
         every = described.get("every_gpu", {})
         self._cards = [_card(one, every) for one in described["gpus"]]
         if [one["index"] for one in described["gpus"]] != list(range(len(self._cards))):
-            raise ValueError("indices are not 0, 1, 2, ...")
+            raise ValueError("the indices are not 0, 1, 2, ...")
         self._count = len(self._cards)
         self._ancestors: list[list[int]] = described.get("ancestors", [])
         self._script = sorted(copy.deepcopy(described.get("script", [])), key=lambda step: float(step["at"]))
@@ -80,7 +79,7 @@ class EmulatedNvml:
         theirs = getattr(BINDINGS, name)
         return partial(self._answer, name) if isinstance(theirs, FunctionType) else theirs
 
-    # Of the machine.
+    # Calls about the machine.
 
     def nvmlInit(self) -> None:  # noqa: N802 - NVML's names, here and below
         pass
@@ -107,7 +106,7 @@ class EmulatedNvml:
             raise _error("NOT_SUPPORTED")
         return self._ancestors[self._cards.index(one)][self._cards.index(other)]
 
-    # Of a card.
+    # Calls about a card.
 
     def nvmlDeviceGetFieldValues(self, card: _Thing, ids: "Sequence[Any]") -> "list[Any]":  # noqa: N802
         self._known(card, "nvmlDeviceGetFieldValues")
@@ -120,7 +119,7 @@ class EmulatedNvml:
         return int(BINDINGS.NVML_SUCCESS)
 
     def nvmlDeviceGetGspFirmwareVersion(self, card: _Thing) -> bytes:  # noqa: N802 - NVML's name
-        """The one text that the bindings do not decode."""
+        """The only text that the bindings return as bytes."""
         return _text(self._answer("nvmlDeviceGetGspFirmwareVersion", card)).encode()
 
     def nvmlDeviceGetMigDeviceHandleByIndex(self, card: _Thing, index: int) -> _Thing:  # noqa: N802
@@ -154,11 +153,11 @@ class EmulatedNvml:
             raise _error("TIMEOUT")
         return self._events.pop(0)
 
-    # How it works.
+    # Internals.
 
     def _answer(self, call: str, thing: object = None, *arguments: object) -> Any:
         if not isinstance(thing, _Thing):
-            raise _error("NOT_SUPPORTED")  # A call of the machine that is not among those above.
+            raise _error("NOT_SUPPORTED")  # A call about the machine other than those above.
         answer = self._known(thing, call).answers.get(call)
         if arguments and isinstance(answer, dict) and answer and all(key.isdecimal() for key in answer):
             answer = answer.get(str(arguments[0]))
@@ -169,7 +168,7 @@ class EmulatedNvml:
         return _structure(answer)
 
     def _known(self, thing: _Thing, call: str) -> _Thing:
-        """The thing itself, if it still answers, after the time that it takes for this call."""
+        """The thing itself, after the time that this call takes. Raises NVML's error for a lost card."""
         self._pass()
         if call in thing.slow:
             self._sleep(thing.slow[call])
@@ -178,7 +177,7 @@ class EmulatedNvml:
         return thing
 
     def _pass(self) -> None:
-        """Play the script up to now."""
+        """Apply the script's changes up to now."""
         while self._script and self._began + float(self._script[0]["at"]) <= self._clock():
             step = self._script.pop(0)
             self._count = step.get("count", self._count)
@@ -201,7 +200,7 @@ class EmulatedNvml:
 def _card(described: "dict[str, Any]", every: "dict[str, Any]") -> _Thing:
     total = described["memory_total_mib"]
     if type(total) is not int:
-        raise TypeError("memory_total_mib is not a whole number")
+        raise TypeError("memory_total_mib is not an integer")
     memory = {"total": total << 20, "reserved": 0, "used": 0, "free": total << 20}
     own: dict[str, Any] = {
         "nvmlDeviceGetName": _text(described["name"]),
@@ -216,7 +215,7 @@ def _card(described: "dict[str, Any]", every: "dict[str, Any]") -> _Thing:
 
 
 def _field(card: _Thing, asked: Any) -> Any:
-    """One field value, in the bindings' own structure."""
+    """The value of one field, in the structure of the bindings."""
     number, scope = asked if isinstance(asked, tuple) else (asked, 0)
     value = BINDINGS.c_nvmlFieldValue_t()
     value.fieldId, value.scopeId = number, scope

@@ -1,13 +1,11 @@
-"""The honest emulation: a machine without NVIDIA's library answers from a file, and says so.
+"""The emulation file: on a machine without NVIDIA's library, the agent answers from this file, and says that it does.
 
-The file describes the cards that a test or demo machine pretends to have (`emulation.py` tells how much more
-may be said of them):
+The file describes the cards that a test or demo machine pretends to have (`emulation.py` describes all it may contain):
 
     {"driver_version": "570.0", "gpus": [
         {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-...", "memory_total_mib": 81559}]}
 
-There is no way to say `source`: whoever opens the emulation writes `emulated`, so a file cannot pass itself off
-as NVML.
+The file cannot set the document's `source`: our code sets it to `emulated`, so a file cannot pass itself off as NVML.
 """
 
 import json
@@ -22,7 +20,7 @@ FILE_BYTES_MAX = 1024 * 1024
 
 
 def load(path: Path) -> "EmulatedNvml | None":
-    """The cards of the file; None if there is no file. Raises nvml.Unanswered if it describes none."""
+    """The cards that the file describes; None if there is no file. Raises library.Unanswered if the file is invalid."""
     try:
         with path.open("rb") as file:
             content = file.read(FILE_BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""Who a card says it is: name, serial, board, firmware, limits. Read once, and again every hour."""
+"""Reads a card's identity: name, serial number, board, firmware, limits."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from data_plane.documents.inventory import Sharing
 from data_plane.nvml.library import BINDINGS, Library, bus_id
 
 _VIRTUALIZATION = ("none", "passthrough", "vgpu", "vgpu_host", "vsga_host")
-"""By NVML_GPU_VIRTUALIZATION_MODE_*."""
+"""Our words for NVML_GPU_VIRTUALIZATION_MODE_*, by number."""
 
 
 def read(library: Library, handle: object) -> "Mapping[str, object]":
-    """Values of `inventory.Gpu`, by field. Raises nvml.Unanswered without name, UUID or memory; nvml.Lost."""
+    """Values of `inventory.Gpu`, by field. Raises Lost, and Unanswered if the name, UUID or memory cannot be read."""
     pci = library.ask("nvmlDeviceGetPciInfo", handle)
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle, BINDINGS.nvmlMemory_v2)
     capability = library.ask("nvmlDeviceGetCudaComputeCapability", handle)
@@ -43,8 +43,8 @@ def read(library: Library, handle: object) -> "Mapping[str, object]":
 
 
 def _sharing(library: Library, handle: object) -> Sharing:
-    """Whether the card looks whole. Passthrough counts as whole: that is how clouds hand over a card."""
-    # Consumer cards and everything before Ampere say nothing of MIG; an error says nothing of anything.
+    """Whether the card seems to be whole. Passthrough counts as whole, since that is how clouds rent out cards."""
+    # Consumer cards and all cards before Ampere do not report MIG mode, which is no error.
     mode = library.ask("nvmlDeviceGetMigMode", handle, refused="unknown")
     if mode == "unknown":
         return "unknown"
@@ -62,10 +62,10 @@ def _virtualization(library: Library, handle: object) -> "str | None":
 
 
 def _mode(guest: int) -> "str | None":
-    # Bindings differ over versions in the width they return; the high bits are not part of the mode.
+    # Versions of the bindings return different widths; the high bits are not part of the mode.
     number = guest & 0xFF
     return _VIRTUALIZATION[number] if number < len(_VIRTUALIZATION) else None
 
 
 def _pci_id(combined: int) -> str:
-    return f"{combined & 0xFFFF:04x}:{combined >> 16 & 0xFFFF:04x}"  # The vendor sits in the low half.
+    return f"{combined & 0xFFFF:04x}:{combined >> 16 & 0xFFFF:04x}"  # The vendor is in the low half.

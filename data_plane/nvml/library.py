@@ -1,8 +1,8 @@
-"""The only owner of NVML. Importing this needs no GPU and no driver; opening does.
+"""Access to NVML. Importing this module needs neither a GPU nor a driver; opening the library does.
 
-The bindings load `libnvidia-ml.so.1` lazily, so the import is safe anywhere. What the agent asks goes through
-`Library`, which is a driver's or an emulation's (`emulation.py`): the code that reads is the same. No call used
-here changes a card or wakes one; `nvmlDeviceGetPcieThroughput` is never used, because it blocks for 20 ms.
+The bindings load `libnvidia-ml.so.1` lazily, so the import is safe anywhere. All of the agent's calls go through
+`Library`, over the driver's NVML or an emulated one (`emulation.py`), so the reading code is the same for both. None
+of the calls changes or wakes a card. `nvmlDeviceGetPcieThroughput` is never used, because it blocks for 20 ms.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ BINDINGS: Any = pynvml
 
 
 class NoLibrary(Exception):  # noqa: N818 - reads as a sentence
-    """There is no NVIDIA management library on this machine at all."""
+    """The NVIDIA management library is not installed on this machine."""
 
 
 class Lost(Exception):  # noqa: N818
-    """The card that was asked has fallen off the bus, or answers nothing until it is reset."""
+    """The card has fallen off the bus, or does not answer until it is reset."""
 
 
 class Unanswered(Exception):  # noqa: N818
-    """NVML would not say what every card has to say. Becomes a `protocol.Failure`."""
+    """NVML did not answer a question that every card can answer. The agent prints a `protocol.Failure`."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -38,7 +38,7 @@ _GONE = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIR
 _SILENT = frozenset(
     {pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_FOUND}
 )
-"""Answers that say that there is nothing to say: by this card, by this driver, in this slot."""
+"""Errors that only mean that this card, driver or slot has no such value."""
 
 _MEMBERS = {
     pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
@@ -51,21 +51,21 @@ _MEMBERS = {
 
 
 class Library:
-    """NVML, asked politely: what it does not say is None, and every call is counted."""
+    """Calls NVML. An absent value is None and not an exception, and every call is counted."""
 
     def __init__(self, api: Any, source: Source) -> None:
         self.api = api
         self.source: Source = source
         self.calls = 0
         self.refused = 0
-        """Calls that ended in another error than those that say that there is nothing to say."""
+        """Calls that failed with an error, where an absent value is no error."""
         self.about = "the machine"
-        """Which card is being read, for error texts."""
+        """Which card is being read, for error messages."""
         self.asking = "nothing"
-        """The call under way, for whoever waits for it in vain."""
+        """The current call, for the error message if it hangs."""
 
     def ask(self, call: str, *arguments: object, refused: Any = None) -> Any:
-        """The answer; None where there is none; `refused` after any other error. Raises Lost."""
+        """The answer; None if there is no such value; `refused` after another error. Raises Lost."""
         try:
             return self._call(call, *arguments)
         except pynvml.NVMLError as error:
@@ -75,7 +75,7 @@ class Library:
             return refused
 
     def must(self, call: str, *arguments: object) -> Any:
-        """The answer. Raises Unanswered, or Lost."""
+        """The answer. Raises Unanswered if there is none, and Lost."""
         try:
             return self._call(call, *arguments)
         except pynvml.NVMLError as error:
@@ -83,9 +83,9 @@ class Library:
             raise Unanswered("nvml_error", f"{self.about}: {call}: {_words(error)}") from None
 
     def fields(self, handle: object, ids: "Sequence[int | tuple[int, int]]") -> "list[int | None]":
-        """Field values in the order of their ids (or pairs of id and scope), all in one call. Raises Lost.
+        """The values of fields, given by ids or pairs of id and scope, read in one call. Raises Lost.
 
-        The driver serves fields that belong together by one question to the card, so this is the cheap way.
+        The driver reads related fields from the card together, so this is cheaper than separate calls.
         """
         values = self.ask("nvmlDeviceGetFieldValues", handle, list(ids))
         if values is None:
@@ -105,20 +105,20 @@ class Library:
         self.asking = call
         try:
             said = getattr(self.api, call)(*arguments)
-            # The bindings decode most texts, and leave a few as they came.
+            # The bindings decode most texts, but return a few as bytes.
             return said.decode("ascii", "replace") if isinstance(said, bytes) else said
         except pynvml.NVMLError as error:
             if error.value in _GONE:
                 raise Lost from None
             raise
-        except UnicodeDecodeError:  # The bindings decode what the card says, strictly.
+        except UnicodeDecodeError:  # The bindings decode strictly, and a card may return anything.
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from None
         finally:
             self.asking = "nothing"
 
 
 def _words(error: Any) -> str:
-    """What NVML calls its error. The library is asked for the newer ones, and may say what is no text."""
+    """NVML's text for an error. The bindings ask the library for it, which may return invalid text."""
     try:
         return str(error)
     except UnicodeDecodeError:
@@ -127,10 +127,10 @@ def _words(error: Any) -> str:
 
 @contextmanager
 def opened(api: Any = pynvml, source: Source = "nvml") -> "Iterator[Library]":
-    """NVML from init to shutdown. Raises NoLibrary only if the library cannot be loaded.
+    """NVML from its initialisation to its shutdown. Raises NoLibrary if the library cannot be loaded.
 
-    A library without a working driver is Unanswered, never NoLibrary: such a machine has, or claims to have,
-    real cards, and nothing emulated may stand in for them.
+    For a library without a working driver it raises Unanswered and not NoLibrary: such a machine has, or claims to
+    have, real cards, so emulated cards must not replace them.
     """
     try:
         api.nvmlInit()
@@ -145,14 +145,14 @@ def opened(api: Any = pynvml, source: Source = "nvml") -> "Iterator[Library]":
 
 
 def bus_id(library: Library, handle: object) -> "str | None":
-    """`0000:3b:00.0`, as sysfs writes it; None where the card does not say. Raises Lost."""
+    """The card's PCI address as sysfs writes it, such as `0000:3b:00.0`; None if it does not say. Raises Lost."""
     pci = library.ask("nvmlDeviceGetPciInfo", handle)
     return None if pci is None else f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
 
 def processes(library: Library, handle: object, kind: "Literal['Compute', 'Graphics']") -> "int | None":
-    """How many have a context on the card; None where it does not say. Raises Lost."""
+    """How many processes have a context on the card; None if it does not say. Raises Lost."""
     found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v3", handle)
-    if found is None:  # The name before R510.
+    if found is None:  # Its name before R510.
         found = library.ask(f"nvmlDeviceGet{kind}RunningProcesses_v2", handle)
     return None if found is None else len(found)

@@ -1,4 +1,4 @@
-"""Which NVML speaks on this machine: the driver's, or, only where there is none at all, the emulation file."""
+"""Chooses the NVML of this machine: the driver's, or the emulation file if NVIDIA's library is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from data_plane.nvml.library import Library, NoLibrary, Unanswered
 
 @contextmanager
 def opened(emulation: Path) -> "Iterator[Library]":
-    """Raises Unanswered when the library has no driver, the file is not well-formed, or there is neither."""
+    """The machine's NVML. Raises Unanswered if the library has no driver, the file is invalid, or there is neither."""
     try:
         with nvml.opened() as library:
             yield library
@@ -24,5 +24,5 @@ def opened(emulation: Path) -> "Iterator[Library]":
         try:
             yield library
         except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            # Half a structure, a word for a number: a driver does not answer so, a file may.
+            # Only a file can cause these, by incomplete structures or wrong types.
             raise Unanswered("bad_emulation", f"{emulation}: {type(error).__name__}: {error}") from None

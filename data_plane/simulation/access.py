@@ -1,11 +1,11 @@
-"""Simulated machines: for development without root, scenario tests, demos and benchmarks. No IO, no clock, no waiting.
+"""Simulated machines, for development without root, scenario tests, demos and benchmarks. No IO, clock or waiting.
 
-A simulated machine takes the same steps as a real one and prints what a real one prints. Machines are known by
-address. What one does wrong is a script, set before the reconciler calls:
+A simulated machine takes the same steps as a real one and prints the same documents. Machines are identified by their
+address. A script, set before the reconciler connects, says what goes wrong on a machine:
 
     access = FakeAccess(hardware=lambda target: eight_h100s())
-    access.script("10.0.0.7", unreachable=3)                 # three refusals, then fine
-    access.script("10.0.0.8", host_key_changed=True)         # for good
+    access.script("10.0.0.7", unreachable=3)                 # three failures, then it works
+    access.script("10.0.0.8", host_key_changed=True)         # always
     access.script("10.0.0.9", step_fails={"join mesh": 1})   # once
 """
 
@@ -32,7 +32,7 @@ from data_plane.mesh.port import NETWORK_PREFIX, RANGE, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
 
 Hook = Callable[[Target, str], Awaitable[None]]
-"""Awaited before every step with the step's name, `connect` included: the place to be slow, or to crash."""
+"""Awaited before every step, with the step's name or `connect`. It can be slow or raise to simulate a crash."""
 
 
 async def _at_once(_target: Target, _step: str) -> None:
@@ -41,24 +41,24 @@ async def _at_once(_target: Target, _step: str) -> None:
 
 @dataclass
 class FakeMachine:
-    """One machine: what it will do wrong, and what was done to it."""
+    """One machine: what will go wrong on it, and what has been done to it."""
 
     unreachable: int = 0
-    """How many more connections find nobody."""
+    """How many more connections fail."""
     login_refused: int = 0
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
-    """How many more times a step fails, by name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
-    `read health`, `find agent` (before it proves), `end customer`."""
+    """How many more times a step fails, by its name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
+    `read health`, `find agent` (before the prover starts), `end customer`."""
     breaks_in: set[str] = field(default_factory=set[str])
-    """Steps during which the connection breaks once, after the step took effect; `prove` among them."""
+    """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
-    """What it says instead of the truth."""
+    """What the machine says instead of its true hardware."""
     health: Health | None = None
-    """How it says its cards are, instead of idle and well."""
+    """What the machine says about its cards' state, instead of idle and healthy."""
 
     host_key: str | None = None
-    """The key of the first target that reached it; another key at the same address is another machine."""
+    """The host key of the first target that reached it. Another key at the same address belongs to another machine."""
     authorized_keys: tuple[str, ...] = ()
     mesh_key: str | None = None
     link: MeshLink | None = None
@@ -67,15 +67,15 @@ class FakeMachine:
 
 @dataclass
 class FakeAccess:
-    """`port.Access` over FakeMachines. Without a script a machine does everything right."""
+    """`port.Access` to FakeMachines. Without a script, nothing goes wrong on a machine."""
 
     hardware: Callable[[Target], Inventory]
-    """What a machine truly is. Where GPUs meet (`ancestors`) need not be said."""
+    """The true hardware of a machine. `ancestors` may be empty."""
     hub: FakeHub | None = None
-    """If given, joining proves what the real step proves: that this hub knows this machine."""
+    """If given, joining the network checks what the real step checks: that this hub knows the machine."""
     before: Hook = _at_once
     proving: Callable[[Target], Line] | None = None
-    """Makes the line to a machine's prover, in this process. Without it, no machine can prove anything."""
+    """Makes the line to a machine's prover, in this process. Without it, no machine has a prover."""
     machines: dict[str, FakeMachine] = field(default_factory=dict[str, FakeMachine])
 
     def machine(self, address: str) -> FakeMachine:
@@ -92,7 +92,7 @@ class FakeAccess:
         breaks_in: set[str] | None = None,
         inventory: Inventory | None = None,
     ) -> FakeMachine:
-        """Say what the machine at `address` does wrong from now on; what was done to it stays."""
+        """Set what goes wrong from now on at the machine with this address. What has been done to it stays."""
         machine = self.machine(address)
         machine.unreachable = unreachable
         machine.login_refused = login_refused
@@ -103,7 +103,7 @@ class FakeAccess:
         return machine
 
     def forget(self, address: str) -> None:
-        """The machine is gone; whoever gets the address next is a new one."""
+        """Remove the machine. The next machine with this address is a new one."""
         self.machines.pop(address, None)
 
     @asynccontextmanager
@@ -127,13 +127,16 @@ class FakeAccess:
 
 @dataclass
 class FakeSession:
-    """`port.Session`: does what the scripts of the steps do. Every agent is on the machine already."""
+    """`port.Session` on a simulated machine: does what the scripts of the steps do.
+
+    Simulated machines have every agent from the start, so none is pushed.
+    """
 
     access: FakeAccess
     target: Target
     machine: FakeMachine
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:  # noqa: ARG002 - no step here needs its arguments
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:  # noqa: ARG002 - the simulated steps do not need them
         effects: dict[str, Callable[[bytes], Answer]] = {
             INSTALL_KEYS.name: self._install_keys,
             END_CUSTOMER.name: self._end_customer,
@@ -205,7 +208,7 @@ class FakeSession:
 
 
 def idle(inventory: Inventory) -> Health:
-    """These cards with nothing to do and nothing wrong."""
+    """A health document in which these cards are idle and healthy."""
     return Health(
         source=inventory.source,
         at=0,
@@ -233,14 +236,14 @@ def idle(inventory: Inventory) -> Health:
 
 @dataclass
 class _BrokenLine:
-    """Takes one order, and is gone before the answer."""
+    """Accepts orders, and breaks before the first answer."""
 
     line: Line
 
     async def send(self, frame: bytes) -> float:
         return await self.line.send(frame)
 
-    async def receive(self, bytes_max: int, seconds: float) -> Frame:  # noqa: ARG002 - as a Line has it
+    async def receive(self, bytes_max: int, seconds: float) -> Frame:  # noqa: ARG002 - the signature of a Line
         raise LineBroken("the connection broke")
 
 
@@ -253,7 +256,7 @@ def _failed(exit_status: int, detail: str) -> Answer:
 
 
 def _link(config: str) -> MeshLink:
-    """What a machine's wg-quick file says."""
+    """The link that a machine's wg-quick file describes."""
     parsed = ConfigParser(interpolation=None)
     parsed.read_string(config)
     network, peer = IPv4Network(parsed["Peer"]["AllowedIPs"]), parsed["Peer"]

@@ -1,4 +1,4 @@
-"""A hub on paper, for scenarios, benchmarks and demos without root. It checks what the real one checks."""
+"""A simulated hub, for development without root, scenario tests and benchmarks. It checks what the real one checks."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from data_plane.mesh.port import HubIdentity, Network, Peer
 
 @dataclass
 class FakeHub:
-    """Remembers every network's peers. `fail_next` raises once per entry, oldest first, before anything changes."""
+    """Remembers every network's peers. Each call raises the first entry of `fail_next`, if any, and changes nothing."""
 
     host: str = "198.51.100.1"
     networks: dict[int, tuple[Peer, ...]] = field(default_factory=dict[int, tuple[Peer, ...]])
@@ -35,13 +35,13 @@ class FakeHub:
             self._generations[network.number] = self._generations.get(network.number, 0) + 1
 
     def identity(self, network: Network) -> HubIdentity:
-        """The network's key is stable until it is dropped, then another, as on the real hub."""
+        """The hub's identity in a network. As on the real hub, its key changes only when the network is dropped."""
         seed = f"{self.host} {network.number} {self._generations.get(network.number, 0)}"
         key = base64.b64encode(hashlib.sha256(seed.encode()).digest()).decode()
         return HubIdentity(key, f"{self.host}:{network.hub_port}")
 
     def meets(self, network: Network, one: str, other: str) -> bool:
-        """Whether two machines' addresses can reach each other."""
+        """Whether the machines with these two addresses can reach each other."""
         addresses = {peer.address for peer in self.networks.get(network.number, ())}
         return one in addresses and other in addresses
 

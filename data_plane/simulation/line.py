@@ -1,7 +1,7 @@
-"""A line to a prover in this process, in virtual time: nothing waits, and every frame knows when it came.
+"""A line to a prover in this process, in virtual time: nothing waits, and every frame has its time of arrival.
 
-The prover does each order at once. When its answers would have left the machine follows from the timers of
-its GPUs; when they arrive, from the network.
+The prover carries out each order at once. The timers of its GPUs tell when its answers would have left the machine,
+and the network tells when they would have arrived.
 """
 
 import heapq
@@ -22,19 +22,19 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A frame's body as it leaves the machine. Without one, the line breaks at that moment."""
+    """A frame's body as it leaves the machine. If there is no body, the line breaks at that moment."""
 
     at: float
     """When its last byte leaves."""
     body: bytes | None
     gpu: int | None = None
     began: float | None = None
-    """When its first byte leaves; None for all of it at once."""
+    """When its first byte leaves; None if all of it leaves at once."""
 
 
 @dataclass
 class VirtualLine:
-    """`access.line.Line` to one machine. Its clock is `now`, which waiting moves on."""
+    """`access.line.Line` to one machine. Its clock is `now`, which advances by waiting."""
 
     machine: Machine
     timers: Sequence[CardTimer]
@@ -42,7 +42,7 @@ class VirtualLine:
     network: Network = field(default_factory=Network)
     now: float = 0.0
     run: Run = one_after_another
-    """Which GPU begins matters where several are one."""
+    """How the GPUs' work is started. The order matters if several of them are one device."""
 
     def __post_init__(self) -> None:
         self._prover = Prover(self.machine, self.run)
@@ -50,10 +50,10 @@ class VirtualLine:
         self._serial = 0
         self._last = 0.0
         self._inbox: list[tuple[float, int, float, bytes | None]] = []
-        """(when the last byte comes, a number, when the first came, body)"""
+        """For each frame: when its last byte arrives, a serial number, when its first byte arrives, the body."""
 
-    def leaving(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:  # noqa: ARG002 - for others
-        """What leaves the machine after an order that arrived at `at`: what its prover answered."""
+    def leaving(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:  # noqa: ARG002 - a hostile machine needs both
+        """What leaves the machine after an order that arrived at `at`: here, exactly what its prover answered."""
         return honest
 
     async def send(self, frame: bytes) -> float:
@@ -76,7 +76,7 @@ class VirtualLine:
 
         self._ended = not self._prover.handle(order, emit)
         for sent in sorted(self.leaving(order, at, honest), key=lambda one: one.at):
-            # One connection: nothing overtakes what left before it.
+            # There is one connection, so no frame overtakes an earlier one.
             before, self._last = self._last, max(self._last, sent.at + self.network.one_way())
             began = self._last
             if sent.began is not None:
@@ -90,7 +90,7 @@ class VirtualLine:
             raise LineBroken("the prover has ended")
         if not self._inbox or self._inbox[0][0] > self.now + seconds:
             self.now += seconds
-            raise LineSilent(f"nothing within {seconds:g} s")
+            raise LineSilent(f"no frame within {seconds:g} s")
         ended, _, began, body = heapq.heappop(self._inbox)
         self.now = max(self.now, ended)
         if body is None:
@@ -98,5 +98,5 @@ class VirtualLine:
             self._inbox.clear()
             raise LineBroken("the connection broke")
         if len(body) > bytes_max:
-            raise Malformed(f"a frame of {len(body)} bytes, {bytes_max} allowed")
+            raise Malformed(f"a frame of {len(body)} bytes, where {bytes_max} are allowed")
         return Frame(body, began, ended)

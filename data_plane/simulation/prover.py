@@ -17,7 +17,10 @@ DRIVER = "570.124.06"
 
 
 def simulated_prover(claims: Sequence[Claim], *, network: Network | None = None) -> VirtualLine:
-    """A line to an honest machine with these GPUs, each as fast as the card of its name. The same in every run."""
+    """A line to an honest machine with these GPUs, each as fast as the card that it is named after.
+
+    The jitter is the same in every run.
+    """
     chance = random.Random(0)  # noqa: S311 - jitter of a simulation.
     timers = [CardTimer(card_named(claim.name).speeds, noise=Noise(chance)) for claim in claims]
     devices = tuple(EmulatedDevice(one, timer) for one, timer in zip(identities(claims), timers, strict=True))

@@ -1,10 +1,10 @@
-"""How long a real card would take: a model of its time, for tests and catch rates. It judges nothing real.
+"""A model of how long a real card would take, for simulations and catch rates. No real card is judged by it.
 
-A small memory stands for a large one. Every piece of work that the emulation does stands for `Scale` times
-as much, and the card is charged for that: all ratios between computing, reading and fetching stay what they
-are on the real card, and so does each phase's length against the network's.
+A small emulated memory stands for a large one. Each piece of emulated work stands for `Scale` times as much work on the
+card, and the card is charged for that. So the ratios between computing, reading and fetching are those of the real
+card, and so is the ratio of each phase's length to the network's delay.
 
-Charges are generous to a cheat: work on the memory, on the ALUs and on the host link overlaps without loss.
+The model is generous to a cheat: work on the memory, on the ALUs and on the host link overlaps without loss.
 """
 
 import random
@@ -17,25 +17,25 @@ from data_plane.proof.prover.emulation.device import Work
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How many real ones each emulated one stands for."""
+    """How much real work each piece of emulated work stands for."""
 
     blocks: float = 1.0
-    """Of memory: filled, read, fetched or computed again."""
+    """Blocks of memory that are filled, read, fetched or computed again."""
     iterations: float = 1.0
-    """Of the fill."""
+    """Iterations of the fill."""
     int8: float = 1.0
-    """Of the multiply-adds."""
+    """Multiply-adds."""
     bf16: float = 1.0
     launches: float = 1.0
 
 
 @dataclass
 class Noise:
-    """Deterministic jitter: a device's work takes a little longer or shorter each time."""
+    """Jitter: a device's work takes a little longer or shorter each time."""
 
     chance: random.Random
     spread: float = 0.01
-    """Standard deviation, as a share; no draw is more than three of them away."""
+    """The standard deviation as a share of 1. Draws are cut off at three standard deviations."""
 
     def factor(self) -> float:
         return 1.0 + self.spread * min(3.0, max(-3.0, self.chance.gauss(0.0, 1.0)))
@@ -43,12 +43,12 @@ class Noise:
 
 @dataclass
 class Engine:
-    """One physical device's time: what runs on it runs one after the other, whoever it is for."""
+    """The time of one physical device, which does one piece of work after the other, even for several GPUs."""
 
     free_at: float = 0.0
 
     def run(self, begin: float, seconds: float) -> float:
-        """Start at `begin` or when the device is free; answers when it is done."""
+        """Start at `begin`, or when the device is free, and return when the work is done."""
         self.free_at = max(begin, self.free_at) + seconds
         return self.free_at
 
@@ -62,18 +62,18 @@ class CardTimer:
     noise: Noise | None = None
     engine: Engine = field(default_factory=Engine)
     time: float = 0.0
-    """When the host thread is where it is. The line moves it on to the arrival of each order."""
+    """The host thread's time. The line advances it to the arrival of each order."""
 
     def now(self) -> float:
         return self.time
 
     def charge(self, work: Work) -> None:
-        """Keep the device busy with this, and wait for it."""
+        """Do this work on the device, and wait for it."""
         factor = self.noise.factor() if self.noise else 1.0
         self.time = self.engine.run(self.time, self.seconds(work) * factor)
 
     def seconds(self, work: Work) -> float:
-        """How long it takes with nothing else going on: as long as the slowest of its parts."""
+        """How long the work takes on an otherwise idle device: as long as the slowest of its parts."""
         scale, speeds = self.scale, self.speeds
         return max(
             work.launches * scale.launches * speeds.launch,
@@ -89,12 +89,12 @@ class CardTimer:
 
 @dataclass
 class Network:
-    """What lies between us and the machine."""
+    """The network between us and the machine."""
 
     delay: float = 0.02
-    """Seconds one way, at least."""
+    """The least delay of one way, in seconds."""
     jitter: float = 0.0
-    """Mean of what comes on top, seconds; drawn from an exponential distribution."""
+    """The mean of the additional delay, in seconds; it is drawn from an exponential distribution."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - a simulation.
 
     def one_way(self) -> float:

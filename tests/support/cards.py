@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from data_plane.agent.kernel_log import Sighting
 from data_plane.agent.kernel_log_source import KernelLog, Unreadable
+from data_plane.agent.monitor import Monitor
 from data_plane.agent.schedule import Schedule
-from data_plane.agent.ward import Ward
 from data_plane.nvml.emulation import EmulatedNvml
 from data_plane.nvml.library import Library
 
@@ -56,12 +56,12 @@ class Log:
         return [(Sighting("xid", number, bus_id, 0), at) for number, bus_id, at in told]
 
 
-def ward(
+def monitor(
     model: str,
     *script: dict[str, Any],
     clock: Clock,
     interval: float = 10,
     log: KernelLog | None = None,
-) -> Ward:
+) -> Monitor:
     cards = library(model, *script, clock=clock)
-    return Ward(cards, Schedule(interval), log or Unreadable(), monotonic=clock, unix=clock.unix)
+    return Monitor(cards, Schedule(interval), log or Unreadable(), monotonic=clock, unix=clock.unix)

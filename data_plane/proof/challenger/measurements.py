@@ -1,6 +1,6 @@
 """Measured reference times: reports of devices that we held in our own hands, shipped as package data.
 
-Each file in `data_plane/proof/measured/` is one run on one device:
+Each file in `data_plane/proof/challenger/measured/` is one run on one device:
 
     {"source": "cuda", "model": "h100-sxm-80gb", "date": "2026-12-03", "driver": "570.124.06",
      "rates": {"fill": 2.0e10, "walk": 2.1e12, "int8": 4.9e14, "bf16": 2.4e14}}
@@ -39,7 +39,7 @@ def parse(content: str) -> Observed:
 
 def load() -> tuple[Observed, ...]:
     """Every report that shipped with this version."""
-    folder = files("data_plane.proof") / "measured"
+    folder = files("data_plane.proof.challenger") / "measured"
     if not folder.is_dir():
         return ()
     reports = sorted(

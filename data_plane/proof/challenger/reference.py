@@ -17,7 +17,7 @@ Where each column comes from decides what may follow from it:
   and the multiprocessors of the SXM card, and so its figure.
 
 No GPU has been measured yet: `estimated` is the only basis until a report of a device is in
-`data_plane/proof/measured` (`measurements`) or two providers have shown the same rates (`learning`).
+`data_plane/proof/challenger/measured` (`measurements`) or two providers have shown the same rates (`learning`).
 """
 
 import re

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.access.frames import LENGTH_BYTES, Dribble, FrameBuffer
+from data_plane.access.frames import LENGTH_BYTES, FrameBuffer, TooManyPieces
 from data_plane.access.line import Frame
 from data_plane.documents.strict import Malformed
 
@@ -70,7 +70,7 @@ def test_a_frame_has_not_come_while_only_a_byte_that_says_nothing_has() -> None:
 def test_a_stream_of_single_bytes_is_cut_off_and_one_of_small_answers_is_not() -> None:
     buffer = FrameBuffer()
     _feed_singly(buffer, 4_000)
-    with pytest.raises(Dribble):
+    with pytest.raises(TooManyPieces):
         _feed_singly(buffer, 1_000)
     honest = FrameBuffer()
     for _ in range(10_000):

@@ -17,7 +17,7 @@ from data_plane.inspection.health import (
     SeenXid,
     health_report,
 )
-from tests.support.cards import BOOT, Clock, Log, library, ward
+from tests.support.cards import BOOT, Clock, Log, library, monitor
 
 AGENT = AgentBundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.1", 22, "ssh-ed25519 AAAA")
@@ -32,7 +32,7 @@ def report(message: Message, status: int = 0) -> HealthReport:
 
 
 def test_an_idle_machine_is_reported_idle() -> None:
-    health = report(ward("h100-sxm-8", clock=Clock()).look())
+    health = report(monitor("h100-sxm-8", clock=Clock()).look())
     assert health.source == "emulated"
     assert health.agent_sha256 == AGENT.sha256
     assert health.gpus[5] == GpuHealth(
@@ -60,7 +60,7 @@ def test_a_busy_card_counts_processes_of_both_kinds() -> None:
             "nvmlDeviceGetUtilizationRates": {"gpu": 100, "memory": 3},
         },
     }
-    card = report(ward("l40s-2", busy, clock=Clock()).look()).gpus[1]
+    card = report(monitor("l40s-2", busy, clock=Clock()).look()).gpus[1]
     assert (card.processes, card.utilisation_percent) == (3, 100)
 
 
@@ -73,12 +73,12 @@ def test_processes_that_nobody_counted_are_unknown_and_not_none() -> None:
             "nvmlDeviceGetGraphicsRunningProcesses_v3": [],
         },
     }
-    assert report(ward("l4-1", mute, clock=Clock()).look()).gpus[0].processes is None
+    assert report(monitor("l4-1", mute, clock=Clock()).look()).gpus[0].processes is None
 
 
 def test_an_error_stands_at_its_card_and_a_switchs_only_in_the_list() -> None:
     log = Log([(79, "0000:43:00.0", BOOT - 9), (31, "0000:1b:00.0", BOOT - 7)])
-    health = ward("l40s-2", clock=Clock(), log=log).look()
+    health = monitor("l40s-2", clock=Clock(), log=log).look()
     switch = replace(health.xids[0], kind="sxid", number=20034)
     nameless = replace(health.xids[0], bus_id=None, number=48)
     seen = report(replace(health, xids=(*health.xids, switch, nameless)))
@@ -93,7 +93,7 @@ def test_an_error_stands_at_its_card_and_a_switchs_only_in_the_list() -> None:
 
 
 def test_a_lost_card_is_reported_and_its_neighbours_too() -> None:
-    cards = report(ward("l40s-2", {"at": 0, "gpu": 0, "lost": True}, clock=Clock()).look()).gpus
+    cards = report(monitor("l40s-2", {"at": 0, "gpu": 0, "lost": True}, clock=Clock()).look()).gpus
     assert [(card.lost, card.uuid is None) for card in cards] == [(True, True), (False, False)]
 
 
@@ -117,7 +117,7 @@ def test_anything_else_is_a_failed_step_that_says_why(answer: Answer, detail: st
 
 def test_health_is_no_inventory() -> None:
     with pytest.raises(StepFailed, match="did not answer with an inventory"):
-        gpu_report(RUN_AGENT, answered(ward("l4-1", clock=Clock()).look()), AGENT.sha256)
+        gpu_report(RUN_AGENT, answered(monitor("l4-1", clock=Clock()).look()), AGENT.sha256)
 
 
 def test_the_whole_inventory_is_kept_beside_what_is_decided_by() -> None:

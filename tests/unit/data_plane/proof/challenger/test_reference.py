@@ -146,7 +146,7 @@ def test_a_report_of_a_run_that_failed_is_no_reference() -> None:
 
 def test_every_report_that_ships_is_read_and_within_what_physics_allows() -> None:
     shipped = measurements.load()
-    assert len(shipped) == len(list(Path("data_plane/proof/measured").glob("*.json")))
+    assert len(shipped) == len(list(Path("data_plane/proof/challenger/measured").glob("*.json")))
     for one in shipped:
         for phase, pace in one.paces.items():
             peak = TABLE[one.model].peak(phase)

@@ -9,16 +9,16 @@ import pytest
 from data_plane.agent import __main__ as agent
 from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
+from data_plane.agent.monitor import SETTLE_SECONDS, Monitor, watch
 from data_plane.agent.schedule import PERIODS, Schedule
-from data_plane.agent.ward import SETTLE_SECONDS, Ward, watch
 from data_plane.documents.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.documents.protocol import decode, encode
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.nvml.library import Unanswered
-from tests.support.cards import BOOT, MODELS, Clock, Log, library, ward
+from tests.support.cards import BOOT, MODELS, Clock, Log, library, monitor
 
 
-def looks(watched: Ward, clock: Clock, times: int, every: float = 10) -> list[Health]:
+def looks(watched: Monitor, clock: Clock, times: int, every: float = 10) -> list[Health]:
     documents = watch(watched, every, monotonic=clock, sleep=clock.sleep, beside=lambda listener: None)
     return [next(documents) for _ in range(times)]
 
@@ -26,7 +26,7 @@ def looks(watched: Ward, clock: Clock, times: int, every: float = 10) -> list[He
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_tells_its_health_and_is_understood(model: str) -> None:
     clock = Clock()
-    health = ward(model, clock=clock).look()
+    health = monitor(model, clock=clock).look()
     assert decode(encode(health).encode()) == health
     assert (health.source, health.at) == ("emulated", BOOT)
     assert [reading.group for reading in health.readings] == list(PERIODS)
@@ -34,7 +34,7 @@ def test_every_model_tells_its_health_and_is_understood(model: str) -> None:
 
 
 def test_a_healthy_idle_card_looks_so() -> None:
-    card = ward("h100-sxm-8", clock=Clock()).look().gpus[3]
+    card = monitor("h100-sxm-8", clock=Clock()).look().gpus[3]
     assert (card.uuid, card.bus_id, card.lost) == (
         "GPU-h100-0000-4000-8000-000000000003",
         "0000:61:00.0",
@@ -55,13 +55,13 @@ def test_a_healthy_idle_card_looks_so() -> None:
 
 
 def test_a_consumer_card_without_ecc_says_so_by_saying_nothing() -> None:
-    card = ward("rtx4090-1", clock=Clock()).look().gpus[0]
+    card = monitor("rtx4090-1", clock=Clock()).look().gpus[0]
     assert (card.ecc, card.recovery, card.fabric, card.mig) == (Ecc(), Recovery(), Fabric(), MigHealth())
     assert (card.usage.compute_processes, card.usage.utilisation_percent) == (0, 0)
 
 
 def test_a_divided_card_is_not_counted_idle_by_a_counter_that_it_does_not_have() -> None:
-    card = ward("a100-mig", clock=Clock()).look().gpus[0]
+    card = monitor("a100-mig", clock=Clock()).look().gpus[0]
     assert (card.mig.instances, card.usage.utilisation_percent, card.usage.compute_processes) == (4, None, 0)
 
 
@@ -154,7 +154,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Any, Any]] = {
 def test_a_fault_is_seen_on_its_card_and_on_no_other(fault: tuple[dict[str, Any], Any, Any]) -> None:
     step, part, expected = fault
     clock = Clock()
-    cards = ward("h100-sxm-8", {"at": 100, "gpu": 6, **step}, clock=clock)
+    cards = monitor("h100-sxm-8", {"at": 100, "gpu": 6, **step}, clock=clock)
     before = cards.look().gpus
     clock.sleep(PERIODS["mig"])
     after = cards.look().gpus
@@ -165,7 +165,7 @@ def test_a_fault_is_seen_on_its_card_and_on_no_other(fault: tuple[dict[str, Any]
 
 def test_counters_of_nvlink_5_are_summed_over_the_links() -> None:
     worn = {"at": 0, "gpu": 0, "fields": {"221": {str(n): n for n in range(18)}, "214": {"3": 2}}}
-    link = ward("b200-8", worn, clock=Clock()).look().gpus[0].nvlink
+    link = monitor("b200-8", worn, clock=Clock()).look().gpus[0].nvlink
     assert (link.symbol_errors, link.recoveries_failed, link.crc_flit_errors) == (153, 2, None)
 
 
@@ -182,14 +182,14 @@ def test_an_older_driver_has_older_words() -> None:
             "nvmlDeviceGetGraphicsRunningProcesses_v2": [process(9)],
         },
     }
-    card = ward("l4-1", old, clock=Clock()).look().gpus[0]
+    card = monitor("l4-1", old, clock=Clock()).look().gpus[0]
     assert card.throttle.reasons == 4
     assert (card.usage.compute_processes, card.usage.graphics_processes) == (2, 1)
 
 
 def test_processes_of_which_no_driver_says_anything_are_not_none() -> None:
     silent = {f"nvmlDeviceGet{kind}RunningProcesses_v3": None for kind in ("Compute", "Graphics")}
-    card = ward("l4-1", {"at": 0, "gpu": 0, "answers": silent}, clock=Clock()).look().gpus[0]
+    card = monitor("l4-1", {"at": 0, "gpu": 0, "answers": silent}, clock=Clock()).look().gpus[0]
     assert (card.usage.compute_processes, card.usage.graphics_processes) == (None, None)
 
 
@@ -225,7 +225,7 @@ def test_a_login_outlasts_all_the_time_that_the_agent_allows_itself() -> None:
 def test_a_group_is_read_when_it_is_due_and_its_last_word_stands_until_then() -> None:
     clock = Clock()
     broken = {"at": 12, "gpu": 0, "fields": {"4": 1, "230": 2}}
-    documents = looks(ward("l40s-2", broken, clock=clock), clock, 8)
+    documents = looks(monitor("l40s-2", broken, clock=clock), clock, 8)
     assert [one.gpus[0].recovery.action for one in documents] == [0, 0, 2, 2, 2, 2, 2, 2]
     assert [one.gpus[0].ecc.uncorrected_volatile for one in documents] == [0, 0, 0, 0, 0, 0, 1, 1]
     when = {reading.group: reading.at - BOOT for reading in documents[7].readings}
@@ -236,7 +236,7 @@ def test_a_group_is_read_when_it_is_due_and_its_last_word_stands_until_then() ->
 def test_a_card_that_is_lost_keeps_its_last_word_and_the_others_are_read_on() -> None:
     clock = Clock()
     script = ({"at": 5, "gpu": 1, "lost": True}, {"at": 15, "gpu": 0, "fields": {"230": 1}})
-    documents = looks(ward("l40s-2", *script, clock=clock), clock, 3)
+    documents = looks(monitor("l40s-2", *script, clock=clock), clock, 3)
     assert [[card.lost for card in one.gpus] for one in documents] == [
         [False, False],
         [False, True],
@@ -247,7 +247,7 @@ def test_a_card_that_is_lost_keeps_its_last_word_and_the_others_are_read_on() ->
 
 
 def test_a_card_that_was_lost_before_we_came_has_no_name_and_a_place() -> None:
-    document = ward("l40s-2", {"at": 0, "gpu": 0, "lost": True}, clock=Clock()).look()
+    document = monitor("l40s-2", {"at": 0, "gpu": 0, "lost": True}, clock=Clock()).look()
     assert document.gpus[0] == GpuHealth(0, None, None, lost=True)
     assert not document.gpus[1].lost
 
@@ -267,7 +267,7 @@ def test_a_card_that_will_not_say_who_it_is_is_lost_and_the_others_are_read(call
         return asked(card)
 
     setattr(cards.api, call, answer)
-    watched = Ward(cards, Schedule(10), Unreadable(), monotonic=clock, unix=clock.unix)
+    watched = Monitor(cards, Schedule(10), Unreadable(), monotonic=clock, unix=clock.unix)
     document = watched.look()
     assert document.gpus[0] == GpuHealth(0, None, None, lost=True)
     assert (document.gpus[1].lost, document.gpus[1].usage.compute_processes) == (False, 0)
@@ -281,7 +281,7 @@ def test_a_card_that_will_not_say_who_it_is_is_lost_and_the_others_are_read(call
 def test_a_card_that_stops_saying_who_it_is_keeps_its_last_word() -> None:
     clock = Clock()
     unsaid = {"at": 5, "gpu": 0, "answers": {"nvmlDeviceGetUUID": {"error": "UNKNOWN"}}}
-    watched = ward("l40s-2", unsaid, clock=clock)
+    watched = monitor("l40s-2", unsaid, clock=clock)
     before = watched.look().gpus[0]
     clock.sleep(PERIODS["identity"])
     after = watched.look().gpus[0]
@@ -291,7 +291,7 @@ def test_a_card_that_stops_saying_who_it_is_keeps_its_last_word() -> None:
 def test_a_card_that_comes_back_is_found_at_the_next_look() -> None:
     clock = Clock()
     script = ({"at": 0, "gpu": 0, "lost": True}, {"at": 15, "gpu": 0, "lost": False})
-    documents = looks(ward("l40s-2", *script, clock=clock), clock, 3)
+    documents = looks(monitor("l40s-2", *script, clock=clock), clock, 3)
     assert [one.gpus[0].lost for one in documents] == [True, True, False]
     assert documents[2].gpus[0].uuid == "GPU-l40s-0000-4000-8000-000000000000"
 
@@ -299,7 +299,7 @@ def test_a_card_that_comes_back_is_found_at_the_next_look() -> None:
 def test_a_card_that_moved_up_is_not_also_the_lost_one_in_its_old_place() -> None:
     clock = Clock()
     cards = library("l40s-2", {"at": 5, "gpu": 0, "lost": True}, clock=clock)
-    watched = Ward(cards, Schedule(3600), Unreadable(), monotonic=clock, unix=clock.unix)
+    watched = Monitor(cards, Schedule(3600), Unreadable(), monotonic=clock, unix=clock.unix)
     second = watched.look().gpus[1].uuid
     by_index = cards.api.nvmlDeviceGetHandleByIndex
     cards.api.nvmlDeviceGetHandleByIndex = lambda index: by_index(1 - index)
@@ -312,11 +312,11 @@ def test_a_card_that_moved_up_is_not_also_the_lost_one_in_its_old_place() -> Non
 def test_a_card_that_vanishes_is_missed_within_the_hour_and_at_once_after_an_event() -> None:
     clock = Clock()
     vanished = {"at": 5, "count": 1}
-    silent = looks(ward("l40s-2", vanished, clock=clock, interval=600), clock, 7, every=600)
+    silent = looks(monitor("l40s-2", vanished, clock=clock, interval=600), clock, 7, every=600)
     assert [len(one.gpus) for one in silent] == [2, 2, 2, 2, 2, 2, 1]
     clock = Clock()
     told = {"at": 5, "gpu": 0, "event": pynvml.nvmlEventTypeGpuUnavailableError}
-    watched = ward("l40s-2", vanished, told, clock=clock)
+    watched = monitor("l40s-2", vanished, told, clock=clock)
     watched.look()
     hear(watched, clock)
     clock.sleep(10)
@@ -324,14 +324,14 @@ def test_a_card_that_vanishes_is_missed_within_the_hour_and_at_once_after_an_eve
 
 
 def test_no_count_at_all_ends_the_watch_with_a_reason() -> None:
-    cards = ward("l4-1", {"at": 0, "count": 10**6}, clock=Clock())
+    cards = monitor("l4-1", {"at": 0, "count": 10**6}, clock=Clock())
     with pytest.raises(Unanswered, match="more than"):
         cards.look()
 
 
 def test_what_a_slow_getter_costs_is_in_the_document() -> None:
     slow = {"at": 0, "gpu": 0, "slow": {"nvmlDeviceGetPowerUsage": 0.25}}
-    readings = {one.group: one for one in ward("l40s-2", slow, clock=Clock()).look().readings}
+    readings = {one.group: one for one in monitor("l40s-2", slow, clock=Clock()).look().readings}
     assert readings["power"].microseconds == 250_000
     assert readings["recovery"].microseconds == 0
     assert readings["recovery"].calls == 2
@@ -343,14 +343,14 @@ def test_what_was_refused_is_counted_and_what_is_not_supported_is_not() -> None:
         "gpu": 0,
         "answers": {"nvmlDeviceGetPowerUsage": {"error": "UNKNOWN"}, "nvmlDeviceGetTemperature": None},
     }
-    document = ward("l4-1", odd, clock=Clock()).look()
+    document = monitor("l4-1", odd, clock=Clock()).look()
     refused = {one.group: one.refused for one in document.readings}
     assert Counter(refused.values()) == {0: len(PERIODS) - 1, 1: 1}
     assert refused["power"] == 1
     assert (document.gpus[0].power.power_mw, document.gpus[0].power.sm_mhz) == (None, 345)
 
 
-def hear(watched: Ward, clock: Clock) -> None:
+def hear(watched: Monitor, clock: Clock) -> None:
     """Listen as the watch does, with the thread's work done here: up to now, without waiting."""
     events = watched.listen()
     until = clock.now + 10
@@ -363,7 +363,7 @@ def test_an_event_is_heard_once_although_the_kernel_logs_it_too() -> None:
     clock = Clock()
     log = Log([])
     fallen = {"at": 3, "gpu": 1, "xid": 79}
-    watched = ward("l40s-2", fallen, clock=clock, log=log)
+    watched = monitor("l40s-2", fallen, clock=clock, log=log)
     watched.look()
     hear(watched, clock)
     log.lines = [(79, "0000:43:00.0", BOOT + 11), (31, "0000:1b:00.0", BOOT - 500)]
@@ -379,7 +379,7 @@ def test_an_event_is_heard_once_although_the_kernel_logs_it_too() -> None:
 def test_an_event_brings_what_it_changes_forward() -> None:
     clock = Clock()
     struck = {"at": 3, "gpu": 0, "xid": 48, "fields": {"4": 1}}
-    watched = ward("l40s-2", struck, clock=clock)
+    watched = monitor("l40s-2", struck, clock=clock)
     watched.look()
     hear(watched, clock)
     assert watched.look().gpus[0].ecc.uncorrected_volatile == 1
@@ -393,7 +393,7 @@ def test_a_mode_that_changes_is_read_when_the_event_comes() -> None:
         "event": pynvml.nvmlEventMigConfigChange,
         "answers": {"nvmlDeviceGetMigMode": [1, 1]},
     }
-    watched = ward("h100-sxm-8", divided, clock=clock)
+    watched = monitor("h100-sxm-8", divided, clock=clock)
     assert watched.look().gpus[0].mig.enabled is False
     hear(watched, clock)
     assert watched.look().gpus[0].mig.enabled is True
@@ -429,12 +429,12 @@ def test_a_wait_that_fails_is_told_from_one_in_which_nothing_happened() -> None:
 
 
 def test_where_no_log_may_be_read_the_document_says_so() -> None:
-    document = ward("l4-1", clock=Clock()).look()
+    document = monitor("l4-1", clock=Clock()).look()
     assert (document.kernel_log, document.xids) == ("unreadable", ())
 
 
 def test_a_look_that_takes_longer_than_its_turn_delays_the_next_and_does_not_pile_up() -> None:
     clock = Clock()
     slow = {"at": 0, "gpu": 0, "slow": {"nvmlDeviceGetPowerUsage": 25}}
-    documents = looks(ward("l4-1", slow, clock=clock), clock, 4)
+    documents = looks(monitor("l4-1", slow, clock=clock), clock, 4)
     assert [one.at - BOOT for one in documents] == [25, 60, 95, 130]

@@ -1,6 +1,6 @@
-"""The cards of a machine under watch: reads what is due of each, hears what happened, writes it down.
+"""Monitors the cards of a machine: reads the groups that are due and collects the errors that were reported.
 
-A card that is lost keeps its place and what it said last; the others are read on.
+A lost card keeps its place in the list and its last values. The other cards are still read.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,20 +17,20 @@ from data_plane.documents.inventory import GPUS_MAX
 from data_plane.nvml.library import Library, Lost, Unanswered, bus_id
 
 SETTLE_SECONDS = 1.5
-"""A sample of utilisation covers up to one second."""
+"""Longer than one sampling period of utilisation, which has up to one second."""
 
 
 @dataclass
 class _Card:
     handle: Any
-    """None when the card was lost before it could be opened."""
+    """None if the card was lost before it could be opened."""
     health: GpuHealth
     lost: bool = False
-    """As far as this look has seen."""
+    """Whether the card was lost at this look."""
 
 
-class Ward:
-    """One look is one document. Raises nvml.Unanswered where there are no cards to speak of at all."""
+class Monitor:
+    """Each look makes one document. Raises nvml.Unanswered if not even the number of cards can be read."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class Ward:
         self._readings: dict[Group, Reading] = {}
 
     def listen(self) -> Events:
-        """From now on, hear of events as they happen. The cards must have been looked at once."""
+        """Start to receive events. There must have been one look at the cards before."""
         self._events = Events(self._library, [card.handle for card in self._cards if card.handle is not None])
         return self._events
 
     def hasten(self, group: Group) -> None:
-        """The next look reads this group, whenever it was read last."""
+        """Read this group at the next look, no matter when it was read last."""
         self._schedule.hasten(group)
 
     def look(self) -> Health:
-        """Hear what happened, read what is due of every card, and say how it all is now."""
+        """Collect new errors, read the due groups of every card, and return the current state of all cards."""
         self._hear()
         if any(card.lost for card in self._cards):
-            self._schedule.hasten("identity")  # It may be back, or another in its place.
+            self._schedule.hasten("identity")  # The card may be back, or another one may be in its place.
         for group in self._schedule.due(self._monotonic()):
             self._read(group)
         return Health(
@@ -117,14 +117,14 @@ class Ward:
         card.health = replace(card.health, **said)
 
     def _admit(self) -> "list[_Card]":
-        """Who is there, by index. A card that was there before keeps what is known of it."""
+        """The cards that are there now, in the order of their indices. Known cards keep their values."""
         count = int(self._library.must("nvmlDeviceGetCount"))
         if count > GPUS_MAX:
             raise Unanswered("bad_reading", f"{count} GPUs are more than {GPUS_MAX}")
         found = [self._card(index) for index in range(count)]
         present = {card.health.uuid for card in found if not card.lost}
         for card in found:
-            if card.lost and card.health.uuid in present:  # It was taken for one that is elsewhere now.
+            if card.lost and card.health.uuid in present:  # The card that was here is at another index now.
                 card.health = GpuHealth(card.health.index, None, None, lost=True)
         return found
 
@@ -135,8 +135,8 @@ class Ward:
             uuid = str(self._library.must("nvmlDeviceGetUUID", handle))
             where = bus_id(self._library, handle)
         except (Lost, Unanswered):
-            # A process that starts after a card fell off the bus is often told of an unknown error and not of a
-            # lost card, and here the others matter more than the reason.
+            # If a card fell off the bus before this process started, NVML often reports an unknown error instead of
+            # a lost card. Whatever the reason, the other cards are still read.
             if index >= len(self._cards):
                 return _Card(None, GpuHealth(index, None, None, lost=True), lost=True)
             before = self._cards[index]
@@ -146,17 +146,17 @@ class Ward:
         return _Card(handle, replace(health, index=index, bus_id=where))
 
 
-def once(ward: Ward, *, sleep: "Callable[[float], object]") -> Health:
-    """A look at cards that may have been woken by it.
+def once(monitor: Monitor, *, sleep: "Callable[[float], object]") -> Health:
+    """One look, repeated if a card seems to be busy only because of us.
 
-    Where no process is, what keeps a card busy may be ourselves: a driver that wakes a card scrubs its memory, and
-    a prover of ours that just ended is in the sample still. So such a card is asked again when that is over.
+    A card that is busy without any process may be busy because of us: the driver clears a card's memory when it
+    initialises the card, and a prover that has just ended is still in the sampling period. So it is read again later.
     """
-    health = ward.look()
+    health = monitor.look()
     if any(_is_restless(card.usage) for card in health.gpus):
         sleep(SETTLE_SECONDS)
-        ward.hasten("usage")
-        health = ward.look()
+        monitor.hasten("usage")
+        health = monitor.look()
     return health
 
 
@@ -165,20 +165,20 @@ def _is_restless(usage: Usage) -> bool:
 
 
 def watch(
-    ward: Ward,
+    monitor: Monitor,
     seconds: float,
     *,
     monotonic: "Callable[[], float]",
     sleep: "Callable[[float], object]",
     beside: "Callable[[Callable[[], object]], object]",
 ) -> "Iterator[Health]":
-    """A look now, and one every so many seconds, for ever.
+    """A look now, and then one every `seconds`, for ever.
 
-    After a look that took longer than that, a driver in trouble is left alone for as long again. `beside` runs
-    the listener in a thread of its own.
+    After a look that took longer than `seconds`, the next one comes `seconds` later, to spare a driver in trouble.
+    `beside` runs the listener for events in a thread of its own.
     """
-    yield ward.look()
-    events = ward.listen()
+    yield monitor.look()
+    events = monitor.listen()
     if events.registered:
         beside(lambda: events.listen(sleep))
     due = monotonic()
@@ -187,4 +187,4 @@ def watch(
         if due < monotonic():
             due = monotonic() + seconds
         sleep(due - monotonic())
-        yield ward.look()
+        yield monitor.look()

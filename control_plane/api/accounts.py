@@ -43,7 +43,7 @@ class AccountController(Controller):
                 AccountName(data.account),
                 minutes=data.minutes,
                 why=data.why,
-                actor=request.principal.actor,
+                actor=request.principal.key_name,
             )
             return permit if isinstance(permit, Refused) else Made(termination_permit_view(permit))
 

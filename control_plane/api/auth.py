@@ -7,8 +7,9 @@ key therefore works for at most that long in a process that has just seen it.
 from dataclasses import dataclass
 
 from control_plane.api.errors import ApiError
+from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
-from control_plane.domain.permission import PERMISSIONS, Permission
+from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.services import api_keys
 from control_plane.world import World
 
@@ -24,9 +25,15 @@ class Principal:
 
     organization_id: OrganizationId
     api_key_id: ApiKeyId
-    actor: str
+    key_name: str
     """The key's id on the wire, for the journal and the log."""
+    role: Role
     permissions: frozenset[Permission]
+
+    def actor(self, request_id: str) -> Actor:
+        """Who does what this request does, as the journal names it."""
+        kind = ActorKind.OPERATOR if self.role is Role.OPERATOR else ActorKind.CUSTOMER
+        return Actor(kind, self.key_name, request_id)
 
     def may(self, permission: Permission) -> bool:
         return permission in self.permissions
@@ -59,7 +66,8 @@ class Authenticator:
         return Principal(
             organization_id=owner.organization_id,
             api_key_id=owner.api_key_id,
-            actor=on_wire(Prefix.API_KEY, owner.api_key_id),
+            key_name=on_wire(Prefix.API_KEY, owner.api_key_id),
+            role=owner.role,
             permissions=PERMISSIONS[owner.role],
         )
 

@@ -14,16 +14,16 @@ from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
-from control_plane.domain.wish import Wish
+from control_plane.domain.request import CapacityRequest
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
 
 
-def requested_by(data: QuoteRequest) -> Wish:
+def requested_by(data: QuoteRequest) -> CapacityRequest:
     """The body of a quote or a lease as the domain's value."""
     ceiling = data.price_usd_per_hour_max
-    return Wish(
+    return CapacityRequest(
         sku=data.sku,
         regions=data.regions,
         providers=data.providers,

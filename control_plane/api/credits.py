@@ -29,7 +29,7 @@ class CreditController(Controller):
         """Post a credit. Without an Idempotency-Key, every request posts another one."""
         target = OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
         amount = parse_usd(data.amount_usd)
-        posting = f"{request.principal.actor}:{request.world.new_id().hex}"
+        posting = f"{request.principal.key_name}:{request.world.new_id().hex}"
 
         async def effect(connection: Connection) -> Made | Refused:
             credited = await service.create(

@@ -64,7 +64,7 @@ class LeaseController(Controller):
                 requested,
                 name=name,
                 ssh_key_ids=keys,
-                actor=principal.actor,
+                actor=request.actor,
             )
             if isinstance(lease, Refused):
                 return lease
@@ -116,7 +116,7 @@ class LeaseController(Controller):
 
         async def effect(connection: Connection) -> Made | Refused:
             released = await leases.release(
-                connection, world, principal.organization_id, wanted, actor=principal.actor
+                connection, world, principal.organization_id, wanted, actor=request.actor
             )
             if isinstance(released, Refused):
                 return released

@@ -161,7 +161,7 @@ class Envelope:
         }
         principal = scope.get("auth")
         if principal is not None:
-            fields["api_key"] = principal.actor
+            fields["api_key"] = principal.key_name
         fault = scope.get(_FAULT)
         if fault is not None:
             log.error("request_failed", **fields, **fault)

@@ -11,7 +11,7 @@ from control_plane.api.views.api_keys import api_key_view
 from control_plane.api.views.organizations import organization_view
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
-from control_plane.services import api_keys, organizations, ssh_keys
+from control_plane.services import organizations
 from control_plane.services.idempotency import Connection
 from control_plane.wire.organizations import CreatedOrganization, OrganizationRequest, OrganizationView
 

@@ -27,6 +27,7 @@ from control_plane.api.limits import Limiter
 from control_plane.api.observe import Metrics
 from control_plane.api.streams import Streams
 from control_plane.api.views.disclosure import Disclosure
+from control_plane.domain.actor import Actor
 from control_plane.domain.permission import Permission
 from control_plane.settings import Settings
 from control_plane.wire.problems import FieldError
@@ -68,6 +69,11 @@ class ApiRequest(Request[Any, Principal, Any]):
     def principal(self) -> Principal:
         principal: Principal = self.scope["auth"]
         return principal
+
+    @property
+    def actor(self) -> Actor:
+        """Who does what this request does, for the journal."""
+        return self.principal.actor(observe.request_id(self.scope))
 
     @property
     def disclosure(self) -> Disclosure:

@@ -9,9 +9,14 @@ class JournalLine(View):
     number: int
     """Grows from line to line, with gaps."""
     at: datetime
+    actor_kind: str
+    """`customer`, `operator` or `loop`."""
     actor: str
+    """The id of the API key, or the name of the loop."""
+    request_id: str | None
+    """The request that did it; null for loops."""
     event: str
-    instance_id: str | None
+    machine_id: str | None
     state_before: str | None
     state_after: str | None
     why: str | None

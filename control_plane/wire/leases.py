@@ -32,8 +32,8 @@ class StatusView(View):
     phase: str
     """`pending`, `starting`, `ready`, `unconfirmed`, `ending` or `ended`."""
     step: str | None
-    """The last step done: `placed`, `launched`, `booted`, `connected`, `mesh_joined`, `gpus_verified`,
-    `gpus_proven` where the SKU demands proof, `keys_installed`."""
+    """The last step done: `placed`, `launched`, `booted`, `connected`, `gpus_verified`, `gpus_proven` where the
+    SKU demands proof, `mesh_joined`, `keys_installed`."""
     steps_done: int
     steps_total: int
     message: str
@@ -42,7 +42,7 @@ class StatusView(View):
 class MachineView(View):
     """Observed: the latest attempt's machine."""
 
-    instance_id: str
+    machine_id: str
     provider: str
     region: str
     state: str
@@ -115,12 +115,20 @@ class PlacementView(View):
 
 
 class AttemptView(View):
-    instance_id: str
+    """One try to serve the lease with a machine."""
+
+    number: int
+    machine_id: str
     provider: str
     region: str
     native_type: str
     state: str
+    """The machine's: `intended`, `launching`, `booting`, `bootstrapping`, `verified`, `terminating` or `gone`."""
     step: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    """`admitted`, `failed` or `abandoned`; null while the attempt is under way."""
     asked_at: datetime | None
     sighted_at: datetime | None
     fail_reason: str | None
@@ -137,7 +145,7 @@ class ReportView(View):
     """What a machine reported about its GPUs, and our verdict."""
 
     id: str
-    instance_id: str
+    machine_id: str
     at: datetime
     verdict: str
     why: str | None

@@ -41,7 +41,7 @@ class ProofView(View):
 
     id: str
     lease_id: str
-    instance_id: str
+    machine_id: str
     at: datetime
     occasion: str
     """`start`, `recheck`, `idle` or `end`."""
@@ -81,7 +81,7 @@ class ProofRecordView(View):
     """One proof in the record of a provider account. It does not say whose machine it was."""
 
     id: str
-    instance_id: str
+    machine_id: str
     account: str
     offer: str
     gpu_model: str

@@ -7,7 +7,7 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.domain.admission import Price
-from control_plane.domain.placement import Offer
+from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.refusal import Refused
 from control_plane.services.leases import Quote
 from control_plane.wire.catalogue import OfferView, QuoteView, SkuView, VerdictView
@@ -31,11 +31,7 @@ def sku_view(price: Price) -> SkuView:
 
 def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: bool) -> OfferView:
     """An offer, with our prices in `book`; with `costs` also what we pay."""
-    served = [
-        price
-        for price in book
-        if offer.shape.holds(price.sku.shape) and offer.cost_nano_per_hour <= price.nano_per_hour
-    ]
+    sold = sold_as(offer, book)
     return OfferView(
         key=offer.key,
         provider=offer.provider,
@@ -51,8 +47,8 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         confidence=offer.confidence,
         observed_at=offer.observed_at,
         age_seconds=max(0, int((now - offer.observed_at).total_seconds())),
-        price_per_hour=money_or_none(max((price.nano_per_hour for price in served), default=None)),
-        skus=tuple(price.sku.name for price in served),
+        price_per_hour=money_or_none(sold.nano_per_hour),
+        skus=sold.skus,
         cost_per_hour=money(offer.cost_nano_per_hour) if costs else None,
     )
 

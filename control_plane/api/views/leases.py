@@ -8,11 +8,10 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import placement_view
 from control_plane.api.views.proofs import proof_view
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.instance import Instance
 from control_plane.domain.money import Nano
 from control_plane.domain.rendering import CUSTOMER_USER
-from control_plane.domain.wish import Wish
-from control_plane.services.leases import Explanation, Shown
+from control_plane.domain.request import CapacityRequest
+from control_plane.services.leases import AttemptOverview, Explanation, Shown, VerificationReport
 from control_plane.wire.leases import (
     AttemptView,
     ExplanationView,
@@ -33,7 +32,7 @@ def lease_view(shown: Shown) -> LeaseView:
     return LeaseView(
         id=on_wire(Prefix.LEASE, lease.id),
         name=lease.name,
-        request=_request(lease.wish),
+        request=_request(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
         price_per_gpu_hour=money(lease.nano_per_gpu_hour),
@@ -63,7 +62,7 @@ def status_view(shown: Shown) -> StatusView:
     )
 
 
-def _request(requested: Wish) -> LeaseRequestView:
+def _request(requested: CapacityRequest) -> LeaseRequestView:
     return LeaseRequestView(
         sku=requested.sku,
         regions=requested.regions,
@@ -77,7 +76,7 @@ def _machine(shown: Shown) -> MachineView | None:
     if evidence is None:
         return None
     return MachineView(
-        instance_id=on_wire(Prefix.INSTANCE, evidence.instance_id),
+        machine_id=on_wire(Prefix.MACHINE, evidence.machine_id),
         provider=evidence.provider,
         region=evidence.region,
         state=evidence.state.value,
@@ -114,14 +113,18 @@ def explanation_view(explanation: Explanation, disclosure: Disclosure) -> Explan
     )
 
 
-def _attempt(attempt: Instance) -> AttemptView:
+def _attempt(attempt: AttemptOverview) -> AttemptView:
     return AttemptView(
-        instance_id=on_wire(Prefix.INSTANCE, attempt.id),
+        number=attempt.number,
+        machine_id=on_wire(Prefix.MACHINE, attempt.machine_id),
         provider=attempt.provider,
         region=attempt.region,
         native_type=attempt.native_type,
         state=attempt.state.value,
         step=attempt.step,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        outcome=attempt.outcome,
         asked_at=attempt.asked_at,
         sighted_at=attempt.sighted_at,
         fail_reason=attempt.fail_reason,
@@ -129,10 +132,10 @@ def _attempt(attempt: Instance) -> AttemptView:
     )
 
 
-def _report(row: Any) -> ReportView:
+def _report(row: VerificationReport) -> ReportView:
     return ReportView(
         id=row.id.hex,
-        instance_id=on_wire(Prefix.INSTANCE, row.instance_id),
+        machine_id=on_wire(Prefix.MACHINE, row.machine_id),
         at=row.at,
         verdict=row.verdict,
         why=row.why,

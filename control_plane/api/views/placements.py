@@ -1,16 +1,16 @@
 """Rankings of offers on the wire: the candidates, and why the others were rejected.
 
-A ranking is fresh (a quote, as domain values) or stored (a placement of a lease, as JSON).
+A ranking is fresh (of a quote) or stored (of a lease's placement).
 """
 
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 from control_plane.api.views.disclosure import Disclosure
-from control_plane.api.views.money import money, money_or_none
+from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection
+from control_plane.services.leases import PlacedOffer, Placement, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.leases import PlacementView
 
@@ -40,41 +40,40 @@ def rejected_view(rejection: Rejection, disclosure: Disclosure) -> RejectedView:
         native_type=rejection.offer.native_type,
         code=rejection.code.value,
         why=_why(rejection.code, rejection.why, disclosure),
-        proofs=_proof_ids((proof.hex for proof in rejection.proofs), disclosure),
+        proofs=_proof_ids(rejection.proofs, disclosure),
     )
 
 
-def placement_view(row: dict[str, Any], disclosure: Disclosure) -> PlacementView:
-    ranking = row["ranking"]
+def placement_view(placement: Placement, disclosure: Disclosure) -> PlacementView:
     return PlacementView(
-        number=row["number"],
-        decided_at=row["decided_at"],
-        chosen=row["chosen"],
-        candidates=tuple(_stored_candidate(stored, disclosure) for stored in ranking["candidates"]),
-        rejected=tuple(_stored_rejected(stored, disclosure) for stored in ranking["rejected"]),
+        number=placement.number,
+        decided_at=placement.decided_at,
+        chosen=placement.chosen,
+        candidates=tuple(_stored_candidate(offer, disclosure) for offer in placement.ranking.candidates),
+        rejected=tuple(_stored_rejected(offer, disclosure) for offer in placement.ranking.rejected),
     )
 
 
-def _stored_candidate(stored: dict[str, Any], disclosure: Disclosure) -> CandidateView:
+def _stored_candidate(offer: PlacedOffer, disclosure: Disclosure) -> CandidateView:
     return CandidateView(
-        key=stored["offer"],
-        provider=stored["provider"],
-        region=stored["region"],
-        native_type=stored["native_type"],
-        confidence=stored.get("confidence"),
-        cost_per_hour=money_or_none(stored.get("cost_nano_per_hour")) if disclosure.costs else None,
+        key=offer.offer,
+        provider=offer.provider,
+        region=offer.region,
+        native_type=offer.native_type,
+        confidence=offer.confidence,
+        cost_per_hour=money(offer.cost_nano_per_hour) if disclosure.costs else None,
     )
 
 
-def _stored_rejected(stored: dict[str, Any], disclosure: Disclosure) -> RejectedView:
+def _stored_rejected(offer: RejectedOffer, disclosure: Disclosure) -> RejectedView:
     return RejectedView(
-        key=stored["offer"],
-        provider=stored["provider"],
-        region=stored["region"],
-        native_type=stored["native_type"],
-        code=stored["code"],
-        why=_why(RejectCode(stored["code"]), stored["why"], disclosure),
-        proofs=_proof_ids(stored.get("proofs", ()), disclosure),
+        key=offer.offer,
+        provider=offer.provider,
+        region=offer.region,
+        native_type=offer.native_type,
+        code=offer.code.value,
+        why=_why(offer.code, offer.why, disclosure),
+        proofs=_proof_ids(offer.proofs, disclosure),
     )
 
 
@@ -86,6 +85,6 @@ def _why(code: RejectCode, why: str, disclosure: Disclosure) -> str:
     return why if disclosed.get(code, True) else _FOR_CUSTOMERS[code]
 
 
-def _proof_ids(digits: Iterable[str], disclosure: Disclosure) -> tuple[str, ...]:
+def _proof_ids(proofs: Iterable[UUID], disclosure: Disclosure) -> tuple[str, ...]:
     """The ids of proofs, which are of other customers' machines, too."""
-    return tuple(on_wire(Prefix.PROOF, UUID(hex=one)) for one in digits) if disclosure.proof_records else ()
+    return tuple(on_wire(Prefix.PROOF, proof) for proof in proofs) if disclosure.proof_records else ()

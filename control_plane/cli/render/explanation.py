@@ -31,8 +31,8 @@ def explanation_page(explanation: ExplanationView, now: datetime) -> RenderableT
         *_placements(explanation.placements, now),
     ]
     for number, attempt in enumerate(explanation.attempts, start=1):
-        reports = [report for report in explanation.reports if report.instance_id == attempt.instance_id]
-        proofs = [proof for proof in explanation.proofs if proof.instance_id == attempt.instance_id]
+        reports = [report for report in explanation.reports if report.machine_id == attempt.machine_id]
+        proofs = [proof for proof in explanation.proofs if proof.machine_id == attempt.machine_id]
         parts += [Text(), *_attempt(number, attempt, reports, now)]
         parts += [proof_lines(proof, now) for proof in reversed(proofs)]
     return Group(*parts, Text(), *_journal(explanation.journal, lease.created_at))
@@ -130,7 +130,7 @@ def _attempt(
     return [
         heading(f"Attempt {number}", where),
         facts(
-            ("Machine", attempt.instance_id),
+            ("Machine", attempt.machine_id),
             ("Ordered", both(attempt.asked_at, now) or "not yet"),
             ("Last seen", both(attempt.sighted_at, now)),
             ("Last step", spaced(attempt.step) if attempt.step else None),
@@ -195,7 +195,7 @@ def _since(length: timedelta) -> str:
 
 def _event(line: JournalLine) -> Text:
     """What happened, to what and by whom, with the reason below."""
-    subject = "machine" if line.instance_id else "lease"
+    subject = "machine" if line.machine_id else "lease"
     made = Text.assemble((f"{subject} ", "dim"), (spaced(line.event), "bold"))
     before, after = line.state_before, line.state_after
     if after:

@@ -91,7 +91,7 @@ def proof_page(proof: ProofView, now: datetime) -> RenderableType:
         Text(),
         facts(
             ("Lease", proof.lease_id),
-            ("Machine", proof.instance_id),
+            ("Machine", proof.machine_id),
             ("Sold as", _sold_as(proof)),
             ("When", both(proof.at, now)),
             ("Took", f"{proof.seconds:.1f} s"),

@@ -1,31 +1,42 @@
-"""Leases through the services on a real database."""
+"""Leases through the services on a real database, in the role of the API."""
+
+from uuid import UUID
 
 import pytest
 
 from control_plane.db.engine import Database
 from control_plane.db.leases import Overview
-from control_plane.domain.admission import Price
+from control_plane.domain.actor import Actor, ActorKind
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.lease import Lease, LeaseState
+from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.services import billing, catalogue, leases, organizations
+from control_plane.services import billing, catalogue, leases, organizations, projects, ssh_keys
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.database
-H100 = Price(
+H100 = ListPrice(
     Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
     Nano(3_600_000_000),
 )
+REQUEST = CapacityRequest("h100x1")
+CUSTOMER = Actor(ActorKind.CUSTOMER, "key_1", request_id="a-request")
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4zFKSdNQWf1l0TuHUxz5p0F2XQwC4Cn4k2O0m0Z0Xk"
 
 
-async def _organization(db: Database, clock: Clock, *, balance: int) -> tuple[World, OrganizationId]:
-    world = World(db, now=clock.now)
+@pytest.fixture
+def world(api_db: Database, clock: Clock) -> World:
+    return World(api_db, now=clock.now)
+
+
+async def _organization(db: Database, world: World, *, balance: int = 10_000_000_000) -> OrganizationId:
+    """An organization with money, made by an operator; and a price book."""
     organization_id = OrganizationId(uuid7())
     async with db.transaction() as connection:
         await organizations.create(
@@ -34,47 +45,100 @@ async def _organization(db: Database, clock: Clock, *, balance: int) -> tuple[Wo
         await catalogue.load_price_book(connection, world, [H100])
         if balance:
             await billing.credit(connection, world, organization_id, Nano(balance), key="first")
-    return world, organization_id
+    return organization_id
 
 
-async def _lease(db: Database, world: World, organization_id: OrganizationId) -> Lease | Refused:
-    async with db.transaction(organization_id) as connection:
+async def _create(
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    keys: tuple[UUID, ...] = (),
+    project: str | None = None,
+) -> Lease | Refused:
+    async with world.db.transaction(organization_id) as connection:
         return await leases.create(
-            connection, world, organization_id, CapacityRequest("h100x1"), name="a", ssh_key_ids=[], actor="test"
+            connection,
+            world,
+            organization_id,
+            REQUEST,
+            name="a",
+            ssh_key_ids=keys,
+            actor=CUSTOMER,
+            project=project,
         )
 
 
-async def test_an_admitted_lease_holds_its_first_hour_and_its_gpus(
-    db: Database, api_db: Database, clock: Clock
-) -> None:
-    _, organization_id = await _organization(db, clock, balance=10_000_000_000)
-    world = World(api_db, now=clock.now)
-    lease = await _lease(api_db, world, organization_id)
-    assert isinstance(lease, Lease)
+async def _lease(world: World, organization_id: OrganizationId) -> Lease:
+    lease = await _create(world, organization_id)
+    assert isinstance(lease, Lease), lease
+    return lease
+
+
+async def test_an_admitted_lease_holds_its_first_hour_and_its_gpus(db: Database, world: World) -> None:
+    organization_id = await _organization(db, world)
+    lease = await _lease(world, organization_id)
     organization = await organizations.show(world, organization_id)
     assert (organization.gpus_held, organization.held_nano) == (1, 3_600_000_000)
     shown = await leases.get(world, organization_id, lease.id)
     assert not isinstance(shown, Refused)
-    assert shown.status.message == "Choosing a machine."
+    assert shown.overview == Overview(lease)
+    assert (shown.status.message, shown.tier) == ("Choosing a machine.", Tier.LISTED)
 
 
-async def test_a_balance_below_the_first_hour_is_refused(db: Database, clock: Clock) -> None:
-    world, organization_id = await _organization(db, clock, balance=3_599_999_999)
-    refused = await _lease(db, world, organization_id)
+async def test_a_lease_keeps_the_price_the_book_and_the_request_that_it_was_admitted_with(
+    db: Database, world: World
+) -> None:
+    lease = await _lease(world, await _organization(db, world))
+    (price,) = await catalogue.skus(world)
+    assert (lease.nano_per_gpu_hour, lease.price_book) == (H100.nano_per_gpu_hour, price.book)
+    assert (lease.request, lease.purchase, lease.gpu_count) == (REQUEST, PurchaseKind.ON_DEMAND, 1)
+
+
+async def test_a_balance_below_the_first_hour_is_refused(db: Database, world: World) -> None:
+    refused = await _create(world, await _organization(db, world, balance=3_599_999_999))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.BALANCE_TOO_LOW
 
 
-async def test_releasing_a_lease_that_was_never_ready_returns_its_hold(
-    db: Database, api_db: Database, clock: Clock
+async def test_a_lease_belongs_to_the_project_that_it_names_or_to_the_default_one(
+    db: Database, world: World
 ) -> None:
-    _, organization_id = await _organization(db, clock, balance=10_000_000_000)
-    world = World(api_db, now=clock.now)
-    lease = await _lease(api_db, world, organization_id)
+    organization_id = await _organization(db, world)
+    async with world.db.transaction(organization_id) as connection:
+        research = await projects.create(connection, world, organization_id, name="research")
+        default = await projects.of_lease(connection, organization_id, None)
+    assert not isinstance(research, Refused)
+    assert not isinstance(default, Refused)
+    assert (await _lease(world, organization_id)).project_id == default.id
+    named = await _create(world, organization_id, project="research")
+    assert isinstance(named, Lease)
+    assert named.project_id == research.id
+    unknown = await _create(world, organization_id, project="reserch")
+    assert isinstance(unknown, Refused)
+    assert unknown.code is RefusalCode.PROJECT_UNKNOWN
+
+
+async def test_a_lease_takes_the_keys_that_it_names_and_an_unknown_one_is_refused(
+    db: Database, world: World
+) -> None:
+    organization_id = await _organization(db, world)
+    async with world.db.transaction(organization_id) as connection:
+        key = await ssh_keys.add(connection, world, organization_id, name="laptop", public_key=KEY)
+    assert not isinstance(key, Refused)
+    lease = await _create(world, organization_id, keys=(key.id,))
     assert isinstance(lease, Lease)
+    assert lease.authorized_keys == (KEY,)
+    refused = await _create(world, organization_id, keys=(key.id, uuid7()))
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.SSH_KEY_UNKNOWN
+
+
+async def test_releasing_a_lease_that_was_never_ready_returns_its_hold(db: Database, world: World) -> None:
+    organization_id = await _organization(db, world)
+    lease = await _lease(world, organization_id)
     for _ in range(2):
-        async with api_db.transaction(organization_id) as connection:
-            released = await leases.release(connection, world, organization_id, lease.id, actor="test")
+        async with world.db.transaction(organization_id) as connection:
+            released = await leases.release(connection, world, organization_id, lease.id, actor=CUSTOMER)
         assert isinstance(released, Overview)
         assert released.lease.state is LeaseState.ENDING
     organization = await organizations.show(world, organization_id)
@@ -82,3 +146,23 @@ async def test_releasing_a_lease_that_was_never_ready_returns_its_hold(
     explained = await leases.explain(world, organization_id, lease.id)
     assert not isinstance(explained, Refused)
     assert [line.event for line in explained.journal] == ["admitted", "released"]
+    assert {(line.actor_kind, line.actor, line.request_id) for line in explained.journal} == {
+        (ActorKind.CUSTOMER, "key_1", "a-request")
+    }
+
+
+async def test_another_organization_finds_no_lease_of_this_one(db: Database, world: World) -> None:
+    lease = await _lease(world, await _organization(db, world))
+    other = await _organization(db, world)
+    for found in (
+        await leases.get(world, other, lease.id),
+        await leases.explain(world, other, lease.id),
+        await leases.journal_page(world, other, lease.id, after=0, limit=1),
+        await leases.watch(world, other, lease.id, after=0, limit=1),
+    ):
+        assert isinstance(found, Refused)
+        assert found.code is RefusalCode.LEASE_NOT_FOUND
+    async with world.db.transaction(other) as connection:
+        refused = await leases.release(connection, world, other, lease.id, actor=CUSTOMER)
+    assert isinstance(refused, Refused)
+    assert await leases.page(world, other, before=None, states=None, limit=10) == []

@@ -33,6 +33,7 @@ from reconciler import proving
 from reconciler.loop import Report
 from reconciler.worlds.complete import CompleteWorld
 from tests.integration.db.sample import a_row, insert
+from tests.support import proof_laws
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
@@ -47,6 +48,8 @@ _PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
 
 
 async def stored(stage: Stage) -> list[tuple[str, str]]:
+    """Occasion and outcome of every proof; what is recorded of the machines agrees with them."""
+    await proof_laws.check_records(stage.db)
     async with stage.db.reading() as connection:
         return [(row.occasion, row.outcome) for row in await rows(connection, _PROOFS)]
 

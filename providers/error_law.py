@@ -185,12 +185,13 @@ def error_of(
     Its text holds the provider's words, shortened and without anything from `private`. A throttle that
     does not say when to come back waits as long as the slowest of `rate_limits` that covers the verb.
     """
+    words = _redacted_words(failure, tuple(private))
     wait = failure.retry_after_seconds
     return error_for(
         verb,
         meaning_of(verb, failure, rules),
-        _text(failure, tuple(private)),
-        code=shown(failure.words.code, private, CODE_CHARACTERS_MAX) if failure.words else "",
+        _text(failure.status, words),
+        code=words.code if words else "",
         retry_after_seconds=_usual_wait(verb, rate_limits) if wait is None else wait,
     )
 
@@ -211,7 +212,7 @@ def error_for(
     return kind(f"{verb}: {text}", code=code)
 
 
-def shown(text: str, private: Iterable[str], characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
+def redacted(text: str, private: Iterable[str], characters_max: int = MESSAGE_CHARACTERS_MAX) -> str:
     """A provider's text on one line and cut short, or nothing if it repeats a part of what is private.
 
     Providers quote the request that they refuse, and a launch request holds user data, plain or in
@@ -244,14 +245,20 @@ def _pieces(private: Iterable[str]) -> Iterator[str]:
                         yield piece
 
 
-def _text(failure: Failure, private: tuple[str, ...]) -> str:
-    status = "" if failure.status is None else f"HTTP {failure.status}"
-    if failure.words is None:
-        return status or "no readable answer"
-    code = shown(failure.words.code, private, CODE_CHARACTERS_MAX)
-    message = shown(failure.words.message, private)
-    said = f"{code} ({message})" if code and message else code or message
-    return ", ".join(part for part in (status, said) if part) or "no words"
+def _redacted_words(failure: Failure, private: tuple[str, ...]) -> Words | None:
+    words = failure.words
+    if words is None:
+        return None
+    return Words(redacted(words.code, private, CODE_CHARACTERS_MAX), redacted(words.message, private))
+
+
+def _text(status: int | None, words: Words | None) -> str:
+    """`HTTP 400, code (message)`, as far as there is any of it."""
+    parts = [] if status is None else [f"HTTP {status}"]
+    if words is not None and (words.code or words.message):
+        both = words.code and words.message
+        parts.append(f"{words.code} ({words.message})" if both else words.code or words.message)
+    return ", ".join(parts) or "no readable answer"
 
 
 def _code_matches(pattern: str, code: str) -> bool:

@@ -43,7 +43,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import Meaning, Words, error_for, rules_by_code
-from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, nano_usd, sighting
+from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, nano_usd, ours, reference_of, sighting
 from providers.rest import ErrorContract, Rest, ignored, words_from
 from providers.signing import bearer
 
@@ -350,8 +350,7 @@ def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOf
 def _sightings(listed: Instances) -> tuple[Sighting, ...]:
     if listed.page_token or listed.next_page_token:
         raise UnreadableAnswer("the list has more pages, and we know no way to read them")
-    found = (sighting(each.id, _marks(each), each.status, STATES, address=each.ip) for each in listed.data)
-    return tuple(each for each in found if each is not None)
+    return ours(sighting(each.id, _marks(each), each.status, STATES, address=each.ip) for each in listed.data)
 
 
 def _marks(instance: Instance) -> list[str | None]:
@@ -362,7 +361,7 @@ def _only_id(answer: Launched) -> ProviderRef:
     ids = answer.data.instance_ids
     if len(ids) != 1:
         raise UnreadableAnswer(f"{len(ids)} instance ids for one machine")
-    return ProviderRef(ids[0])
+    return reference_of(ids[0])
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> LambdaCloud:

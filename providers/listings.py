@@ -18,6 +18,7 @@ from providers.error_law import Meaning, error_for
 LAUNCH_KEY_TAG = "sp-launch-key"
 """The name of the tag that holds the launch key, where a provider has tags with values."""
 PAGES_MAX = 200
+REFERENCE_CHARACTERS_MAX = 256
 _NO_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what providers write for "none yet"; nothing listens there
 
 Item = TypeVar("Item")
@@ -106,8 +107,16 @@ def ip_address_of(text: str | None) -> str | None:
         raise UnreadableAnswer("an address is no IP address") from None
 
 
+def reference_of(native_id: str | int) -> ProviderRef:
+    """A provider's id for a machine, as our reference. Raises UnreadableAnswer when it is empty or far too long."""
+    text = str(native_id)
+    if not 0 < len(text) <= REFERENCE_CHARACTERS_MAX:
+        raise UnreadableAnswer("a machine has no usable id")
+    return ProviderRef(text)
+
+
 def sighting(
-    provider_ref: str,
+    native_id: str | int,
     marks: Iterable[str | None],
     native_status: str,
     states: Mapping[str, ListedState],
@@ -120,10 +129,15 @@ def sighting(
     if launch_key is None:
         return None
     return Sighting(
-        ProviderRef(provider_ref),
+        reference_of(native_id),
         launch_key,
         state_of(native_status, states),
         native_status=native_status,
         address=ip_address_of(address),
         ssh_port=ssh_port,
     )
+
+
+def ours(found: Iterable[Sighting | None]) -> tuple[Sighting, ...]:
+    """The machines of a listing that are ours: each that `sighting` did not turn into None."""
+    return tuple(each for each in found if each is not None)

@@ -29,7 +29,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import Meaning, Words, rules_by_code
-from providers.listings import LAUNCH_KEY_TAG, nano_usd, sighting, whole_listing
+from providers.listings import LAUNCH_KEY_TAG, nano_usd, ours, reference_of, sighting, whole_listing
 from providers.rest import ErrorContract, Rest, ignored, words_from
 from providers.signing import bearer
 
@@ -189,11 +189,11 @@ def _page(page: Machines) -> Page[Sighting]:
         sighting(each.id, (each.tags.get(LAUNCH_KEY_TAG), each.name), each.status, STATES, address=each.ip)
         for each in page.machines
     )
-    return Page([each for each in found if each is not None], page.next_cursor)
+    return Page(ours(found), page.next_cursor)
 
 
 def _reference(answer: OneMachine) -> ProviderRef:
-    return ProviderRef(answer.machine.id)
+    return reference_of(answer.machine.id)
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Local:

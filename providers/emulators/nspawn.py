@@ -73,7 +73,7 @@ class _Machine:
     life: asyncio.Task[None] | None = None
     end: asyncio.Task[None] | None = None
 
-    def shown(self) -> HostedMachine:
+    def hosted(self) -> HostedMachine:
         address = self.address if self.state is HostedState.RUNNING else None
         return HostedMachine(self.spec.name, self.state, address=address, ssh_port=SSH_PORT, why=self.why)
 
@@ -123,7 +123,7 @@ class NspawnHost:
         machine.life = asyncio.create_task(self._live(machine))
 
     def machines(self) -> dict[str, HostedMachine]:
-        return {name: machine.shown() for name, machine in self._machines.items()}
+        return {name: machine.hosted() for name, machine in self._machines.items()}
 
     async def destroy(self, name: str) -> None:
         machine = self._machines.get(name)

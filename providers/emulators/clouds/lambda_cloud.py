@@ -261,7 +261,7 @@ def _type_on_wire(scenario: Scenario, name: str) -> dict[str, Any]:
 def instance_on_wire(account: Account, instance: Instance) -> dict[str, Any]:
     """The contract's instance object. It has no creation time, and no `ip` until it is active."""
     status = account.status(instance)
-    shown: dict[str, Any] = {
+    document: dict[str, Any] = {
         "id": instance.id,
         "name": instance.name,
         "status": status,
@@ -273,11 +273,11 @@ def instance_on_wire(account: Account, instance: Instance) -> dict[str, Any]:
         "tags": instance.tags,
     }
     if instance.hostname is not None:
-        shown["hostname"] = instance.hostname
+        document["hostname"] = instance.hostname
     machine = account.host.machines().get(instance.id)
     if status == "active" and machine is not None and machine.address is not None:
-        shown["ip"] = machine.address
-    return shown
+        document["ip"] = machine.address
+    return document
 
 
 def _availability(action: str, status: str) -> dict[str, Any]:
@@ -329,8 +329,8 @@ def _authentication(terms: Terms) -> Callable[[AnyRequest], Awaitable[Response[d
     async def check(request: AnyRequest) -> Response[dict[str, Any]] | None:
         if request.route_handler.opt.get("open"):
             return None
-        shown = request.headers.get("Authorization", "")
-        if any(secrets.compare_digest(shown.encode(), each.encode()) for each in known):
+        given = request.headers.get("Authorization", "")
+        if any(secrets.compare_digest(given.encode(), each.encode()) for each in known):
             return None
         return _error(
             401, "global/invalid-api-key", "API key was invalid, expired, or deleted.", "Check your API key."

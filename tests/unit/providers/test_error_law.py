@@ -30,8 +30,8 @@ from providers.error_law import (
     error_for,
     error_of,
     meaning_of,
+    redacted,
     rules_by_code,
-    shown,
 )
 
 LEAVES = {
@@ -197,7 +197,7 @@ def test_an_error_carries_the_providers_code_and_its_words_on_one_short_line() -
     assert str(error).isprintable()
     assert len(str(error)) < 300
     assert str(error_of(Verb.OFFERS, Failure(None, None), ())) == "offers: no readable answer"
-    assert str(error_of(Verb.OFFERS, Failure(None, Words()), ())) == "offers: no words"
+    assert str(error_of(Verb.OFFERS, Failure(None, Words()), ())) == "offers: no readable answer"
     assert error_for(Verb.LAUNCH, Meaning.THROTTLED, "x", code="slow").code == "slow"
 
 
@@ -217,9 +217,9 @@ SECRET = "AAAAB3NzaC1-a-private-key-of-sixty-four-characters-0123456789abc"
 )
 def test_a_text_that_quotes_what_is_private_is_not_shown_at_all(quote: str) -> None:
     private = [f"#cloud-config\n# {SECRET}"]
-    assert shown(f"cannot read {quote!r} in your request", private) == ""
-    assert shown(f"{'x' * 195}{quote}", private) == ""
-    assert shown("cannot read your request", private) == "cannot read your request"
+    assert redacted(f"cannot read {quote!r} in your request", private) == ""
+    assert redacted(f"{'x' * 195}{quote}", private) == ""
+    assert redacted("cannot read your request", private) == "cannot read your request"
 
 
 def test_a_code_that_quotes_what_is_private_is_not_shown_either() -> None:

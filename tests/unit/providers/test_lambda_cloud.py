@@ -113,6 +113,7 @@ async def test_types_and_regions_that_we_cannot_name_are_left_out_and_counted() 
         (always(200, text="<html>"), OutcomeUnknown),
         (always(200, json={"data": {"instance_ids": []}}), OutcomeUnknown),
         (always(200, json={"data": {"instance_ids": ["a", "b"]}}), OutcomeUnknown),
+        (always(200, json={"data": {"instance_ids": [""]}}), OutcomeUnknown),
         (always(200, content=b"\xff\xfe"), OutcomeUnknown),
     ],
 )

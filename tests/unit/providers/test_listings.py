@@ -7,8 +7,21 @@ import pytest
 
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.money import NANO_MAX
+<<<<<<< HEAD
 from providers.base import ListedState, Page, Sighting, Unavailable, Verb
 from providers.listings import UnreadableAnswer, ip_address_of, nano_usd, sighting, state_of, whole_listing
+=======
+from providers.base import MachineState, Page, Sighting, Unavailable, Verb
+from providers.listings import (
+    UnreadableAnswer,
+    ip_address_of,
+    nano_usd,
+    reference_of,
+    sighting,
+    state_of,
+    whole_listing,
+)
+>>>>>>> 526bd159a65788b65f01595da208847826d364bf
 from tests.contract.clouds import a_key
 
 STATES = {"active": ListedState.RUNNING, "gone": ListedState.GONE}
@@ -97,6 +110,13 @@ def test_a_machine_is_ours_by_the_first_mark_that_is_a_launch_key() -> None:
     shown = Sighting(ProviderRef("m-1"), a_key(1), ListedState.RUNNING, "active", "192.0.2.7", 2222)
     assert found(a_key(1), a_key(2)) == found(None, "", "renamed", a_key(1)) == shown
     assert found() is found(None, "sp-looks-like-ours", a_key(1) + "x") is None
+
+
+def test_an_id_is_a_reference_also_when_it_is_a_number_and_never_empty() -> None:
+    assert [reference_of(each) for each in ("m-1", 7)] == ["m-1", "7"]
+    for unusable in ("", "x" * 300):
+        with pytest.raises(UnreadableAnswer):
+            reference_of(unusable)
 
 
 @pytest.mark.parametrize(

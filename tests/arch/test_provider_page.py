@@ -14,7 +14,7 @@ from control_plane.domain.ids import ProviderRef
 from providers.base import (
     LaunchOrder,
     MachineNotFound,
-    MachineState,
+    ListedState,
     NoCapacity,
     NotYet,
     OutcomeUnknown,
@@ -78,7 +78,7 @@ async def test_the_example_reads_offers_and_machines() -> None:
     ours = {"id": 7, "status": "running", "label": a_key(), "ip": "192.0.2.7"}
     listed = {"items": [ours, {"id": 8, "status": "?"}], "total": 2, "next_token": None}
     (machine,) = await example(200, json=listed).inventory()
-    assert (machine.provider_ref, machine.state) == ("7", MachineState.RUNNING)
+    assert (machine.provider_ref, machine.state) == ("7", ListedState.RUNNING)
     with pytest.raises(Unavailable):
         await example(200, json=listed | {"total": 3}).inventory()
     assert await example(201, json=ours).launch(ORDER) == "7"

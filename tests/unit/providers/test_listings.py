@@ -7,11 +7,7 @@ import pytest
 
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.money import NANO_MAX
-<<<<<<< HEAD
 from providers.base import ListedState, Page, Sighting, Unavailable, Verb
-from providers.listings import UnreadableAnswer, ip_address_of, nano_usd, sighting, state_of, whole_listing
-=======
-from providers.base import MachineState, Page, Sighting, Unavailable, Verb
 from providers.listings import (
     UnreadableAnswer,
     ip_address_of,
@@ -21,7 +17,6 @@ from providers.listings import (
     state_of,
     whole_listing,
 )
->>>>>>> 526bd159a65788b65f01595da208847826d364bf
 from tests.contract.clouds import a_key
 
 STATES = {"active": ListedState.RUNNING, "gone": ListedState.GONE}

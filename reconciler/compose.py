@@ -16,14 +16,14 @@ from control_plane.world import utc_now, uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.inspection.bundle import build_agent
-from data_plane.simulation.hub import FakeHub
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import Hub
 from data_plane.proof.verifier.jobs import Verifier
+from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
-from data_plane.proof.verifier.recompute import LocalVerifier
+from data_plane.simulation.hub import FakeHub
 from providers.guard import Guard
 from providers.registry import Account, configured
 from reconciler import simulated

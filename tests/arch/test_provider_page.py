@@ -13,8 +13,8 @@ import pytest
 from control_plane.domain.ids import ProviderRef
 from providers.base import (
     LaunchOrder,
-    MachineNotFound,
     ListedState,
+    MachineNotFound,
     NoCapacity,
     NotYet,
     OutcomeUnknown,

@@ -336,14 +336,14 @@ async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_r
 
     async def cut() -> None:
         async with fleet.access.connect(machine.target) as session:
-            step = asyncio.create_task(join_mesh(session, wish))
+            step = asyncio.create_task(join_mesh(session, request))
             await _kill_logins(machine)
             await step
 
     with pytest.raises(Unreachable):
         await cut()
     async with fleet.access.connect(machine.target) as session:
-        await join_mesh(session, wish)
+        await join_mesh(session, request)
     assert await fleet["alice1"].reaches(ALICE.address_of(2))
 
 

@@ -8,8 +8,8 @@ import pytest
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.base import (
-    MachineNotFound,
     ListedState,
+    MachineNotFound,
     NoCapacity,
     NotYet,
     OrderRefused,

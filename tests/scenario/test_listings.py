@@ -100,8 +100,8 @@ async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stag
     lease = await stage.lease(await stage.organization())
     await stage.play(60, step=5)
     assert await stage.state(lease) == "placing"
-    ranking = (await stage.why(lease)).placements[-1]["ranking"]
-    assert "account_unhealthy" in {one["code"] for one in ranking["rejected"]}
+    ranking = (await stage.why(lease)).placements[-1].ranking
+    assert "account_unhealthy" in {one.code for one in ranking.rejected}
     stage.cloud.faults.clear()
     await stage.play_until(lease, "ready", seconds_max=120)
     await stage.finish()

@@ -19,7 +19,8 @@ from control_plane.domain.progress import Step
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
-from control_plane.services import billing, operators
+from control_plane.services import accounts as account_service
+from control_plane.services import billing
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
 from data_plane.access.port import Target

@@ -17,9 +17,9 @@ from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import leases as lease_service
 from control_plane.world import uuid7
-from data_plane.simulation.access import idle
 from data_plane.access.port import Target
 from data_plane.proof.challenger.port import Occasion
+from data_plane.simulation.access import idle
 from tests.scenario.test_proof import DUE, PROVEN
 from tests.support.challenger import UNANSWERED
 from tests.support.rows import rows
@@ -96,7 +96,10 @@ def compute(stage: Stage, machine: Machine) -> str:
     where = str(machine.address)
     known = stage.access.machine(where)
     health = idle(stage.access.hardware(Target(where, 22, "")))
-    gpus = tuple(dataclasses.replace(gpu, processes=1, utilisation_percent=90) for gpu in health.gpus)
+    load = {"compute_processes": 1, "utilisation_percent": 90}
+    gpus = tuple(
+        dataclasses.replace(gpu, usage=dataclasses.replace(gpu.usage, **load)) for gpu in health.gpus
+    )
     known.health = dataclasses.replace(health, gpus=gpus)
     return where
 

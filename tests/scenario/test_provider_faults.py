@@ -18,7 +18,7 @@ from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
-from data_plane.access.port import GpuReport
+from data_plane.documents.inventory import Inventory
 from providers.base import LaunchOrder, Provider
 from providers.fake import Fault, an_offer
 from reconciler import simulated
@@ -157,7 +157,7 @@ async def test_sold_out_everywhere_waits_and_then_takes_what_comes_back(stage: S
     lease = await stage.lease(await stage.organization())
     await stage.play(600, step=30)
     assert await stage.state(lease) == "placing"
-    rejected = {one["code"] for one in (await stage.why(lease)).placements[-1]["ranking"]["rejected"]}
+    rejected = {one.code for one in (await stage.why(lease)).placements[-1].ranking.rejected}
     assert "sold_out" in rejected
     for place in stage.cloud.stock:
         stage.cloud.stock[place] = 1
@@ -243,10 +243,8 @@ async def test_an_offer_that_costs_more_than_it_is_sold_for_is_not_bought(stage:
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).region == "us-east-1"
-    ranking = (await stage.why(lease)).placements[-1]["ranking"]
-    assert [(one["region"], one["code"]) for one in ranking["rejected"]] == [
-        ("eu-central-1", "costs_more_than_sold")
-    ]
+    ranking = (await stage.why(lease)).placements[-1].ranking
+    assert [(one.region, one.code) for one in ranking.rejected] == [("eu-central-1", "costs_more_than_sold")]
     await stage.finish()
 
 
@@ -395,15 +393,15 @@ async def test_a_step_that_fails_again_and_again_ends_the_machine(stage: Stage) 
     await stage.finish()
 
 
-def _sold() -> GpuReport:
+def _sold() -> Inventory:
     return simulated.report(H100.sku.shape, "simulated")
 
 
-def _other_model() -> GpuReport:
+def _other_model() -> Inventory:
     return simulated.report(dataclasses.replace(H100.sku.shape, gpu_model=GpuModel.L4_24GB), "simulated")
 
 
-def _two() -> GpuReport:
+def _two() -> Inventory:
     return simulated.report(dataclasses.replace(H100.sku.shape, gpu_count=2), "simulated")
 
 
@@ -436,10 +434,11 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
     assert (wrong.state, wrong.fail_reason) == (MachineState.GONE, FailReason.GPU_MISMATCH)
     assert (wrong.fail_why or "").startswith(code)
     explained = await stage.why(lease)
-    assert [(one.verdict, len(one.reading["gpus"])) for one in explained.reports] == [
+    readings = [(one.verdict, one.reading["gpus"]) for one in explained.reports]
+    assert [(verdict, isinstance(gpus, list) and len(gpus)) for verdict, gpus in readings] == [
         ("mismatch", len(reading().gpus))
     ]
-    codes = {one["region"]: one["code"] for one in explained.placements[-1]["ranking"]["rejected"]}
+    codes = {one.region: one.code for one in explained.placements[-1].ranking.rejected}
     assert codes["eu-central-1"] in {"failed_before", "shape_differs"}
     assert (await stage.lease_row(lease)).ready_at is None
     await stage.check()
@@ -508,7 +507,7 @@ async def _ready(stage: Stage) -> None:
 
 
 async def _between_attempts(stage: Stage) -> None:
-    stage.access.script(FIRST, report=_two())
+    stage.access.script(FIRST, inventory=_two())
     await _verified(stage)
 
 
@@ -761,7 +760,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).account == SECOND
-    codes = {one["code"] for one in (await stage.why(lease)).placements[0]["ranking"]["rejected"]}
+    codes = {one.code for one in (await stage.why(lease)).placements[0].ranking.rejected}
     assert "account_unhealthy" in codes
     stage.cloud.faults.clear()
     await stage.finish()

@@ -8,7 +8,7 @@ import pytest
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
 from control_plane.domain.request import CapacityRequest
-from providers.faults import Event
+from providers.faults import Fault
 from reconciler import registry
 from reconciler.loop import LASTS
 from reconciler.proving import CHALLENGE_SECONDS_MAX

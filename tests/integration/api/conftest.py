@@ -14,7 +14,7 @@ from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
 from control_plane.db import accounts
 from control_plane.db.engine import Database
-from control_plane.domain.admission import Price
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
@@ -28,11 +28,11 @@ from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.stage import Stage, set_stage
 
-H100 = Price(
+H100 = ListPrice(
     Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
     Nano(3_600_000_000),
 )
-H100X8 = Price(
+H100X8 = ListPrice(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM, Tier.LISTED),
     Nano(3_000_000_001),
 )

@@ -13,6 +13,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.permission import CUSTOMER, OPERATOR, Permission
 from control_plane.domain.placement import Offer, RejectCode, Rejection
 from control_plane.domain.sku import Shape
+from control_plane.services.leases import PlacedOffer, PlacedRanking, Placement, RejectedOffer
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 OFFER = Offer(
@@ -34,7 +35,13 @@ SECRETS = {
     Permission.COSTS_READ: RejectCode.COSTS_MORE_THAN_SOLD,
     Permission.PROVIDER_ACCOUNTS_READ: RejectCode.ACCOUNT_UNHEALTHY,
 }
-STORED = {"offer": "k", "provider": "fake", "region": "eu", "native_type": "h100"}
+COST = Nano(1_234_567_891)
+
+
+def _placement(
+    *, candidates: tuple[PlacedOffer, ...] = (), rejected: tuple[RejectedOffer, ...] = ()
+) -> Placement:
+    return Placement(1, NOW, None, PlacedRanking(candidates, rejected))
 
 
 def _rejections(disclosure: Disclosure) -> dict[RejectCode, str]:
@@ -42,13 +49,8 @@ def _rejections(disclosure: Disclosure) -> dict[RejectCode, str]:
     shown = {}
     for code in RejectCode:
         fresh = rejected_view(Rejection(OFFER, code, "secret"), disclosure)
-        stored = STORED | {"code": code.value, "why": "secret"}
-        row = {
-            "number": 1,
-            "decided_at": NOW,
-            "chosen": None,
-            "ranking": {"candidates": [], "rejected": [stored]},
-        }
+        stored = RejectedOffer("k", "fake", "eu", "h100", COST, "live", NOW, code, "secret")
+        row = _placement(rejected=(stored,))
         assert placement_view(row, disclosure).rejected[0].why == fresh.why
         shown[code] = fresh.why
     return shown
@@ -65,13 +67,7 @@ def test_a_sentence_about_our_purchasing_needs_its_permission_and_no_other(permi
 
 
 def test_costs_need_their_permission() -> None:
-    stored = STORED | {"cost_nano_per_hour": 1_234_567_891}
-    row = {
-        "number": 1,
-        "decided_at": NOW,
-        "chosen": None,
-        "ranking": {"candidates": [stored], "rejected": []},
-    }
+    row = _placement(candidates=(PlacedOffer("k", "fake", "eu", "h100", COST, "live", NOW),))
     for permissions, shown in ((OPERATOR, True), (OPERATOR - {Permission.COSTS_READ}, False)):
         disclosure = Disclosure.of(permissions)
         for cost in (

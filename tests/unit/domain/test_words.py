@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.backoff import delay
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
-from control_plane.domain.machine import FailReason, MachineEvent, MachineState, Step
+from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.request import CapacityRequest

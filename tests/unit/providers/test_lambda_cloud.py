@@ -9,8 +9,8 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN, region_within
 from providers.base import (
-    MachineNotFound,
     ListedState,
+    MachineNotFound,
     NotYet,
     OrderRefused,
     OutcomeUnknown,

@@ -5,8 +5,8 @@ from typing import Any
 
 NOW = datetime(2026, 11, 20, 15, 20, 0, tzinfo=UTC)
 LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b"
-INSTANCE_ID = "in_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
-EARLIER_INSTANCE_ID = "in_019aa1b2c0007e5f8a9b0c1d2e3f4a00"
+INSTANCE_ID = "mc_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
+EARLIER_INSTANCE_ID = "mc_019aa1b2c0007e5f8a9b0c1d2e3f4a00"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPBmD0FyyjtQq8qQk8m4yMQy2o0jYj5vRr6a9QzJm3Yw"
 Json = dict[str, Any]
 
@@ -174,7 +174,7 @@ def status(state: str) -> Json:
 
 
 MACHINE: Json = {
-    "instance_id": INSTANCE_ID,
+    "machine_id": INSTANCE_ID,
     "provider": "local",
     "region": "eu-north-1",
     "state": "verified",
@@ -246,7 +246,7 @@ def a_proof(outcome: str, **changes: Any) -> Json:
     return {
         "id": PROOF_ID,
         "lease_id": LEASE_ID,
-        "instance_id": INSTANCE_ID,
+        "machine_id": INSTANCE_ID,
         "at": at(hours=1, minutes=2),
         "occasion": "idle",
         "outcome": outcome,
@@ -285,7 +285,7 @@ PROOFS: Json = {
 
 
 def a_record(account: str, offer: str, proof: Json, *, ended: bool) -> Json:
-    kept = ("id", "instance_id", "gpu_model", "occasion", "outcome", "code", "why", "at")
+    kept = ("id", "machine_id", "gpu_model", "occasion", "outcome", "code", "why", "at")
     return {name: proof[name] for name in kept} | {"account": account, "offer": offer, "ended": ended}
 
 
@@ -323,7 +323,7 @@ def a_line(
         "at": (created + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z"),
         "actor": "loop:place_leases",
         "event": event,
-        "instance_id": None,
+        "machine_id": None,
         "state_before": before,
         "state_after": after,
         "why": None,
@@ -361,12 +361,12 @@ EXPLANATION: Json = {
     ],
     "attempts": [
         {
-            "instance_id": EARLIER_INSTANCE_ID, "provider": "local", "region": "eu-north-1", "native_type": "nspawn.h100x8",
+            "machine_id": EARLIER_INSTANCE_ID, "provider": "local", "region": "eu-north-1", "native_type": "nspawn.h100x8",
             "state": "gone", "step": "launched", "asked_at": at(hours=3, minutes=19, seconds=58), "sighted_at": at(hours=3, minutes=18, seconds=30),
             "fail_reason": "never_booted", "fail_why": "it did not run within 90 s",
         },
         {
-            "instance_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
+            "machine_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
             "state": "verified", "step": "keys_installed", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
             "fail_reason": None, "fail_why": None,
         },
@@ -381,7 +381,7 @@ EXPLANATION: Json = {
     "reports": [
         {
             "id": "rep_1",
-            "instance_id": INSTANCE_ID,
+            "machine_id": INSTANCE_ID,
             "at": at(hours=3, minutes=16, seconds=13),
             "verdict": "verified",
             "why": None,
@@ -393,7 +393,7 @@ EXPLANATION: Json = {
         },
         {
             "id": "rep_0",
-            "instance_id": EARLIER_INSTANCE_ID,
+            "machine_id": EARLIER_INSTANCE_ID,
             "at": at(hours=3, minutes=18, seconds=40),
             "verdict": "mismatch",
             "why": "1 GPU shows; 8 were sold",

@@ -28,6 +28,7 @@ import uvloop
 from control_plane.db import embedded
 from control_plane.db.migrate import migrate
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 
 PORT, METRICS_PORT = 18_080, 18_090
@@ -142,7 +143,7 @@ async def prepare(url: str) -> str:
     await administration.load_price_book(world, book)
     name = f"bench-{time.time_ns()}"
     made = await administration.bootstrap(
-        world, name, operator=False, credit=Nano(10**15), gpu_quota=1_000_000
+        world, name, role=Role.CUSTOMER, credit=Nano(10**15), gpu_quota=1_000_000
     )
     await world.db.close()
     assert isinstance(made, administration.FirstOrganization)

@@ -30,7 +30,7 @@ from control_plane.world import World
 
 
 class Failure(Exception):  # noqa: N818 - how a command ends, not a fault
-    """A sentence for the person at the terminal; exit code 1."""
+    """Ends the command with a sentence for the person at the terminal and exit code 1."""
 
 
 def _amount(text: str) -> Nano:
@@ -39,7 +39,7 @@ def _amount(text: str) -> Nano:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if amount <= 0:
-        raise argparse.ArgumentTypeError("an amount is more than zero")
+        raise argparse.ArgumentTypeError("the amount must be more than zero")
     return amount
 
 
@@ -47,27 +47,36 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m control_plane", description="Splitplane's API process.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    commands.add_parser("serve", help="serve the API until told to stop")
+    commands.add_parser("serve", help="serve the API until a signal stops it")
     commands.add_parser("migrate", help="bring the database to the newest schema")
     commands.add_parser("openapi", help="print the OpenAPI document")
 
     bootstrap = commands.add_parser(
-        "bootstrap", help="make an organization and print its first API key, once"
+        "bootstrap", help="create an organization and print its first API key, once"
     )
     bootstrap.add_argument("--organization", required=True, metavar="NAME")
-    bootstrap.add_argument("--operator", action="store_true", help="the key is an operator's")
-    bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="money to start with")
+    bootstrap.add_argument(
+        "--operator",
+        dest="role",
+        action="store_const",
+        const=Role.OPERATOR,
+        default=Role.CUSTOMER,
+        help="the key has the role of an operator",
+    )
+    bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="first credit of the organization")
     bootstrap.add_argument("--gpu-quota", type=int, default=GPU_QUOTA_DEFAULT, metavar="N")
 
-    credit = commands.add_parser("credit", help="post a top-up, once per key")
+    credit = commands.add_parser("credit", help="post a credit, once per key")
     credit.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
     credit.add_argument("amount", type=_amount, metavar="USD")
     credit.add_argument(
-        "--key", required=True, metavar="K", help="names the payment; the same key posts once"
+        "--key", required=True, metavar="K", help="identifies the payment; the same key is posted once"
     )
 
     book = commands.add_parser("price-book", help="put a price book in force")
-    book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="the shipped one when left out")
+    book.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="default: the price book that is shipped"
+    )
     return parser
 
 
@@ -79,14 +88,14 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
     made = await administration.bootstrap(
         world,
         arguments.organization,
-        role=Role.OPERATOR if arguments.operator else Role.CUSTOMER,
+        role=arguments.role,
         credit=arguments.credit,
         gpu_quota=arguments.gpu_quota,
     )
     if isinstance(made, Refused):
         raise Failure(made.why)
     _say(
-        f"Made {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)}). Its first API key, shown once:"
+        f"Created {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)}). Its first API key, shown once:"
     )
     sys.stdout.write(made.issued.secret + "\n")
 
@@ -129,7 +138,7 @@ async def _as_owner(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def document() -> bytes:
-    """The OpenAPI document; needs no database."""
+    """The OpenAPI document. It needs no database."""
     app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings(database_url=""))
     return msgspec.json.format(msgspec.json.encode(app.openapi_schema.to_schema()), indent=1) + b"\n"
 

@@ -7,6 +7,7 @@ revoked key therefore works for at most that long in a process that has just see
 from dataclasses import dataclass
 
 from control_plane.api.errors import ApiError
+from control_plane.domain.actor import ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
 from control_plane.domain.permission import Role
 from control_plane.services import api_keys
@@ -15,6 +16,7 @@ from control_plane.world import World
 REMEMBER_SECONDS = 5
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
+_ACTOR_KINDS = {Role.CUSTOMER: ActorKind.CUSTOMER, Role.OPERATOR: ActorKind.OPERATOR}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
 
 
@@ -27,6 +29,7 @@ class Principal:
     operator: bool
     actor: str
     """The key's id on the wire: what journal and log name."""
+    actor_kind: ActorKind
 
 
 class Authenticator:
@@ -58,6 +61,7 @@ class Authenticator:
             owner.api_key_id,
             owner.role is Role.OPERATOR,
             on_wire(Prefix.API_KEY, owner.api_key_id),
+            _ACTOR_KINDS[owner.role],
         )
 
 

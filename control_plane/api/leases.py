@@ -37,8 +37,8 @@ from control_plane.domain.ids import LeaseId, Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
 from control_plane.domain.refusal import Refused
-from control_plane.domain.status import Phase
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.status import Phase
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
 
@@ -78,7 +78,7 @@ class LeaseController(Controller):
                 wish,
                 name=name,
                 ssh_key_ids=keys,
-                actor=principal.actor,
+                actor=request.actor,
             )
             if isinstance(lease, Refused):
                 return lease
@@ -124,7 +124,7 @@ class LeaseController(Controller):
 
         async def effect(connection: Connection) -> Made | Refused:
             released = await leases.release(
-                connection, world, principal.organization_id, wanted, actor=principal.actor
+                connection, world, principal.organization_id, wanted, actor=request.actor
             )
             if isinstance(released, Refused):
                 return released

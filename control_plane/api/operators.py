@@ -28,7 +28,7 @@ from control_plane.domain.ids import AccountName, OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
-from control_plane.services import operators, proofs
+from control_plane.services import operators, organizations, proofs
 from control_plane.services.idempotency import Connection
 
 
@@ -108,10 +108,10 @@ class OperatorController(Controller):
         """Make an organization and its first key."""
 
         async def effect(connection: Connection) -> Made | Refused:
-            created = await operators.create_organization(
+            created = await organizations.create_with_key(
                 connection,
                 request.world,
-                request.principal.organization_id,
+                by=request.principal.organization_id,
                 name=data.name,
                 gpu_quota=data.gpu_quota,
                 key_name=data.key_name,

@@ -25,6 +25,7 @@ from control_plane.api.limits import Limiter
 from control_plane.api.observe import Metrics
 from control_plane.api.schemas import FieldError
 from control_plane.api.streams import Streams
+from control_plane.domain.actor import Actor
 from control_plane.settings import Settings
 from control_plane.world import World
 
@@ -64,6 +65,11 @@ class ApiRequest(Request[Any, Principal, Any]):
     def principal(self) -> Principal:
         principal: Principal = self.scope["auth"]
         return principal
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks, and with which request, as the journal keeps it."""
+        return Actor(self.principal.actor_kind, self.principal.actor, observe.request_id(self.scope))
 
     async def body(self) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""What an administrator does at the machine, as the database's owner: first organizations, credits, prices."""
+"""The administrator's commands, run as the database's owner: first organizations, credits, the price book."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class FirstOrganization:
 async def bootstrap(
     world: World, name: str, *, role: Role, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
-    """An organization with its first key, and money if wanted: all of it or nothing."""
+    """Create an organization, its first key of this role, and its first credit if there is one: all or nothing."""
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
         refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
@@ -36,7 +36,7 @@ async def bootstrap(
 
 
 async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
-    """Post a top-up to an organization, given by name or id, once per key. False when it was posted before."""
+    """Post a credit to an organization, given by name or id, once per key. False when it was posted before."""
     async with world.db.transaction() as connection:
         found = await organization_rows.named(connection, organization)
         if found is None:
@@ -53,7 +53,7 @@ async def credit(world: World, organization: str, amount: Nano, *, key: str) -> 
 
 
 async def load_price_book(world: World, text: str) -> int:
-    """Put a price book in force; answers how many SKUs it has."""
+    """Put a price book in force. Returns the number of its SKUs."""
     book = catalogue.parse_price_book(text)
     async with world.db.transaction() as connection:
         await catalogue.load_price_book(connection, world, book)

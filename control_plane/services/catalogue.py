@@ -1,4 +1,4 @@
-"""What we sell and what we can buy."""
+"""The price book (what we sell) and the offers (what we can buy)."""
 
 import tomllib
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from control_plane.world import World
 
 
 class CatalogueError(ValueError):
-    """A price book file that cannot be read; the message names the entry and what is wrong."""
+    """A price book that cannot be read. The message names the entry and what is wrong with it."""
 
 
 def parse_price_book(text: str) -> list[ListPrice]:
     """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
 
-    `proof` is what its machines have to prove: `proven` when left out, `listed` where they are emulated.
+    `proof` is what the SKU's machines have to prove; the default is `proven`, and emulated machines need `listed`.
     """
     try:
         entries = tomllib.loads(text).get("sku", [])
@@ -54,7 +54,7 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
 
 
 def _demanded(entry: dict[str, Any]) -> Tier:
-    """What machines of a SKU have to prove: `proven`, unless the book says otherwise."""
+    """What machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
     tier = Tier(entry.get("proof", Tier.PROVEN))
     if tier not in DEMANDED:
         raise ValueError(f"no new machine can be {tier}; say one of {', '.join(sorted(DEMANDED))}")

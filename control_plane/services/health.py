@@ -1,4 +1,4 @@
-"""Whether the database can be worked with, and what its errors mean to somebody who asked over HTTP."""
+"""Whether the database is usable, and what its errors mean for a request."""
 
 from control_plane.db import schema
 from control_plane.db.errors import is_bad_value, is_database_trouble
@@ -8,6 +8,6 @@ __all__ = ["is_bad_value", "is_database_trouble", "missing_column"]
 
 
 async def missing_column(world: World) -> str | None:
-    """A column that this code knows and the database lacks; None when it is migrated far enough."""
+    """The first column that this version needs and the database lacks; None when it has all of them."""
     async with world.db.reading() as connection:
         return await schema.missing_column(connection)

@@ -1,4 +1,4 @@
-"""One effect per Idempotency-Key: the answer is stored in the transaction of the effect."""
+"""One effect per Idempotency-Key. The answer is stored in the transaction of the effect."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What went out on the wire."""
+    """What is sent to the client."""
 
     status: int
     body: bytes
@@ -35,7 +35,7 @@ class OtherBody:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What an effect answers: the body for now, and what of it may be stored (no secrets)."""
+    """What an effect returns: the body to send now, and the body to store, which has no secrets."""
 
     status: int
     body: bytes
@@ -52,8 +52,8 @@ async def once(
 ) -> Answer | OtherBody:
     """Run `effect` in a transaction of `tenant`, at most once per key.
 
-    Only effects that happened are stored: an effect that raises (a refusal) rolls back and leaves
-    the key free, since nothing was done and the customer may mend the cause and ask again.
+    Only effects that took place are stored. An effect that raises (a refusal) is rolled back and leaves the key
+    free, so that the customer can correct the cause and use it again.
     """
     if key is None:
         async with world.db.fast_transaction(tenant) as connection:

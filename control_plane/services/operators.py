@@ -1,7 +1,6 @@
 """What an operator asks: what the loops did, which machines belong to nobody, how the accounts are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from control_plane.db import accounts, loops, permits
@@ -13,14 +12,12 @@ from control_plane.db.loops import LoopReport
 from control_plane.db.permits import Permit
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services import api_keys, billing, organizations
-from control_plane.services.api_keys import IssuedKey
+from control_plane.services import billing
 from control_plane.services.organizations import Organization
 from control_plane.world import World
 
-__all__ = ["Account", "CreatedOrganization", "Permit"]
+__all__ = ["Account", "Permit"]
 
 
 async def loop_reports(world: World) -> Sequence[LoopReport]:
@@ -51,34 +48,6 @@ async def permit_endings(
     permit = Permit(account, why, actor, now, now + timedelta(minutes=minutes))
     await permits.insert(connection, world.new_id(), permit)
     return permit
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedOrganization:
-    organization: Organization
-    issued: IssuedKey
-
-
-async def create_organization(
-    connection: Connection,
-    world: World,
-    operator: OrganizationId,
-    *,
-    name: str,
-    gpu_quota: int,
-    key_name: str,
-) -> CreatedOrganization | Refused:
-    """Make an organization and its first key, in a transaction that belongs to the operator's own."""
-    organization_id = OrganizationId(world.new_id())
-    async with acting_for(connection, organization_id, back_to=operator):
-        refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
-        if refused is not None:
-            return refused
-        issued = await api_keys.issue(connection, world, organization_id, name=key_name, role=Role.CUSTOMER)
-        made = await organization_rows.get(connection, organization_id)
-    if made is None:
-        raise LookupError(f"organization {organization_id} is not visible to its own tenant")
-    return CreatedOrganization(made, issued)
 
 
 async def credit_organization(

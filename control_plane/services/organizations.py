@@ -1,17 +1,30 @@
-"""Organizations: tenants, each with a wallet and a default project from the start."""
+"""Organizations: create them, each with a wallet and a default project, and read one's own."""
+
+from dataclasses import dataclass
 
 from control_plane.db import ledger, organizations, projects
 from control_plane.db.connection import Connection
+from control_plane.db.engine import acting_for
 from control_plane.db.organizations import Organization
 from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, LedgerAccount
+from control_plane.domain.permission import Role
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import api_keys
+from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
 __all__ = ["Organization"]  # Controllers name this row, and do not import the layer below.
 
 GPU_QUOTA_DEFAULT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedOrganization:
+    organization: Organization
+    issued: IssuedKey
+    """Its first API key."""
 
 
 async def create(
@@ -22,7 +35,7 @@ async def create(
     *,
     gpu_quota: int = GPU_QUOTA_DEFAULT,
 ) -> Refused | None:
-    """Make an organization under an id that the caller chose, because it is the tenant of this transaction."""
+    """Create an organization under an id chosen by the caller (the tenant of this transaction)."""
     now = world.now()
     if not await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=now):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
@@ -32,6 +45,28 @@ async def create(
         connection, Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
     )
     return None
+
+
+async def create_with_key(
+    connection: Connection,
+    world: World,
+    *,
+    by: OrganizationId,
+    name: str,
+    gpu_quota: int,
+    key_name: str,
+) -> CreatedOrganization | Refused:
+    """Create an organization and its first key, in a transaction of another organization, `by`."""
+    organization_id = OrganizationId(world.new_id())
+    async with acting_for(connection, organization_id, back_to=by):
+        refused = await create(connection, world, organization_id, name, gpu_quota=gpu_quota)
+        if refused is not None:
+            return refused
+        issued = await api_keys.issue(connection, world, organization_id, name=key_name, role=Role.CUSTOMER)
+        made = await organizations.get(connection, organization_id)
+    if made is None:
+        raise LookupError(f"organization {organization_id} is not visible to its own tenant")
+    return CreatedOrganization(made, issued)
 
 
 async def show(world: World, organization_id: OrganizationId) -> Organization:

@@ -1,4 +1,4 @@
-"""SSH keys: which keys open the machines of an organization's leases."""
+"""SSH public keys that an organization's machines admit."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from control_plane.world import World
 
 __all__ = ["SshKey"]  # Controllers name this row, and do not import the layer below.
 
-KEY_TYPES = (
+TYPES = (
     "ssh-ed25519",
     "ssh-rsa",
     "ecdsa-sha2-nistp256",
@@ -23,27 +23,33 @@ KEY_TYPES = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
+_LENGTH_MAX = 16_384
+_BLOB_BYTES_MIN = 32
 
 
 def parse(text: str) -> tuple[str, str] | Refused:
     """The key without its comment, and its SHA256 fingerprint as OpenSSH prints it."""
     parts = text.strip().split()
-    if len(text) > 16_384 or len(parts) < 2 or "\n" in text.strip() or parts[0] not in KEY_TYPES:
+    if len(text) > _LENGTH_MAX or len(parts) < 2 or "\n" in text.strip() or parts[0] not in TYPES:
         return Refused(
             RefusalCode.SSH_KEY_INVALID,
             "Not an OpenSSH public key; paste one line such as 'ssh-ed25519 AAAA... you@host'.",
         )
     try:
         blob = base64.b64decode(parts[1], validate=True)
-    except ValueError:  # binascii.Error is one; so is text beyond ASCII.
+    except ValueError:  # binascii.Error is a ValueError, and so is the error for text beyond ASCII.
         return Refused(RefusalCode.SSH_KEY_INVALID, "The key's second word is not valid base64.")
-    kind = parts[0].encode()
-    if len(blob) < 32 or blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind:
+    if not _holds(blob, parts[0].encode()):
         return Refused(
-            RefusalCode.SSH_KEY_INVALID, f"The key does not hold what its first word, {parts[0]}, promises."
+            RefusalCode.SSH_KEY_INVALID, f"The key's data is not of the type {parts[0]} that it is given as."
         )
     fingerprint = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
     return f"{parts[0]} {parts[1]}", f"SHA256:{fingerprint}"
+
+
+def _holds(blob: bytes, kind: bytes) -> bool:
+    """Whether the key's data begins with its type, as RFC 4253 section 6.6 demands."""
+    return len(blob) >= _BLOB_BYTES_MIN and blob.startswith(len(kind).to_bytes(4, "big") + kind)
 
 
 async def add(
@@ -66,7 +72,7 @@ async def every(world: World, organization_id: OrganizationId) -> Sequence[SshKe
 
 
 async def delete(world: World, organization_id: OrganizationId, key_id: UUID) -> Refused | None:
-    """Forget a key. Leases that were created with it keep it until they end."""
+    """Delete a key. Leases that were created with it keep it until they end."""
     async with world.db.transaction(organization_id) as connection:
         if await ssh_keys.delete(connection, organization_id, key_id):
             return None

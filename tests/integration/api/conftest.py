@@ -14,10 +14,11 @@ from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
 from control_plane.db import accounts
 from control_plane.db.engine import Database
-from control_plane.domain.admission import Price
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Role
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import administration, catalogue
@@ -27,11 +28,11 @@ from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.stage import Stage, set_stage
 
-H100 = Price(
+H100 = ListPrice(
     Sku("h100x1", Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100), CapacityShape.VM, Tier.LISTED),
     Nano(3_600_000_000),
 )
-H100X8 = Price(
+H100X8 = ListPrice(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM, Tier.LISTED),
     Nano(3_000_000_001),
 )
@@ -78,12 +79,10 @@ class Api:
         return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
 
     async def tenant(
-        self, name: str, *, operator: bool = False, credit: str | None = "1000", quota: int = 64
+        self, name: str, *, role: Role = Role.CUSTOMER, credit: str | None = "1000", quota: int = 64
     ) -> Tenant:
         money = None if credit is None else Nano(int(credit) * 10**9)
-        made = await administration.bootstrap(
-            self.owner, name, operator=operator, credit=money, gpu_quota=quota
-        )
+        made = await administration.bootstrap(self.owner, name, role=role, credit=money, gpu_quota=quota)
         assert isinstance(made, administration.FirstOrganization)
         return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
 
@@ -148,4 +147,4 @@ async def other(api: Api) -> Tenant:
 
 @pytest.fixture
 async def operator(api: Api) -> Tenant:
-    return await api.tenant("us", operator=True)
+    return await api.tenant("us", role=Role.OPERATOR)

@@ -14,6 +14,7 @@ import httpx
 import psutil
 import pytest
 
+from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 
 pytestmark = pytest.mark.database
@@ -61,7 +62,7 @@ class Served:
 async def served(database_url: str) -> AsyncIterator[Served]:
     owner = process.owner_world(database_url)
     await administration.load_price_book(owner, _book())
-    made = await administration.bootstrap(owner, "acme", operator=False, credit=None, gpu_quota=64)
+    made = await administration.bootstrap(owner, "acme", role=Role.CUSTOMER, credit=None, gpu_quota=64)
     await owner.db.close()
     assert isinstance(made, administration.FirstOrganization)
     port, metrics_port = _free_port(), _free_port()

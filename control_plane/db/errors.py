@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to somebody who asked for something."""
+"""What errors of the database mean for a request."""
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -11,7 +11,7 @@ _BAD_VALUE_CLASS = "22"
 
 
 def is_database_trouble(error: BaseException) -> bool:
-    """Whether the same request may succeed a little later: the database is away, full or locked."""
+    """Whether the same request may succeed soon: the database is unreachable, full or locked."""
     if is_bad_value(error):
         return False
     return (
@@ -22,14 +22,14 @@ def is_database_trouble(error: BaseException) -> bool:
 
 
 def is_bad_value(error: BaseException) -> bool:
-    """Whether PostgreSQL refused a value as such. Validation comes first, so this is a net below it."""
-    # The driver refuses what it cannot encode, such as a number beyond the column's width, with a ValueError.
+    """Whether PostgreSQL refused a value as such. Validation should have refused it before."""
+    # The driver raises ValueError for what it cannot encode, such as a number that the column is too narrow for.
     return _sqlstate(error).startswith(_BAD_VALUE_CLASS) or (
         isinstance(error, DBAPIError) and isinstance(error.orig, ValueError)
     )
 
 
 def _sqlstate(error: BaseException) -> str:
-    """PostgreSQL's own code of an error, whichever layer raised it; empty when it was not PostgreSQL."""
+    """The SQLSTATE of an error, whichever layer raised it; empty when it does not come from PostgreSQL."""
     origin = error.orig if isinstance(error, DBAPIError) else error
     return str(getattr(origin, "sqlstate", None) or "")

@@ -198,7 +198,7 @@ LEFT JOIN machines m ON m.id = c.machine_id
 LEFT JOIN provider_accounts a ON a.name = m.account
 LEFT JOIN peers p ON p.claim_id = c.id
 LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LISTED}' AND machine_id = m.id
-  ORDER BY at DESC, id DESC LIMIT 1) v ON true
+  ORDER BY at DESC LIMIT 1) v ON true
 """
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(

@@ -3,7 +3,7 @@
 Machines belong to no organization: a line about one goes to the journal of every lease that has a claim on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
@@ -140,8 +140,11 @@ async def get(connection: Connection, machine_id: MachineId) -> Machine | None:
     return await read_one(connection, _GET, Machine, id=machine_id)
 
 
-async def lock(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, Machine]:
-    """Lock machines in id order. Leases and claims are locked before: see `outcomes/machines.py`."""
+async def lock(connection: Connection, machine_ids: Iterable[MachineId]) -> dict[MachineId, Machine]:
+    """Lock machines in id order, as everybody does who writes several of them in one transaction.
+
+    Leases and claims are locked before: see `outcomes/machines.py`.
+    """
     found = await read(connection, _LOCK, Machine, ids=sorted(set(machine_ids)))
     return {machine.id: machine for machine in found}
 

@@ -22,9 +22,9 @@ WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind = 'r' AND a.
 
 
 async def missing_column(connection: Connection) -> str | None:
-    """A column that this code knows and the database lacks; None when it is migrated far enough.
+    """The first column that this version needs and the database lacks; None when it has all of them.
 
-    A newer schema is fine: migrations run beside old code.
+    A newer schema is fine, because migrations run while the old version serves.
     """
     present = set(await read(connection, _COLUMNS, _Column))
     for table in metadata.sorted_tables:

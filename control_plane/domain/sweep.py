@@ -213,6 +213,12 @@ class Swept:
     foreign: int
     freeze: Freeze | None
 
+    @property
+    def written(self) -> frozenset[MachineId]:
+        """The machines whose rows this list changes, apart from those that are lost by it."""
+        moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
+        return frozenset({*moved, *self.sighted, *self.missed})
+
 
 def sweep(
     machines: Iterable[Machine],

@@ -56,8 +56,8 @@ class Locked:
 async def lock(connection: Connection, machine_id: MachineId) -> Locked | None:
     """Lock a machine with its open claims and their leases, before anything else is locked.
 
-    None when somebody claimed it meanwhile: that lease is not locked and must not be any more. The next
-    activation is the retry.
+    None when somebody claimed it meanwhile: that lease would have had to be locked first. The next activation is
+    the retry.
     """
     expected = await claims.open_of_machine(connection, machine_id)
     of = await leases.lock(connection, [claim.lease_id for claim in expected])

@@ -1,4 +1,4 @@
-"""API keys: who may ask in an organization's name."""
+"""API keys: issue, list and revoke them, and find whose key a secret is."""
 
 import base64
 import hashlib
@@ -18,25 +18,26 @@ from control_plane.world import World
 __all__ = ["ApiKey", "IssuedKey", "Owner"]  # Controllers name these rows, and do not import the layer below.
 
 KEY_PREFIX = "spk_"
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A new API key. The secret leaves here once and is stored only as a digest."""
+    """A new API key. The secret is returned once and stored only as a digest."""
 
     key: ApiKey
     secret: str
 
 
 def digest(secret: str) -> bytes:
-    """What is stored of a key. The secret has 256 random bits, so a plain hash cannot be guessed back."""
+    """What is stored of a key. The secret has 256 random bits, so that a plain hash is enough."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 async def issue(
     connection: Connection, world: World, organization_id: OrganizationId, *, name: str, role: Role
 ) -> IssuedKey:
-    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).decode().rstrip("=")
     key = ApiKey(
         id=ApiKeyId(world.new_id()),
         name=name,
@@ -50,13 +51,13 @@ async def issue(
 
 
 async def owner_of(world: World, secret: str) -> Owner | None:
-    """Whose key this is; None for an unknown or revoked one."""
+    """The owner of a key; None when the key is unknown or revoked."""
     async with world.db.reading() as connection:
         return await api_keys.owner(connection, digest(secret))
 
 
 async def every(world: World, organization_id: OrganizationId) -> Sequence[ApiKey]:
-    """All keys of the organization, oldest first, revoked ones too."""
+    """The keys of an organization, revoked ones included, oldest first."""
     async with world.db.reading(organization_id) as connection:
         return await api_keys.every(connection, organization_id)
 
@@ -64,7 +65,7 @@ async def every(world: World, organization_id: OrganizationId) -> Sequence[ApiKe
 async def revoke(
     world: World, organization_id: OrganizationId, key_id: UUID, *, using: ApiKeyId
 ) -> Refused | None:
-    """Revoke a key. The key that asks cannot revoke itself: that could lock the organization out by mistake."""
+    """Revoke a key. `using` is the key of this request, which is refused: it would lock its owner out."""
     if key_id == using:
         return Refused(
             RefusalCode.KEY_IN_USE, "This request uses the key it would revoke; revoke it with another key."

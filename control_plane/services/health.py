@@ -8,6 +8,6 @@ __all__ = ["is_bad_value", "is_database_trouble", "missing_column"]
 
 
 async def missing_column(world: World) -> str | None:
-    """A column that this code knows and the database lacks; None when it is migrated far enough."""
+    """The first column that this version needs and the database lacks; None when it has all of them."""
     async with world.db.reading() as connection:
         return await schema.missing_column(connection)

@@ -35,7 +35,7 @@ async def create(
     *,
     gpu_quota: int = GPU_QUOTA_DEFAULT,
 ) -> Refused | None:
-    """Make an organization under an id that the caller chose, because it is the tenant of this transaction."""
+    """Create an organization under an id chosen by the caller (the tenant of this transaction)."""
     now = world.now()
     if not await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=now):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")

@@ -93,7 +93,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)
     await stage.lease(rich, name="admitting")
-    await stage.play(32, step=4, without=LATE)
+    await stage.play(40, step=4, without=LATE)
     await stage.run("bootstrap_machines")
     await stage.lease(rich, name="bootstrapping")
     await stage.lease(rich, PROVEN, name="proving")
@@ -132,6 +132,13 @@ async def _challenge_soon(stage: Stage, *leases: Lease) -> None:
     stage.challenger.script(where, FAILED)
 
 
+async def _owners(stage: Stage) -> Counter[str]:
+    """How many machines live at the provider for each lease, by the lease's name."""
+    async with stage.db.reading() as connection:
+        owners = {row.launch_key: row.name for row in await rows(connection, _OWNERS)}
+    return Counter(owners.get(machine.launch_key, "nobody") for machine in stage.cloud.alive())
+
+
 class Patience:
     """Notices a lease that pays for two machines for too long."""
 
@@ -140,13 +147,13 @@ class Patience:
         self._since: dict[str, datetime] = {}
 
     async def look(self) -> None:
-        async with self._stage.db.reading() as connection:
-            owners = {row.launch_key: row.name for row in await rows(connection, _OWNERS)}
         now = self._stage.clock.now()
-        paid = Counter(
-            owners[one.launch_key] for one in self._stage.cloud.alive() if one.launch_key in owners
-        )
-        self._since = {name: self._since.get(name, now) for name, machines in paid.items() if machines > 1}
+        paid = await _owners(self._stage)
+        self._since = {
+            name: self._since.get(name, now)
+            for name, machines in paid.items()
+            if machines > 1 and name != "nobody"
+        }
         for name, since in self._since.items():
             assert now - since <= TWO_MACHINES_MAX, f"{name} pays for two machines since {now - since}"
 
@@ -199,9 +206,10 @@ _SETTLED = {
     "claims": """SELECT l.name, count(*) FILTER (WHERE c.ended_at IS NULL AND c.admitted_at IS NULL) AS wait,
                         count(*) FILTER (WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL) AS unreleased
                  FROM claims c JOIN leases l ON l.id = c.lease_id GROUP BY 1 ORDER BY 1""",
-    "machines": """SELECT l.name, m.state, m.suspect_since IS NOT NULL AS suspect, count(*) AS machines
+    "machines": """SELECT l.name, m.state, count(*) AS machines
                    FROM machines m JOIN attempts a ON a.machine_id = m.id JOIN leases l ON l.id = a.lease_id
-                   WHERE m.state <> 'gone' GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",
+                   WHERE m.state <> 'gone' AND (m.state <> 'terminating' OR m.provider_ref IS NOT NULL)
+                   GROUP BY 1, 2 ORDER BY 1, 2""",
     "unproven": "SELECT count(*) FROM machines WHERE state = 'verified' AND proof_due_at <= :now",
     "unrated": "SELECT count(*) FROM unrated",
     "stale": "SELECT name FROM provider_accounts WHERE offers_at < CAST(:now AS timestamptz) - interval '61 seconds'",
@@ -211,16 +219,18 @@ _SETTLED = {
 }
 
 
-async def settled(stage: Stage) -> dict[str, object]:
+Settled = frozenset[tuple[object, ...]]
+
+
+async def settled(stage: Stage) -> Settled:
     """What of a stage is the same in the end however often a process died on the way."""
-    found: dict[str, object] = {}
+    found: set[tuple[object, ...]] = {("alive", *owner) for owner in (await _owners(stage)).items()}
+    found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
     async with stage.db.reading() as connection:
         for name, statement in _SETTLED.items():
             values = {"now": stage.clock.now()} if ":now" in statement else {}
-            found[name] = [tuple(row) for row in await rows(connection, text(statement), **values)]
-    found["bought"] = len(stage.cloud.alive())
-    found["hub"] = {number: len(peers) for number, peers in stage.hub.networks.items()}
-    return found
+            found |= {(name, *row) for row in await rows(connection, text(statement), **values)}
+    return frozenset(found)
 
 
 async def ends_well(stage: Stage) -> None:

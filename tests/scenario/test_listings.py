@@ -101,7 +101,7 @@ async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stag
     await stage.play(60, step=5)
     assert await stage.state(lease) == "placing"
     ranking = (await stage.why(lease)).placements[-1].ranking
-    assert "account_unhealthy" in {one.code for one in ranking.rejected}
+    assert "account_unhealthy" in {offer.code for offer in ranking.rejected}
     stage.cloud.faults.clear()
     await stage.play_until(lease, "ready", seconds_max=120)
     await stage.finish()
@@ -301,13 +301,13 @@ async def test_a_machine_of_another_installation_or_without_our_mark_is_never_to
     await stage.finish()
 
 
-async def test_too_many_orphans_are_our_own_loss_of_memory_and_none_is_ended(stage: Stage) -> None:
+async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_terminated(stage: Stage) -> None:
     leases = await _ready(stage, 3)
     orphans = [stage.plant() for _ in range(4)]
     await stage.play(400, step=10)
     assert [orphan.ended_at for orphan in orphans] == [None] * 4
     (report,) = await stage.run("collect_orphans")
-    assert report.errors == ["4 of 7 machines look like orphans; that is more likely our own loss of memory."]
+    assert report.errors == ["4 of 7 machines look like orphans; it is more likely that our records were lost."]
     assert await _states(stage, leases) == ["ready"] * 3
     stage.cloud.disappear(orphans[0].provider_ref)
     await stage.play(60, step=5)
@@ -336,7 +336,7 @@ async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) ->
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
     await stage.play(300, step=10)
     (report,) = await stage.run("collect_orphans")
-    assert report.notes == [f"would end {orphan.provider_ref} ({orphan.launch_key})"]
+    assert report.notes == [f"would terminate {orphan.provider_ref} ({orphan.launch_key})"]
     assert orphan.ended_at is None
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=False)
     await stage.play(30, step=10)

@@ -157,7 +157,7 @@ async def test_sold_out_everywhere_waits_and_then_takes_what_comes_back(stage: S
     lease = await stage.lease(await stage.organization())
     await stage.play(600, step=30)
     assert await stage.state(lease) == "placing"
-    rejected = {one.code for one in (await stage.why(lease)).placements[-1].ranking.rejected}
+    rejected = {offer.code for offer in (await stage.why(lease)).placements[-1].ranking.rejected}
     assert "sold_out" in rejected
     for place in stage.cloud.stock:
         stage.cloud.stock[place] = 1
@@ -244,7 +244,9 @@ async def test_an_offer_that_costs_more_than_it_is_sold_for_is_not_bought(stage:
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).region == "us-east-1"
     ranking = (await stage.why(lease)).placements[-1].ranking
-    assert [(one.region, one.code) for one in ranking.rejected] == [("eu-central-1", "costs_more_than_sold")]
+    assert [(offer.region, offer.code) for offer in ranking.rejected] == [
+        ("eu-central-1", "costs_more_than_sold")
+    ]
     await stage.finish()
 
 
@@ -438,7 +440,7 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
     assert [(verdict, isinstance(gpus, list) and len(gpus)) for verdict, gpus in readings] == [
         ("mismatch", len(reading().gpus))
     ]
-    codes = {one.region: one.code for one in explained.placements[-1].ranking.rejected}
+    codes = {offer.region: offer.code for offer in explained.placements[-1].ranking.rejected}
     assert codes["eu-central-1"] in {"failed_before", "shape_differs"}
     assert (await stage.lease_row(lease)).ready_at is None
     await stage.check()
@@ -727,6 +729,7 @@ async def test_a_machine_that_the_provider_denies_to_know_is_open_until_the_list
     ref = (await _only(stage, lease)).provider_ref or ProviderRef("")
     await stage.release(lease)
     stage.cloud.disappear(ref)
+    await stage.run("release_machines")
     await stage.run("terminate_machines")
     assert (await _only(stage, lease)).state is MachineState.TERMINATING, "a 404 is no proof"
     await stage.play(40)
@@ -760,7 +763,7 @@ async def test_an_account_that_does_not_answer_is_left_out_and_the_other_one_sel
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
     assert (await _only(stage, lease)).account == SECOND
-    codes = {one.code for one in (await stage.why(lease)).placements[0].ranking.rejected}
+    codes = {offer.code for offer in (await stage.why(lease)).placements[0].ranking.rejected}
     assert "account_unhealthy" in codes
     stage.cloud.faults.clear()
     await stage.finish()

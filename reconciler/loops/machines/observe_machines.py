@@ -72,6 +72,8 @@ async def _listing(provider: Provider) -> list[Sighting]:
 async def _write_machines(
     connection: Connection, account: AccountName, swept: Swept, *, actor: Actor, asked_at: datetime
 ) -> None:
+    if swept.written:
+        await machines.lock(connection, swept.written)
     # Misses are counted against the listing before this one, so they come before its time is recorded.
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)

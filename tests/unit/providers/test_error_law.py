@@ -166,9 +166,9 @@ def test_no_rule_applies_to_an_answer_in_another_format() -> None:
 
 @pytest.mark.parametrize("status", [None, 200, 302, 500, 503])
 def test_a_rule_cannot_believe_a_status_alone_unless_it_is_a_client_error(status: int | None) -> None:
-    for empty in ({}, {"code": ""}, {"code": "*"}, {"text": ""}):
+    for code, text in ((None, None), ("", None), ("*", None), (None, ""), ("", "")):
         with pytest.raises(ValueError, match="rule needs"):
-            Rule(Meaning.NO_CAPACITY, status=status, **empty)
+            Rule(Meaning.NO_CAPACITY, status=status, code=code, text=text)
     with pytest.raises(ValueError, match="not sent"):
         Rule(Meaning.NOT_SENT, code="x")
 

@@ -11,7 +11,7 @@ no rule names follows from the status, and only ever errs towards caution:
 
     401                              UNAUTHORIZED
     429                              THROTTLED
-    an answer not in the provider's own words (a proxy's page, nothing), whatever its status
+    an answer that is not in the provider's error format (a proxy's page, nothing), whatever its status
                                      UNCLEAR
     402                              QUOTA_REACHED
     403                              UNAUTHORIZED
@@ -55,7 +55,7 @@ SECRET_PIECE_CHARACTERS = 16
 
 
 class Meaning(StrEnum):
-    """What a provider's failure says, whatever its words."""
+    """What a provider's failure means for us, however the provider expresses it."""
 
     NO_CAPACITY = "no_capacity"
     """Sold out."""
@@ -108,8 +108,8 @@ WRITES = frozenset(verb for verb in Verb if ERRORS[verb, Meaning.UNCLEAR] is Out
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A provider's own words about a failure, read from its error envelope. Empty where it gave none."""
+class ErrorDetail:
+    """The code and the message of a failure, read from the provider's error format. Empty where there is none."""
 
     code: str = ""
     message: str = ""
@@ -121,7 +121,7 @@ class Failure:
 
     status: int | None
     """The HTTP status; None where the transport has none."""
-    words: Words | None
+    detail: ErrorDetail | None
     """None when the answer is not in the provider's error format: then somebody else may have sent it."""
     retry_after_seconds: float | None = None
 
@@ -130,8 +130,8 @@ class Failure:
 class Rule:
     """One line of an adapter's table of errors: a failure for which all given conditions hold has this meaning.
 
-    A rule that is only about a status is for the 4xx; any other status is believed only by its words,
-    since a proxy between us and the provider sends those too.
+    A rule that names nothing but a status must name a 4xx. Any other status counts only together with a
+    code or a phrase, since a proxy between us and the provider may send it too.
     """
 
     meaning: Meaning
@@ -143,19 +143,20 @@ class Rule:
     verb: Verb | None = None
 
     def __post_init__(self) -> None:
-        if self.code is None and self.text is None and (self.status is None or self.status // 100 != 4):
+        client_error = self.status is not None and self.status // 100 == 4
+        if self.code in (None, "", "*") and not self.text and not client_error:
             raise ValueError("a rule needs a code, a phrase of the message, or a 4xx status")
         if self.meaning is Meaning.NOT_SENT:
             raise ValueError("an answer cannot show that the request was not sent")
 
     def applies(self, verb: Verb, failure: Failure) -> bool:
-        words = failure.words
+        detail = failure.detail
         return (
-            words is not None
+            detail is not None
             and self.verb in (None, verb)
             and self.status in (None, failure.status)
-            and (self.code is None or _code_matches(self.code, words.code))
-            and (self.text is None or self.text.lower() in words.message.lower())
+            and (self.code is None or _code_matches(self.code, detail.code))
+            and (self.text is None or self.text.lower() in detail.message.lower())
         )
 
 
@@ -182,16 +183,16 @@ def error_of(
 ) -> ProviderError:
     """The error of the port that a failure is.
 
-    Its text holds the provider's words, shortened and without anything from `private`. A throttle that
+    Its text holds the provider's code and message, shortened and without anything from `private`. A throttle that
     does not say when to come back waits as long as the slowest of `rate_limits` that covers the verb.
     """
-    words = _redacted_words(failure, tuple(private))
+    detail = _redacted_detail(failure, tuple(private))
     wait = failure.retry_after_seconds
     return error_for(
         verb,
         meaning_of(verb, failure, rules),
-        _text(failure.status, words),
-        code=words.code if words else "",
+        _text(failure.status, detail),
+        code=detail.code if detail else "",
         retry_after_seconds=_usual_wait(verb, rate_limits) if wait is None else wait,
     )
 
@@ -245,19 +246,19 @@ def _pieces(private: Iterable[str]) -> Iterator[str]:
                         yield piece
 
 
-def _redacted_words(failure: Failure, private: tuple[str, ...]) -> Words | None:
-    words = failure.words
-    if words is None:
+def _redacted_detail(failure: Failure, private: tuple[str, ...]) -> ErrorDetail | None:
+    detail = failure.detail
+    if detail is None:
         return None
-    return Words(redacted(words.code, private, CODE_CHARACTERS_MAX), redacted(words.message, private))
+    return ErrorDetail(redacted(detail.code, private, CODE_CHARACTERS_MAX), redacted(detail.message, private))
 
 
-def _text(status: int | None, words: Words | None) -> str:
+def _text(status: int | None, detail: ErrorDetail | None) -> str:
     """`HTTP 400, code (message)`, as far as there is any of it."""
     parts = [] if status is None else [f"HTTP {status}"]
-    if words is not None and (words.code or words.message):
-        both = words.code and words.message
-        parts.append(f"{words.code} ({words.message})" if both else words.code or words.message)
+    if detail is not None and (detail.code or detail.message):
+        both = detail.code and detail.message
+        parts.append(f"{detail.code} ({detail.message})" if both else detail.code or detail.message)
     return ", ".join(parts) or "no readable answer"
 
 
@@ -271,7 +272,7 @@ def _meaning_by_status(verb: Verb, failure: Failure) -> Meaning:
         return Meaning.UNAUTHORIZED
     if status == 429:
         return Meaning.THROTTLED
-    if failure.words is None or status is None or status // 100 != 4 or status in (408, 499):
+    if failure.detail is None or status is None or status // 100 != 4 or status in (408, 499):
         return Meaning.UNCLEAR
     if status == 409 and verb is Verb.LAUNCH:
         return Meaning.UNCLEAR

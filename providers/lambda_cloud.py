@@ -42,9 +42,9 @@ from providers.base import (
     Sighting,
     Verb,
 )
-from providers.error_law import Meaning, Words, error_for, rules_by_code
+from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
 from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, nano_usd, ours, reference_of, sighting
-from providers.rest import ErrorContract, Rest, ignored, words_from
+from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import bearer
 
 NAME = "lambda_cloud"
@@ -195,7 +195,7 @@ class Failure(msgspec.Struct):
 
 
 ERRORS = ErrorContract(
-    words_from(Failure, lambda failure: Words(failure.error.code, failure.error.message)),
+    detail_from(Failure, lambda failure: ErrorDetail(failure.error.code, failure.error.message)),
     rules_by_code(
         {
             "global/invalid-api-key": Meaning.UNAUTHORIZED,

@@ -28,9 +28,9 @@ from providers.base import (
     Sighting,
     Verb,
 )
-from providers.error_law import Meaning, Words, rules_by_code
+from providers.error_law import ErrorDetail, Meaning, rules_by_code
 from providers.listings import LAUNCH_KEY_TAG, nano_usd, ours, reference_of, sighting, whole_listing
-from providers.rest import ErrorContract, Rest, ignored, words_from
+from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import bearer
 
 NAME = "local"
@@ -113,7 +113,7 @@ class Failure(msgspec.Struct):
 
 
 ERRORS = ErrorContract(
-    words_from(Failure, lambda failure: Words(failure.error.code, failure.error.message)),
+    detail_from(Failure, lambda failure: ErrorDetail(failure.error.code, failure.error.message)),
     rules_by_code(
         {
             "out_of_stock": Meaning.NO_CAPACITY,

@@ -19,7 +19,7 @@ import httpx
 import msgspec
 
 from providers.base import Capabilities, ProviderError, Throttled, Unauthorized, Verb
-from providers.error_law import WRITES, Failure, Meaning, Rule, Words, error_for, error_of
+from providers.error_law import WRITES, ErrorDetail, Failure, Meaning, Rule, error_for, error_of
 from providers.listings import UnreadableAnswer
 from providers.signing import Sign
 
@@ -41,11 +41,11 @@ Result = TypeVar("Result")
 class ErrorContract:
     """How a provider speaks of failures."""
 
-    words_of: Callable[[bytes], Words | None]
+    detail_of: Callable[[bytes], ErrorDetail | None]
     """Reads an error body; None when it is not in the provider's format, such as a proxy's page."""
     rules: tuple[Rule, ...]
     failures_with_success_status: bool = False
-    """Whether `words_of` must look at 2xx answers too. One that no rule names then counts as unclear."""
+    """Whether `detail_of` must look at 2xx answers too. One that no rule names then counts as unclear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,24 +191,26 @@ class Rest:
         if success and not self._errors.failures_with_success_status:
             return None
         try:
-            words = self._errors.words_of(answer.body)
+            detail = self._errors.detail_of(answer.body)
         except Exception:  # noqa: BLE001 - a body that breaks its reader is not in the provider's format
-            words = None
-        if success and words is None:
+            detail = None
+        if success and detail is None:
             return None
-        return Failure(answer.status, words, _retry_after_seconds(answer.headers))
+        return Failure(answer.status, detail, _retry_after_seconds(answer.headers))
 
 
-def words_from(kind: type[Body], words: Callable[[Body], Words]) -> Callable[[bytes], Words | None]:
-    """An `ErrorContract.words_of` for error bodies in JSON that decode as `kind`."""
+def detail_from(
+    kind: type[Body], detail: Callable[[Body], ErrorDetail]
+) -> Callable[[bytes], ErrorDetail | None]:
+    """An `ErrorContract.detail_of` for error bodies in JSON that decode as `kind`."""
 
-    def words_of(body: bytes) -> Words | None:
+    def detail_of(body: bytes) -> ErrorDetail | None:
         try:
-            return words(msgspec.json.decode(body, type=kind))
+            return detail(msgspec.json.decode(body, type=kind))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    return words_of
+    return detail_of
 
 
 def ignored(_: object) -> None:

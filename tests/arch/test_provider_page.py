@@ -159,5 +159,5 @@ def test_another_client_keeps_the_same_law(
         raise raised
 
     with pytest.raises(ProviderError) as caught:
-        module.judged(verb, call)
+        module.ask(verb, call)
     assert type(caught.value) is expected

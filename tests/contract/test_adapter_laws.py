@@ -44,7 +44,7 @@ GARBAGE: dict[str, bytes] = {
     "half a body": b'{"data": [{"id": "1", "sta',
     "no utf-8": b"\xff\xfe{}",
     "deep": b'{"data":' * 50_000,
-    "an error without words": b'{"error": null}',
+    "an error without a code": b'{"error": null}',
     "an error of another type": b'{"error": {"code": 7}}',
 }
 MACHINE = ProviderRef("0" * 32)
@@ -79,7 +79,7 @@ async def outcome(call: Callable[[], Awaitable[object]]) -> type[Exception] | No
 
 
 def expected(verb: Verb, status: int) -> type[ProviderError]:
-    """What is known after this status with a body that is not in the provider's words."""
+    """What is known after this status with a body that is not in the provider's format."""
     if status == 401:
         return Unauthorized
     if status == 429:
@@ -149,9 +149,9 @@ async def test_a_provider_that_quotes_any_part_of_our_request_gets_no_secret_int
         def quote(request: httpx.Request, number: int = number) -> httpx.Response:
             said = next(iter(parts_of(request)[number:]), "nothing left")
             quoted.add(said)
-            words = {"code": said, "message": said}
-            # Whichever envelope a provider has, its words are in one of these places.
-            body = {"error": words, **words, "msg": said, "detail": said, "error_reason": said}
+            error = {"code": said, "message": said}
+            # Whichever error format a provider has, its code and message are in one of these places.
+            body = {"error": error, **error, "msg": said, "detail": said, "error_reason": said}
             return httpx.Response(400, content=json.dumps(body))
 
         cloud.network.answer = None

@@ -23,10 +23,10 @@ from providers.error_law import (
     ERRORS,
     ERRORS_OF,
     WRITES,
+    ErrorDetail,
     Failure,
     Meaning,
     Rule,
-    Words,
     error_for,
     error_of,
     meaning_of,
@@ -58,11 +58,11 @@ ALLOWED: dict[Verb, set[type[ProviderError]]] = {
 """What the docstrings of the port promise for each verb."""
 RETRYABLE = (Throttled, Unavailable)
 STATUSES = (None, *range(100, 600))
-WORDS = (None, Words(), Words("a-code", "a message"))
+DETAILS = (None, ErrorDetail(), ErrorDetail("a-code", "a message"))
 
 
 def failures() -> list[Failure]:
-    return [Failure(status, words) for status, words in product(STATUSES, WORDS)]
+    return [Failure(status, detail) for status, detail in product(STATUSES, DETAILS)]
 
 
 def test_every_verb_and_meaning_has_one_error_of_those_that_the_port_promises() -> None:
@@ -91,7 +91,7 @@ def test_only_a_clear_answer_is_a_definite_no() -> None:
     assert {verb for verb, meaning in ERRORS if ERRORS[verb, meaning] is MachineNotFound} == {Verb.TERMINATE}
 
 
-def test_every_status_with_and_without_words_is_exactly_one_lawful_error_for_every_verb() -> None:
+def test_every_status_with_and_without_a_detail_is_exactly_one_lawful_error_for_every_verb() -> None:
     for verb, failure in product(Verb, failures()):
         error = error_of(verb, failure, ())
         assert type(error) in ALLOWED[verb], (verb, failure)
@@ -104,16 +104,16 @@ def test_without_a_rule_a_write_that_was_sent_is_retryable_only_after_a_429() ->
         assert not isinstance(error, RETRYABLE) or failure.status == 429, (verb, failure)
 
 
-def test_an_answer_that_is_not_in_the_providers_words_is_a_definite_no_only_for_a_401() -> None:
+def test_an_answer_in_another_format_is_a_definite_no_only_for_a_401() -> None:
     for verb, status in product(Verb, STATUSES):
         meaning = meaning_of(verb, Failure(status, None), ())
         expected = {401: Meaning.UNAUTHORIZED, 429: Meaning.THROTTLED}.get(status or 0, Meaning.UNCLEAR)
         assert meaning is expected, (verb, status)
 
 
-def test_a_server_error_or_an_unlisted_success_is_unclear_whatever_its_words() -> None:
+def test_a_server_error_or_an_unlisted_success_is_unclear_whatever_its_detail() -> None:
     for verb, status in product(Verb, (None, 200, 204, 302, 500, 502, 503, 504)):
-        assert meaning_of(verb, Failure(status, Words("x", "y")), ()) is Meaning.UNCLEAR, (verb, status)
+        assert meaning_of(verb, Failure(status, ErrorDetail("x", "y")), ()) is Meaning.UNCLEAR, (verb, status)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_a_server_error_or_an_unlisted_success_is_unclear_whatever_its_words() -
         (Verb.TERMINATE, 499, Meaning.UNCLEAR),
     ],
 )
-def test_what_a_client_error_in_the_providers_words_means_without_a_rule(
+def test_what_a_client_error_in_the_providers_format_means_without_a_rule(
     verb: Verb, status: int, meaning: Meaning
 ) -> None:
-    assert meaning_of(verb, Failure(status, Words("unlisted")), ()) is meaning
+    assert meaning_of(verb, Failure(status, ErrorDetail("unlisted")), ()) is meaning
 
 
 def test_the_first_rule_that_applies_decides_also_over_the_status() -> None:
@@ -146,7 +146,7 @@ def test_the_first_rule_that_applies_decides_also_over_the_status() -> None:
     )
 
     def meaning(verb: Verb, status: int, code: str, message: str = "") -> Meaning:
-        return meaning_of(verb, Failure(status, Words(code, message)), rules)
+        return meaning_of(verb, Failure(status, ErrorDetail(code, message)), rules)
 
     assert meaning(Verb.LAUNCH, 503, "service_unavailable", "No capacity available") is Meaning.NO_CAPACITY
     assert meaning(Verb.LAUNCH, 503, "service_unavailable", "Try later") is Meaning.UNCLEAR
@@ -159,15 +159,16 @@ def test_the_first_rule_that_applies_decides_also_over_the_status() -> None:
     assert meaning(Verb.LAUNCH, 400, "providers") is Meaning.REFUSED
 
 
-def test_no_rule_applies_to_an_answer_that_is_not_in_the_providers_words() -> None:
-    rules = (Rule(Meaning.NOT_FOUND, status=404), Rule(Meaning.NO_CAPACITY, text=""))
+def test_no_rule_applies_to_an_answer_in_another_format() -> None:
+    rules = (Rule(Meaning.NOT_FOUND, status=404), Rule(Meaning.NO_CAPACITY, code="not*"))
     assert meaning_of(Verb.TERMINATE, Failure(404, None), rules) is Meaning.UNCLEAR
 
 
 @pytest.mark.parametrize("status", [None, 200, 302, 500, 503])
 def test_a_rule_cannot_believe_a_status_alone_unless_it_is_a_client_error(status: int | None) -> None:
-    with pytest.raises(ValueError, match="rule needs"):
-        Rule(Meaning.NO_CAPACITY, status=status)
+    for code, text in ((None, None), ("", None), ("*", None), (None, ""), ("", "")):
+        with pytest.raises(ValueError, match="rule needs"):
+            Rule(Meaning.NO_CAPACITY, status=status, code=code, text=text)
     with pytest.raises(ValueError, match="not sent"):
         Rule(Meaning.NOT_SENT, code="x")
 
@@ -188,8 +189,8 @@ def test_a_throttle_waits_as_the_provider_says_or_as_its_slowest_limit_and_never
     assert (wait(Verb.LAUNCH, float("inf")), wait(Verb.LAUNCH, -1.0)) == (3_600.0, 0.0)
 
 
-def test_an_error_carries_the_providers_code_and_its_words_on_one_short_line() -> None:
-    failure = Failure(400, Words("bad\nthing", "first line\n\x1b[31msecond" + "!" * 500))
+def test_an_error_carries_the_providers_code_and_message_on_one_short_line() -> None:
+    failure = Failure(400, ErrorDetail("bad\nthing", "first line\n\x1b[31msecond" + "!" * 500))
     error = error_of(Verb.LAUNCH, failure, ())
     assert type(error) is OrderRefused
     assert error.code == "bad thing"
@@ -197,7 +198,7 @@ def test_an_error_carries_the_providers_code_and_its_words_on_one_short_line() -
     assert str(error).isprintable()
     assert len(str(error)) < 300
     assert str(error_of(Verb.OFFERS, Failure(None, None), ())) == "offers: no readable answer"
-    assert str(error_of(Verb.OFFERS, Failure(None, Words()), ())) == "offers: no readable answer"
+    assert str(error_of(Verb.OFFERS, Failure(None, ErrorDetail()), ())) == "offers: no readable answer"
     assert error_for(Verb.LAUNCH, Meaning.THROTTLED, "x", code="slow").code == "slow"
 
 
@@ -223,5 +224,5 @@ def test_a_text_that_quotes_what_is_private_is_not_shown_at_all(quote: str) -> N
 
 
 def test_a_code_that_quotes_what_is_private_is_not_shown_either() -> None:
-    error = error_of(Verb.LAUNCH, Failure(400, Words(SECRET, SECRET)), (), private=[SECRET])
+    error = error_of(Verb.LAUNCH, Failure(400, ErrorDetail(SECRET, SECRET)), (), private=[SECRET])
     assert (str(error), error.code) == ("launch: HTTP 400", "")

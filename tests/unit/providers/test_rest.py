@@ -21,9 +21,9 @@ from providers.base import (
     Unavailable,
     Verb,
 )
-from providers.error_law import Meaning, Words, error_for, rules_by_code
+from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
 from providers.listings import UnreadableAnswer
-from providers.rest import ErrorContract, Rest, ignored, words_from
+from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import Sign, bearer, header
 
 KEY = "planted-secret-key"
@@ -41,8 +41,8 @@ class Machine(msgspec.Struct):
 
 def contract(*, success: bool = False) -> ErrorContract:
     rules = rules_by_code({"sold_out": Meaning.NO_CAPACITY, "gone": Meaning.NOT_FOUND})
-    words_of = words_from(Refusal, lambda refusal: Words(refusal.code, refusal.message))
-    return ErrorContract(words_of, rules, failures_with_success_status=success)
+    detail_of = detail_from(Refusal, lambda refusal: ErrorDetail(refusal.code, refusal.message))
+    return ErrorContract(detail_of, rules, failures_with_success_status=success)
 
 
 def api(handler: Handler, *, sign: Sign | None = None, success: bool = False) -> Rest:
@@ -278,7 +278,7 @@ async def test_a_part_of_a_listing_is_no_listing() -> None:
     assert type(await failure(api(always(206, json={"id": "m-1"})), Verb.INVENTORY)) is Unavailable
 
 
-async def test_a_failure_in_the_providers_words_becomes_what_its_rules_say() -> None:
+async def test_a_failure_in_the_providers_format_becomes_what_its_rules_say() -> None:
     sold_out = always(503, json={"code": "sold_out", "message": "come back tomorrow"})
     error = await failure(api(sold_out))
     assert (type(error), error.code) == (NoCapacity, "sold_out")
@@ -296,7 +296,7 @@ async def test_a_success_status_with_a_failure_in_it_is_judged_where_the_provide
     assert await ask(api(always(200, json={"id": "m-1"}), success=True)) == "m-1"
 
 
-async def test_an_error_body_that_breaks_its_reader_is_not_in_the_providers_words() -> None:
+async def test_an_error_body_that_breaks_its_reader_is_not_in_the_providers_format() -> None:
     error = await failure(api(always(400, content=b'{"code": ' + b"[" * 100_000)), Verb.TERMINATE)
     assert type(error) is OutcomeUnknown
 

@@ -184,9 +184,8 @@ def fabric(library: Library, handle: object) -> Fabric:
     for structure in (BINDINGS.c_nvmlGpuFabricInfo_v3_t, BINDINGS.c_nvmlGpuFabricInfo_v2_t):
         info = structure()
         if library.ask("nvmlDeviceGetGpuFabricInfoV", handle, byref(info)) is not None:
-            summary = int(
-                getattr(info, "healthSummary", len(_FABRIC_HEALTH))
-            )  # Absent from version 2 of the structure.
+            # Version 2 of the structure has no `healthSummary`.
+            summary = int(getattr(info, "healthSummary", len(_FABRIC_HEALTH)))
             return fitting(
                 Fabric,
                 state=_FABRIC_STATES.get(info.state),

@@ -1,7 +1,7 @@
-"""The messages of a GPU proof: what travels between the challenger (ours) and the prover (a machine's agent).
+"""The messages of a GPU proof, between the challenger (our side) and the prover (in a machine's agent).
 
-The challenger speaks first; each order is answered by one or more answers, one per GPU, in whatever order
-they finish. Every message is bounded by the figures below.
+The challenger begins. To each order the prover sends one or more answers for each GPU, as soon as the GPU has
+finished. Every message is bounded by the constants below.
 
     challenger                               prover (one thread per GPU)
     Hello                              ->
@@ -24,9 +24,10 @@ they finish. Every message is bounded by the figures below.
                                        <-    Evidence(report, chain)  per GPU
     Goodbye                            ->
 
-Instead of any answer a prover may send Refused and end. The arithmetic is in docs/gpu-proof.md.
+Instead of any answer the prover may send Refused and end. `wire` encodes and decodes the messages; the arithmetic is in
+docs/gpu-proof.md.
 
-Standard library only, Python 3.10 and up: this file runs on rented machines. `wire` writes and reads them.
+Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from typing import Literal
 VERSION = 1
 HEADER_BYTES_MAX = 0xFFFF
 GPUS_MAX = 16
-"""Of one machine. The largest on sale hold 16 cards."""
+"""GPUs of one machine. The largest machines on sale have 16 cards."""
 
 SEED_BYTES = 32
 NONCE_BYTES = 16
@@ -45,30 +46,30 @@ DIGEST_BYTES = 8
 
 BLOCK_BYTES = 512
 BLOCKS_MAX = 1 << 31
-"""1 TiB of GPU memory; block numbers fit 32 bits."""
+"""1 TiB of GPU memory. Block numbers fit into 32 bits."""
 ITERATIONS_MAX = 1024
 ROUNDS_MAX = 10_000
 CHAINS_MAX = 1 << 28
 STEPS_MAX = 8192
 TILES_MAX = 1 << 26
 INNER_MAX = 131_040
-"""Inner dimension of a tile: below 131,072, an int8 sum cannot leave 32 bits."""
+"""The inner dimension of a tile. Below 131,072, a sum of int8 products fits into 32 bits."""
 GROUP_MAX = 4096
 GROUPS_MAX = 1 << 16
 OPENED_MAX = 256
-"""Groups opened at one GPU in one phase."""
+"""Opened groups of one GPU in one phase."""
 SMS_MAX = 1024
 
 ATTEST_NONCE_BYTES = 32
 REPORT_BYTES_MAX = 16 * 1024
-"""An attestation report. NVML's buffer holds 8 KiB, real reports have 4."""
+"""An attestation report. NVML's buffer has 8 KiB; real reports have 4 KiB."""
 CHAIN_BYTES_MAX = 64 * 1024
-"""The certificates behind it, in PEM. NVML's buffer holds 5 KiB."""
+"""The certificate chain of a report, in PEM. NVML's buffer has 5 KiB."""
 
 ANSWER_BYTES_MAX = (
     2 + HEADER_BYTES_MAX + max(GROUPS_MAX * GROUP_HASH_BYTES, OPENED_MAX * GROUP_MAX * DIGEST_BYTES)
 )
-"""The largest answer a prover may send; a challenger allows less, by what it ordered."""
+"""The largest answer that a prover may ever send. The challenger allows less, depending on its order."""
 ORDER_BYTES_MAX = 2 + HEADER_BYTES_MAX
 
 Source = Literal["cuda", "emulated"]
@@ -81,14 +82,14 @@ Phase = Literal["walk", "int8", "bf16"]
 
 @dataclass(frozen=True)
 class Hello:
-    """Opens the conversation: prepare every GPU (context, kernels, warm-up) and say what there is."""
+    """Opens the conversation. The prover prepares every GPU (context, kernels, warm-up) and describes the machine."""
 
     version: int = VERSION
 
 
 @dataclass(frozen=True)
 class LatencyOrder:
-    """`rounds` strictly sequential launches on each GPU, from its own start (16 bytes each)."""
+    """Do `rounds` strictly sequential launches on each GPU, beginning with that GPU's start (16 bytes)."""
 
     rounds: int
     starts: "tuple[bytes, ...]"
@@ -103,7 +104,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class FillOrder:
-    """Fill this much memory of each GPU with units that are slow to compute. One entry per GPU, by index."""
+    """Fill memory of each GPU with units that are slow to compute. There is one entry for each GPU, by index."""
 
     gpus: "tuple[Fill, ...]"
 
@@ -116,7 +117,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class WalkOrder:
-    """Walk `chains` chains of `steps` random blocks each; commit their digests in groups of `group`."""
+    """Walk `chains` chains of `steps` random blocks each, and commit to their digests in groups of `group`."""
 
     steps: int
     group: int
@@ -126,13 +127,13 @@ class WalkOrder:
 @dataclass(frozen=True)
 class Tiles:
     seed: bytes
-    """NONCE_BYTES."""
+    """NONCE_BYTES long."""
     tiles: int
 
 
 @dataclass(frozen=True)
 class TilesOrder:
-    """Compute `tiles` output tiles of 64 x 64 with inner dimension `inner`, `columns` tiles to a row."""
+    """Compute `tiles` output tiles of 64 x 64 with the inner dimension `inner`, in rows of `columns` tiles."""
 
     kind: TileKind
     inner: int
@@ -144,7 +145,7 @@ class TilesOrder:
 
 @dataclass(frozen=True)
 class OpenOrder:
-    """Show the digests of these groups of the last commitment; ascending group numbers, per GPU."""
+    """Send the digests of these groups of the last commitment: for each GPU, group numbers in ascending order."""
 
     phase: Phase
     gpus: "tuple[tuple[int, ...], ...]"
@@ -152,7 +153,7 @@ class OpenOrder:
 
 @dataclass(frozen=True)
 class GapsOrder:
-    """Spin on each GPU and tell how often its clock jumped."""
+    """Read the clock on each GPU continuously, and count how often it jumps."""
 
     milliseconds: int
     threshold_us: int
@@ -160,15 +161,15 @@ class GapsOrder:
 
 @dataclass(frozen=True)
 class AttestOrder:
-    """Have each GPU sign what it is and what runs on it, together with its nonce. One entry per GPU, by index."""
+    """Have each GPU sign its identity and its firmware together with a nonce. There is one nonce per GPU, by index."""
 
     nonces: "tuple[bytes, ...]"
-    """ATTEST_NONCE_BYTES each, fresh."""
+    """Fresh nonces, ATTEST_NONCE_BYTES long."""
 
 
 @dataclass(frozen=True)
 class Goodbye:
-    """Free everything and end."""
+    """Release everything and end."""
 
 
 # ---- answers ------------------------------------------------------------------------------------------------
@@ -176,9 +177,9 @@ class Goodbye:
 
 @dataclass(frozen=True)
 class GpuIdentity:
-    """One GPU as three sources on the machine describe it. Claims, to be held against each other.
+    """One GPU as three sources on the machine describe it: claims, to be compared with each other.
 
-    None where a source does not say. Memory in bytes, clocks in kHz.
+    A value is None if its source does not say. Memory is in bytes, clocks are in kHz.
     """
 
     index: int
@@ -191,7 +192,7 @@ class GpuIdentity:
     """`none`, `mig`, `vgpu` or `unknown`."""
     nvml_ecc: "bool | None"
     nvml_throttle: "int | None"
-    """Clocks-event reason bits before the proof."""
+    """NVML's clocks-event reason bits before the proof."""
     nvml_processes: "int | None"
     """Compute processes other than the agent."""
     cuda_name: str
@@ -200,7 +201,7 @@ class GpuIdentity:
     cuda_free: int
     cuda_pci_bus: str
     cuda_capability: str
-    """`9.0`."""
+    """Such as `9.0`."""
     cuda_sms: int
     cuda_sm_khz: int
     cuda_memory_khz: int
@@ -209,7 +210,7 @@ class GpuIdentity:
     cuda_ecc: bool
     cuda_mps: bool
     sysfs_pci_device: "str | None"
-    """From /sys/bus/pci: `10de:2330`."""
+    """From /sys/bus/pci, such as `10de:2330`."""
     sysfs_pci_subsystem: "str | None"
     proc_model: "str | None"
     """From /proc/driver/nvidia/gpus."""
@@ -217,7 +218,7 @@ class GpuIdentity:
 
 @dataclass(frozen=True)
 class Library:
-    """A driver library as loaded into the prover."""
+    """A driver library that the prover has loaded."""
 
     name: str
     path: str
@@ -232,7 +233,7 @@ class Identity:
     source: Source
     driver: str
     cuda: str
-    """The driver's CUDA version, `12.8`."""
+    """The driver's CUDA version, such as `12.8`."""
     kernels_sha256: bytes
     libraries: "tuple[Library, ...]"
     gpus: "tuple[GpuIdentity, ...]"
@@ -242,16 +243,16 @@ class Identity:
 class LatencyAnswer:
     gpu: int
     final: bytes
-    """NONCE_BYTES."""
+    """NONCE_BYTES long."""
 
 
 @dataclass(frozen=True)
 class Filled:
     gpu: int
     free: int
-    """Bytes still free on the card after the fill, by its driver."""
+    """Free bytes on the card after the fill, according to its driver."""
     device_us: int
-    """Kernel time by the machine's own events, microseconds. Evidence, never judged."""
+    """Kernel time in microseconds according to the machine's own events. It is evidence and never judged."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Groups:
-    """The blob holds the group hashes, GROUP_HASH_BYTES each, in order."""
+    """The blob contains the group hashes in their order, GROUP_HASH_BYTES each."""
 
     gpu: int
     phase: Phase
@@ -276,7 +277,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Opened:
-    """The blob holds the digests of the opened groups, DIGEST_BYTES each, in the order that was asked."""
+    """The blob contains the digests of the opened groups in the requested order, DIGEST_BYTES each."""
 
     gpu: int
     phase: Phase
@@ -286,9 +287,9 @@ class Opened:
 class SmGaps:
     sm: int
     samples: int
-    """Clock readings taken, saturated at 2**32 - 1."""
+    """How often the clock was read, at most 2**32 - 1."""
     gaps: int
-    """Times the clock jumped by more than the threshold."""
+    """How often the clock jumped by more than the threshold."""
     longest_us: int
 
 
@@ -300,9 +301,9 @@ class GapsAnswer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a GPU attests. The blob holds its report, then the certificate chain: `report` and `chain` bytes.
+    """What a GPU attests. The blob contains its report (`report` bytes) and the certificate chain (`chain` bytes).
 
-    Most cards cannot attest anything. Then there is no blob, both sizes are 0, and `missing` says why.
+    Most cards cannot attest anything. Then there is no blob, both sizes are 0, and `missing` gives the reason.
     """
 
     gpu: int
@@ -314,7 +315,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Refused:
-    """The prover cannot go on. `gpu` is None when it is not about one card."""
+    """The prover cannot go on. `gpu` is None if the reason is not one card."""
 
     gpu: "int | None"
     code: str

@@ -1,8 +1,8 @@
-"""Proof messages as bytes: frames with a strict JSON header and a blob.
+"""Encodes and decodes the messages of a proof: frames with a strict JSON header and a blob.
 
-A frame is a 32-bit big-endian length of the rest, a 16-bit big-endian length of the header, the header
-(one JSON object, its `message` names which one) and the blob: whatever is left. Only `Groups`, `Opened` and
-`Evidence` carry one. Whatever arrives is bounded before it is looked at.
+A frame consists of the length of the rest (32-bit, big-endian), the length of the header (16-bit, big-endian), the
+header (a JSON object whose key `message` names the message), and the blob, which is the remainder. Only `Groups`,
+`Opened` and `Evidence` have a blob. Every size is checked before the content is parsed.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -75,7 +75,7 @@ _DETAIL = re.compile(r"[\x20-\x7e]{0,300}")
 
 
 def encode(message: Message, blob: bytes = b"") -> bytes:
-    """One frame, length first."""
+    """A whole frame, with its length."""
     header = json.dumps(
         {"message": _KINDS[type(message)], **_plain(asdict(message))}, sort_keys=True
     ).encode()
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
 
 
 def decode(body: bytes, wanted: "tuple[type[Any], ...]") -> "tuple[Message, bytes]":
-    """Read a frame's body, which must be one of the `wanted` messages, and the blob behind it.
+    """The message in a frame's body, which must be one of the `wanted` kinds, and its blob.
 
     Raises strict.Malformed, and nothing else, whatever the bytes are.
     """
@@ -113,10 +113,10 @@ def decode(body: bytes, wanted: "tuple[type[Any], ...]") -> "tuple[Message, byte
     strict.keys(document, {one.name for one in fields(message)})
     blob = body[end:]
     if blob and message not in (Groups, Opened, Evidence):
-        raise strict.Malformed(f"{kind} carries no blob")
+        raise strict.Malformed(f"{kind} has no blob")
     read = _READERS[message](document)
     if isinstance(read, Evidence) and len(blob) != read.report + read.chain:
-        raise strict.Malformed("the blob is not a report and a chain of these sizes")
+        raise strict.Malformed("the blob does not have the size of the report and the chain")
     return read, blob
 
 
@@ -187,7 +187,7 @@ def _open_order(raw: "dict[str, Any]") -> OpenOrder:
         numbers = strict.listing({"groups": one}, "groups", OPENED_MAX)
         groups = tuple(strict.whole({"group": number}, "group", 0, GROUPS_MAX - 1) for number in numbers)
         if list(groups) != sorted(set(groups)):
-            raise strict.Malformed("groups are not ascending")
+            raise strict.Malformed("groups are not in ascending order")
         gpus.append(groups)
     return OpenOrder(_phase(raw), tuple(gpus))
 
@@ -213,7 +213,7 @@ def _goodbye(_: "dict[str, Any]") -> Goodbye:
 
 _WORD = (1 << 32) - 1
 _MEMORY_MAX = 1 << 44
-"""16 TiB, far above any card; keeps a claim inside every integer type it may meet."""
+"""16 TiB: far more than any card has, and small enough for every integer type that stores it."""
 
 
 def _identity(raw: "dict[str, Any]") -> Identity:
@@ -317,7 +317,7 @@ def _evidence(raw: "dict[str, Any]") -> Evidence:
     chain = strict.whole(raw, "chain", 0, CHAIN_BYTES_MAX)
     missing = _or_none(raw, "missing", _CODE)
     if (report > 0, chain > 0) != (missing is None, missing is None):
-        raise strict.Malformed("evidence is either there or missing")
+        raise strict.Malformed("evidence must either be there or be missing")
     return Evidence(_gpu(raw), report, chain, missing)
 
 
@@ -337,7 +337,7 @@ def _phase(raw: "dict[str, Any]") -> Phase:
 def _flag(raw: "dict[str, Any]", key: str) -> bool:
     value = raw[key]
     if not isinstance(value, bool):
-        raise strict.Malformed(f"{key} is not true or false")
+        raise strict.Malformed(f"{key} is neither true nor false")
     return value
 
 

@@ -1,10 +1,10 @@
-"""What a GPU attests of itself, as NVML hands it out: a signed report and the certificates behind it.
+"""Collects what a GPU attests about itself through NVML: a signed report and its certificate chain.
 
-The GPU answers only where confidential computing is on (Hopper, Blackwell) and the driver knows how to ask.
-Everywhere else there is nothing to collect, which is no fault. Judged on our side
-(`data_plane/proof/attestation/`): here nothing is looked at.
+A GPU attests only if confidential computing is on (Hopper, Blackwell) and the driver supports it. Otherwise there is
+nothing to collect, which is no fault. The evidence is judged on our side (`data_plane/proof/attestation/`) and not
+examined here.
 
-The kernel driver talks to the GPU for this, which takes seconds. Nothing is changed.
+The kernel driver talks to the GPU for this, which takes seconds. It changes nothing.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from data_plane.proof.protocol.messages import Evidence, Source
 from data_plane.proof.protocol.wire import encode
 
 _UNKNOWN = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound)
-"""The card cannot, or the driver has never heard of it."""
+"""The card cannot attest, or the driver does not know how."""
 
 
 def answer(gpu: int, source: Source, pci_bus: str, nonce: bytes) -> bytes:
@@ -28,7 +28,7 @@ def answer(gpu: int, source: Source, pci_bus: str, nonce: bytes) -> bytes:
 
 
 def collect(pci_bus: str, nonce: bytes) -> "tuple[bytes, bytes] | str":
-    """Report and certificate chain (PEM), or the word of messages.Evidence for why there is none."""
+    """The report and the certificate chain (PEM), or the reason in messages.Evidence why there are none."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -44,7 +44,7 @@ def collect(pci_bus: str, nonce: bytes) -> "tuple[bytes, bytes] | str":
 
 
 def _ask(handle: Any, nonce: bytes) -> "tuple[bytes, bytes] | str":
-    # The chain is the cheap question: a card that has none is not asked to sign.
+    # The chain comes first, because it is cheap: a card without one need not be asked to sign.
     certificates = pynvml.nvmlDeviceGetConfComputeGpuCertificate(handle)
     answered = pynvml.nvmlDeviceGetConfComputeGpuAttestationReport(handle, nonce)
     chain = bytes(certificates.attestationCertChain)[: certificates.attestationCertChainSize]
@@ -53,7 +53,7 @@ def _ask(handle: Any, nonce: bytes) -> "tuple[bytes, bytes] | str":
 
 
 def _off() -> bool:
-    """Whether the driver says that confidential computing is off, and so would be the thing to turn on."""
+    """Whether the driver says that confidential computing is off."""
     try:
         return bool(
             pynvml.nvmlSystemGetConfComputeState().ccFeature == pynvml.NVML_CC_SYSTEM_FEATURE_DISABLED

@@ -1,7 +1,7 @@
-"""What others than CUDA say of a card: NVML, and the kernel in sysfs and /proc.
+"""What sources other than CUDA say about a card: NVML, and the kernel in sysfs and /proc.
 
-Claims, all of them: on a hostile machine each may be a lie. Held against each other they have to agree, and
-most fakes get one wrong. Where a source says nothing the claim is None, and nothing here raises.
+All of these are claims, and on a hostile machine each may be a lie. But they must agree with each other, and most fakes
+get one of them wrong. A claim is None if its source does not say; nothing here raises.
 """
 
 import re
@@ -20,10 +20,10 @@ _FILE_BYTES_MAX = 4096
 
 
 class Claims:
-    """Sources that stay open as long as the prover runs."""
+    """The sources, which stay open as long as the prover runs."""
 
     def __init__(self, root: Path = Path("/"), api: Any = nvml.BINDINGS) -> None:
-        """`root` is where sysfs and /proc are; `api` is NVML as its bindings show it."""
+        """`root` is the folder of sysfs and /proc, `api` the bindings of NVML."""
         self._root = root
         self._stack = ExitStack()
         self._nvml: Library | None = None
@@ -33,7 +33,7 @@ class Claims:
             return
 
     def driver(self) -> str:
-        """The driver's version, `570.124.06`; `unknown` where nobody says."""
+        """The driver's version, such as `570.124.06`; `unknown` if no source says."""
         found = _DRIVER.search(self._text("proc/driver/nvidia/version"))
         if found is not None:
             return found[1]
@@ -41,7 +41,7 @@ class Claims:
         return "unknown" if said is None else str(said)
 
     def of(self, pci_bus: str) -> "dict[str, Any]":
-        """Fields of messages.GpuIdentity for the card at this address: those of NVML, sysfs and /proc."""
+        """The fields of messages.GpuIdentity from NVML, sysfs and /proc, for the card at this PCI address."""
         device = f"sys/bus/pci/devices/{pci_bus}"
         model = _MODEL.search(self._text(f"proc/driver/nvidia/gpus/{pci_bus}/information"))
         return {
@@ -52,7 +52,7 @@ class Claims:
         }
 
     def throttle(self, pci_bus: str) -> "int | None":
-        """NVML's clocks-event reason bits, now."""
+        """NVML's current clocks-event reason bits."""
         card = self._card(pci_bus)
         if self._nvml is None or card is None:
             return None
@@ -121,6 +121,6 @@ class Claims:
 
 def _reasons(library: Library, card: object) -> "int | None":
     reasons = library.ask("nvmlDeviceGetCurrentClocksEventReasons", card)
-    if reasons is None:  # The name before R535.
+    if reasons is None:  # Its name before R535.
         reasons = library.ask("nvmlDeviceGetCurrentClocksThrottleReasons", card)
     return None if reasons is None else int(reasons)

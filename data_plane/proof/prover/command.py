@@ -1,4 +1,4 @@
-"""The command `prove`: which machine there is to prove, and the pipes that the conversation runs over."""
+"""The command `prove`: finds the machine's GPUs and holds the conversation over pipes."""
 
 import os
 import sys
@@ -15,15 +15,15 @@ from data_plane.proof.prover.device import DeviceError, Machine
 
 
 def conversation(emulation: Path) -> None:
-    """Hold one over standard input and output."""
+    """Hold one conversation over standard input and output."""
     with ExitStack() as stack, _pipes() as (orders, answers):
         prover.serve(partial(machine, emulation, stack), orders.read, partial(_write, answers))
 
 
 def machine(emulation: Path, stack: ExitStack) -> Machine:
-    """The GPUs that the driver shows; only where there is no driver at all, those of the emulation file.
+    """The GPUs of the driver; if there is no driver at all, those of the emulation file.
 
-    Raises DeviceError. What stays open is closed with `stack`.
+    Raises DeviceError. `stack` closes what stays open.
     """
     library = cuda.library()
     if library is not None:
@@ -33,8 +33,8 @@ def machine(emulation: Path, stack: ExitStack) -> Machine:
     if not emulation.exists():
         raise DeviceError("no_driver", f"{cuda.SONAME} is not on this machine: install NVIDIA's driver")
     try:
-        # Here and not above: a machine with GPUs has no use for numpy, and most have none.
-        from data_plane.proof.prover.emulation.machine import machine_from  # noqa: PLC0415 - as said
+        # Imported only here, because it needs numpy, which most machines with GPUs do not have.
+        from data_plane.proof.prover.emulation.machine import machine_from  # noqa: PLC0415 - for this reason
     except ImportError as error:
         raise DeviceError("emulation_missing", f"{error}: emulated GPUs need python3-numpy") from None
     return machine_from(emulation)
@@ -42,7 +42,7 @@ def machine(emulation: Path, stack: ExitStack) -> Machine:
 
 @contextmanager
 def _pipes() -> "Iterator[tuple[BinaryIO, BinaryIO]]":
-    """Orders and answers. Whatever else prints, a driver for instance, prints to standard error from here on."""
+    """The pipes for orders and answers. Other output, such as a driver's, goes to standard error from now on."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)

@@ -1,8 +1,8 @@
-"""The CUDA driver API, as much of it as the prover calls: symbols, types, errors. Nothing is decided here.
+"""The part of the CUDA driver API that the prover calls: symbols, types, errors.
 
-Only the driver is needed, `libcuda.so.1`; no toolkit. Symbols are bound by the exact names that the library
-exports, which are not always those of the documentation: cuda.h maps `cuCtxCreate` to a version, and which
-one depends on the header. Every argument has its type, because ctypes would cut a pointer to an int otherwise.
+It needs only the driver, `libcuda.so.1`, and no toolkit. Symbols are bound by the exact names that the library exports.
+They differ from the documentation: cuda.h maps a name such as `cuCtxCreate` to a version that depends on the header.
+All argument types are declared, because ctypes would otherwise truncate pointers to ints.
 
 Source: cuda.h of CUDA 12.9 and 13.5.
 
@@ -28,7 +28,7 @@ ATTRIBUTE_L2_BYTES = 38
 ATTRIBUTE_CAPABILITY_MAJOR = 75
 ATTRIBUTE_CAPABILITY_MINOR = 76
 ATTRIBUTE_MPS = 133
-"""Since CUDA 12.3, which is driver 545; all others are older than any driver that we can use."""
+"""Exists since CUDA 12.3 (driver 545). All other attributes are older than any driver that we can use."""
 
 _JIT_ERROR_LOG = 5
 _JIT_ERROR_LOG_BYTES = 6
@@ -36,7 +36,7 @@ _LOG_BYTES = 4096
 
 _DEVICE = c_int
 _POINTER = c_uint64
-"""CUdeviceptr, an address in a GPU's memory."""
+"""CUdeviceptr: an address in a GPU's memory."""
 _HANDLE = c_void_p
 """CUcontext, CUmodule, CUfunction, CUstream, CUevent."""
 
@@ -69,8 +69,8 @@ SYMBOLS: "dict[str, tuple[Any, ...]]" = {
         *(c_uint,) * 3,  # a block,
         c_uint,  # bytes of shared memory,
         _HANDLE,  # the stream,
-        POINTER(c_void_p),  # where each parameter is,
-        POINTER(c_void_p),  # and the other way to pass them, unused.
+        POINTER(c_void_p),  # pointers to the parameters,
+        POINTER(c_void_p),  # and another way to pass them, which is not used.
     ),
     "cuStreamCreate": (POINTER(_HANDLE), c_uint),
     "cuStreamSynchronize": (_HANDLE,),
@@ -81,13 +81,13 @@ SYMBOLS: "dict[str, tuple[Any, ...]]" = {
     "cuEventElapsedTime": (POINTER(c_float), _HANDLE, _HANDLE),
     "cuEventDestroy_v2": (_HANDLE,),
 }
-"""Each answers a CUresult."""
+"""The argument types of each symbol. All of them return a CUresult."""
 
 
 def library() -> Any:
-    """libcuda, found as any program finds it; None on a machine without one.
+    """libcuda, found by the usual search path; None on a machine without it.
 
-    Raises DeviceError `no_driver` for one that is there and cannot be loaded.
+    Raises DeviceError `no_driver` if the library is there and cannot be loaded.
     """
     try:
         return ctypes.CDLL(SONAME)
@@ -101,7 +101,7 @@ class Driver:
     """The bound functions. Calling one raises DeviceError unless it succeeds."""
 
     def __init__(self, library: Any) -> None:
-        """Raises DeviceError `no_driver` for a library that lacks one of the symbols."""
+        """Raises DeviceError `no_driver` if the library lacks one of the symbols."""
         self._error_name = self._bind(library, "cuGetErrorName", (c_int, POINTER(c_char_p)))
         for symbol, types in SYMBOLS.items():
             function = self._bind(library, symbol, types)
@@ -109,7 +109,7 @@ class Driver:
             setattr(self, symbol, function)
 
     def __getattr__(self, symbol: str) -> Any:
-        """For the type checker: every symbol is an attribute."""
+        """Tells the type checker that every symbol is an attribute."""
         raise AttributeError(symbol)
 
     @staticmethod
@@ -117,7 +117,9 @@ class Driver:
         try:
             function = getattr(library, symbol)
         except AttributeError:
-            raise DeviceError("no_driver", f"{SONAME} has no {symbol}: it is too old, or none") from None
+            raise DeviceError(
+                "no_driver", f"{SONAME} has no {symbol}: it is too old, or not NVIDIA's"
+            ) from None
         function.argtypes = types
         function.restype = c_int
         function.symbol = symbol
@@ -129,10 +131,10 @@ class Driver:
             self._error_name(code, byref(name))
             raise cuda_errors.named(function.symbol, code, (name.value or b"").decode("ascii", "replace"))
 
-    # ---- reading one value -----------------------------------------------------------------------------------
+    # ---- reading values --------------------------------------------------------------------------------------
 
     def version(self) -> str:
-        """The newest CUDA that this driver knows, `12.8`."""
+        """The newest CUDA version that this driver supports, such as `12.8`."""
         value = c_int()
         self.cuDriverGetVersion(byref(value))
         return f"{value.value // 1000}.{value.value % 1000 // 10}"
@@ -157,13 +159,16 @@ class Driver:
         return "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
     def pci_bus(self, device: int) -> str:
-        """`0000:3b:00.0`, as sysfs writes it."""
+        """The PCI address as sysfs writes it, such as `0000:3b:00.0`."""
         text = ctypes.create_string_buffer(32)
         self.cuDeviceGetPCIBusId(text, len(text), device)
         return text.value.decode("ascii", "replace").lower()
 
     def attribute(self, attribute: int, device: int, *, unknown: "int | None" = None) -> int:
-        """`unknown` is the answer of a driver older than the attribute. Raises DeviceError where there is none."""
+        """An attribute of the device. A driver that is older than the attribute answers `unknown`, if that is given.
+
+        Raises DeviceError.
+        """
         value = c_int()
         try:
             self.cuDeviceGetAttribute(byref(value), attribute, device)
@@ -174,15 +179,15 @@ class Driver:
         return value.value
 
     def memory(self, device: int) -> int:
-        """Bytes in all."""
+        """The device's memory in bytes."""
         value = c_size_t()
         self.cuDeviceTotalMem_v2(byref(value), device)
         return value.value
 
-    # ---- making one thing ------------------------------------------------------------------------------------
+    # ---- making objects --------------------------------------------------------------------------------------
 
     def compiled(self, text: bytes) -> c_void_p:
-        """A module of PTX, compiled for the current context's device. What the compiler says is in the error."""
+        """A module of PTX, compiled for the device of the current context. Errors contain the compiler's messages."""
         log = ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_JIT_ERROR_LOG, _JIT_ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
@@ -201,7 +206,7 @@ class Driver:
 
     def stream(self) -> c_void_p:
         stream = _HANDLE()
-        self.cuStreamCreate(byref(stream), 1)  # CU_STREAM_NON_BLOCKING: waits for no other stream.
+        self.cuStreamCreate(byref(stream), 1)  # CU_STREAM_NON_BLOCKING: does not wait for other streams.
         return stream
 
     def event(self) -> c_void_p:
@@ -210,7 +215,7 @@ class Driver:
         return event
 
     def allocated(self, size: int) -> int:
-        """Address of `size` bytes on the current context's device."""
+        """The address of `size` allocated bytes on the device of the current context."""
         address = _POINTER()
         self.cuMemAlloc_v2(byref(address), size)
         return address.value
@@ -222,19 +227,19 @@ class Driver:
         return address
 
     def mapped(self, host: c_void_p) -> int:
-        """The address of pinned memory as the device sees it."""
+        """The device's address of pinned host memory."""
         address = _POINTER()
         self.cuMemHostGetDevicePointer_v2(byref(address), host, 0)
         return address.value
 
     def free(self) -> int:
-        """Bytes free on the current context's device."""
+        """Free bytes on the device of the current context."""
         free, total = c_size_t(), c_size_t()
         self.cuMemGetInfo_v2(byref(free), byref(total))
         return free.value
 
     def elapsed_us(self, first: c_void_p, last: c_void_p) -> int:
-        """Microseconds between two events that have happened."""
+        """Microseconds between two past events."""
         milliseconds = c_float()
         self.cuEventElapsedTime(byref(milliseconds), first, last)
         return round(milliseconds.value * 1000)

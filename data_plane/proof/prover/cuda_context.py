@@ -1,7 +1,7 @@
-"""One GPU, taken into use: its context, the compiled kernels, the buffers that digests come back in.
+"""A GPU in use: its context, the compiled kernels, and the buffers for digests.
 
-A context is current in one thread at a time and for that thread alone, so every use begins with `bind`.
-Whatever is made here is given back by `close`, in reverse order, even when making the rest has failed.
+A context is current in one thread only, so every use begins with `bind`. `close` releases everything that was made here
+in reverse order, even if making the rest has failed.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _bound = threading.local()
 
 
 class Launch:
-    """One kernel with room for its parameters. They are set by name, and a launch takes them as they are then."""
+    """A kernel with memory for its parameters. They are set by name, and a launch uses their current values."""
 
     def __init__(self, driver: Driver, function: c_void_p, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -36,11 +36,11 @@ class Launch:
             self._values[name].value = value
 
     def words(self, name: str, count: int) -> "list[c_uint32 | c_uint64]":
-        """The room of `name`0, `name`1, ...; what is written there is what a launch takes."""
+        """The memory of the parameters `name`0, `name`1, ..., from which a launch reads."""
         return [self._values[f"{name}{at}"] for at in range(count)]
 
     def set_words(self, name: str, content: bytes) -> None:
-        """Set `name`0, `name`1, ... to the little-endian words of `content`."""
+        """Set the parameters `name`0, `name`1, ... to the little-endian words of `content`."""
         for at, room in enumerate(self.words(name, len(content) // 4)):
             room.value = int.from_bytes(content[4 * at : 4 * at + 4], "little")
 
@@ -51,18 +51,18 @@ class Launch:
 
 
 class Lane:
-    """A stream, and where the digests of one slice go: made on the GPU, copied to pinned host memory."""
+    """A stream, with memory on the GPU and pinned memory on the host for the digests of one slice."""
 
     def __init__(self, stream: c_void_p, done: c_void_p, digests: int, host: c_void_p) -> None:
         self.stream = stream
         self.done = done
-        """Happens when the slice is in `host`."""
+        """The event that the slice has arrived in `host`."""
         self.digests = digests
         self.host = host
 
 
 class Context:
-    """A device's context and all that lives in it. One thread at a time."""
+    """A device's context and everything in it, used by one thread at a time."""
 
     def __init__(self, driver: Driver, device: int) -> None:
         self.driver = driver
@@ -75,13 +75,13 @@ class Context:
         _bound.to = self
 
     def bind(self) -> None:
-        """Make it the current one in this thread."""
+        """Make this the current context of this thread."""
         if getattr(_bound, "to", None) is not self:
             self.driver.cuCtxSetCurrent(self._handle)
             _bound.to = self
 
     def compile(self, text: bytes) -> "dict[str, Launch]":
-        """All kernels of the text, by name. Seconds, unless the driver finds them in its cache."""
+        """All kernels of the text, by name. Takes seconds, unless the driver has them in its cache."""
         self.bind()
         module = self.driver.compiled(text)
         self._stack.callback(self.driver.cuModuleUnload, module)
@@ -115,7 +115,7 @@ class Context:
         return host
 
     def close(self) -> None:
-        """Give everything back. Never raises: a GPU that is broken cannot be tidied."""
+        """Release everything. Never raises, since nothing more can be done about a broken GPU."""
         with suppress(DeviceError):
             self.bind()
         with suppress(DeviceError):

@@ -1,8 +1,8 @@
-"""`device.Device` over CUDA: the proof's kernels, launched in slices that keep a GPU busy and answer soon.
+"""`device.Device` over CUDA: launches the proof's kernels in slices that are short but keep a GPU busy.
 
-Two slices are always under way, each in a stream of its own: the GPU begins the next where the last one leaves
-multiprocessors idle, and while both run, the host hashes the one before. The digests of a slice follow its
-kernel to pinned memory in the same stream, beside the next kernel.
+Two slices are always running, each in a stream of its own. The GPU starts the next slice as soon as the last one leaves
+multiprocessors idle, and meanwhile the host hashes the slice before. The digests of a slice are copied to pinned memory
+in the stream of its kernel, while the next kernel runs.
 """
 
 import ctypes
@@ -40,32 +40,32 @@ from data_plane.proof.prover.kernels import ECHO_KERNEL, FILL_KERNEL, GAPS_KERNE
 
 _WORDS = Struct("<4I")
 _ROW = Struct("<4I")
-"""What one block of `gaps` leaves: multiprocessor, samples, gaps, longest gap in microseconds."""
+"""The result of one block of `gaps`: multiprocessor, samples, gaps, longest gap in microseconds."""
 WARM_INNER = 16_384
-"""Inner dimension of the tiles that bring the clocks up."""
+"""The inner dimension of the tiles that are computed for the warm-up."""
 
 
 @dataclass(frozen=True)
 class SliceSizes:
-    """How much one launch does, for each multiprocessor: what one of them does in a second differs little
-    between generations. A launch takes 30 to 250 ms on a data-centre card and less than a second on the
-    slowest we rent, far from the two seconds after which a display's watchdog ends it. All of this is
-    reckoned from data sheets; none of it was measured.
+    """How much one launch does, for each multiprocessor, whose speed differs little between generations.
+
+    A launch takes 30 to 250 ms on a data-centre card, and less than a second on the slowest card that we rent; a
+    display's watchdog would end it after two seconds. These times are computed from data sheets and not measured.
     """
 
     fill: int = 1 << 25
     """Units times iterations: 0.2 s."""
     walk: int = 1 << 20
-    """Blocks read, half a GiB: 15 ms where a multiprocessor's share of the bandwidth is 36 GB/s (B200), 150 ms
-    where it is 3.6 (L4)."""
+    """Blocks that are read, half a GiB: 15 ms if a multiprocessor's share of the bandwidth is 36 GB/s (B200), 150 ms
+    if it is 3.6 GB/s (L4)."""
     tiles: int = 1 << 37
     """Multiply-adds: 40 ms (H100, int8) to 220 ms (L40, bf16)."""
     digests: int = 1 << 20
-    """Of one slice, of the whole device: 8 MiB of pinned memory for each of the two lanes."""
+    """Digests of one slice for the whole device: 8 MiB of pinned memory for each of the two lanes."""
 
 
 class CudaDevice:
-    """One GPU. Raises DeviceError, and nothing else, for whatever the driver says."""
+    """One GPU. Whatever the driver answers, only DeviceError is raised."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class CudaDevice:
         throttle: "Callable[[], int | None]",
         sizes: "SliceSizes | None" = None,
     ) -> None:
-        """Take the GPU into use. `claimed`: what other sources than CUDA say of it (claims.Claims.of)."""
+        """Make the GPU's context. `claimed` is what sources other than CUDA say about it (claims.Claims.of)."""
         self._driver = driver
         self._index = index
         self._claimed = claimed
@@ -89,7 +89,7 @@ class CudaDevice:
         self.throttle = throttle
 
     def prepare(self, text: bytes) -> None:
-        """Compile the kernels and lay out what they need. The driver keeps what it compiled for the next GPU."""
+        """Compile the kernels and allocate what they need. The driver caches the compiled code for the next GPU."""
         context = self._context
         self._launches = context.compile(text)
         self._lanes = tuple(context.lane(self._sizes.digests) for _ in range(2))
@@ -103,7 +103,7 @@ class CudaDevice:
         self._launches[GAPS_KERNEL.name].set(found=answer)
 
     def warm_up(self, seconds: float, monotonic: "Callable[[], float]") -> None:
-        """Work until the clocks are where they will be in the timed phases."""
+        """Work until the clocks have reached their speed under load."""
         end = monotonic() + seconds
         per_slice = self._tiles_per_slice(WARM_INNER)
         while monotonic() < end:
@@ -137,7 +137,7 @@ class CudaDevice:
         )
 
     def launch(self, message: bytes) -> bytes:
-        # 2000 of these make a proof, each timed by its sum: nothing here but the launch and the wait for it.
+        # A proof times 2,000 of these together, so this does nothing but launch and wait.
         self._context.bind()
         stream = self._lanes[0].stream
         for room, word in zip(self._message, _WORDS.unpack(message), strict=True):
@@ -225,7 +225,7 @@ class CudaDevice:
         return min(self._whole_waves(kernel, self._sizes.tiles // (inner * SIDE * SIDE)), self._sizes.digests)
 
     def _whole_waves(self, launch: Launch, per_sm: int) -> int:
-        """About `per_sm` units of work for each multiprocessor, and no multiprocessor left over at the end."""
+        """About `per_sm` units of work for each multiprocessor, rounded so that all of them finish together."""
         wave = launch.kernel.resident * launch.kernel.work
         return self._sms * wave * max(1, per_sm // wave)
 
@@ -255,6 +255,6 @@ class CudaDevice:
 
 
 def _slices(count: int, size: int) -> "Iterator[tuple[int, int]]":
-    """(first, how many) of each slice."""
+    """The first unit of each slice, and how many units it has."""
     for first in range(0, count, size):
         yield first, min(size, count - first)

@@ -1,4 +1,4 @@
-"""What CUDA's error codes mean for a person who has to make the machine work. Names and numbers of cuda.h."""
+"""Explains CUDA's errors to a person who has to repair the machine. Names and numbers are those of cuda.h."""
 
 from data_plane.proof.prover.device import DeviceError
 
@@ -6,7 +6,7 @@ INVALID_VALUE = 1
 
 
 class CudaError(DeviceError):
-    """What the driver answered instead of success, with its own number."""
+    """An error of the driver, with the driver's own number."""
 
     def __init__(self, code: str, detail: str, number: int) -> None:
         super().__init__(code, detail)
@@ -48,9 +48,6 @@ _MEANINGS: "dict[int, tuple[str, str]]" = {
 
 
 def named(call: str, code: int, name: str) -> CudaError:
-    """The error of a call into the driver, with what to change where we know it.
-
-    `name` is the driver's own name of the code.
-    """
+    """The error of a call into the driver, with advice if there is any. `name` is the driver's name of the code."""
     kind, sentence = _MEANINGS.get(code, ("cuda_error", "the driver failed"))
     return CudaError(kind, f"{sentence} ({call}: {name or 'error'} {code})", code)

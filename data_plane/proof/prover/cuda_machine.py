@@ -1,7 +1,7 @@
-"""`device.Machine` over CUDA: finds the driver, takes every GPU into use, and brings them up to speed.
+"""`device.Machine` over CUDA: opens the driver, prepares every GPU, and warms all of them up.
 
-One GPU's kernels are compiled after the other's: the first takes the driver seconds, and the others find them in
-its cache (which the command line puts into a folder of its own). Then all GPUs warm up at the same time.
+The kernels are compiled for one GPU after the other. The first compilation takes seconds, and the other GPUs use the
+driver's cache (which the agent's command puts into a folder of its own). Then all GPUs warm up at the same time.
 """
 
 import time
@@ -22,7 +22,7 @@ WARM_SECONDS = 1.5
 
 
 class CudaMachine:
-    """All GPUs that the driver shows, ready."""
+    """All GPUs of the driver, prepared and warm."""
 
     source: Source = "cuda"
 
@@ -35,7 +35,7 @@ class CudaMachine:
         monotonic: "Callable[[], float]" = time.monotonic,
         sizes: "SliceSizes | None" = None,
     ) -> None:
-        """Raises DeviceError, with every GPU given back, if one of them cannot be used."""
+        """Raises DeviceError, after releasing every GPU, if one of them cannot be used."""
         text = kernels.text()
         driver = Driver(library)
         driver.cuInit(0)
@@ -50,7 +50,9 @@ class CudaMachine:
                     driver,
                     device,
                     index,
-                    claimed=claims.of(where),  # Before the context, so that no process counted there is ours.
+                    claimed=claims.of(
+                        where
+                    ),  # Before there is a context, so that our own process is not counted.
                     throttle=partial(claims.throttle, where),
                     sizes=sizes,
                 )

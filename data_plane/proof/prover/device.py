@@ -1,7 +1,7 @@
-"""One GPU as the prover uses it: the port that CUDA and the emulation both implement.
+"""The port to a GPU, which CUDA and the emulation implement.
 
-Calls on one device come from one thread; devices are used side by side. Long work is cut into slices, so
-that the prover can hash one slice while the device computes the next.
+A device is used by one thread; several devices are used at the same time. Long work is divided into slices, so that the
+prover can hash one slice while the device computes the next.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -13,7 +13,7 @@ from data_plane.proof.protocol.messages import GpuIdentity, Library, SmGaps, Sou
 
 
 class DeviceError(Exception):
-    """The device, or its driver, cannot go on. `code` is one of those in messages.Refused."""
+    """The device or its driver cannot go on. `code` is one of the codes of messages.Refused."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
@@ -22,56 +22,56 @@ class DeviceError(Exception):
 
 
 class Device(Protocol):
-    """One GPU, prepared: context made, kernels compiled, clocks warm."""
+    """One prepared GPU: it has a context and compiled kernels, and its clocks are at their speed under load."""
 
     def identity(self) -> GpuIdentity: ...
 
     def launch(self, message: bytes) -> bytes:
-        """One launch of the `echo` kernel: 16 bytes in, 16 bytes back, nothing overlapped."""
+        """One launch of the `echo` kernel, which takes 16 bytes and returns 16 bytes. Nothing overlaps with it."""
         ...
 
     def fill(self, seed: bytes, iterations: int, blocks: int) -> int:
-        """Take the memory and fill it. Answers the kernel time in microseconds.
+        """Allocate the memory and fill it. Returns the kernel time in microseconds.
 
-        A second fill replaces the first. Raises DeviceError `out_of_memory` with what there is in its detail.
+        A second fill replaces the first. Raises DeviceError `out_of_memory`, with the free memory in its detail.
         """
         ...
 
     def walk(self, nonce: bytes, chains: int, steps: int) -> "Iterator[bytes]":
-        """Digests of chains 0 .. chains-1 over the filled memory, in order, slice by slice."""
+        """The digests of the chains 0 .. chains-1 over the filled memory, in this order, slice by slice."""
         ...
 
     def tiles(self, kind: TileKind, seed: bytes, inner: int, columns: int, tiles: int) -> "Iterator[bytes]":
-        """Digests of tiles 0 .. tiles-1, in order, slice by slice."""
+        """The digests of the tiles 0 .. tiles-1, in this order, slice by slice."""
         ...
 
     def busy_us(self) -> int:
-        """Kernel time of the last walk or tiles, microseconds, by the device's own events."""
+        """The kernel time of the last walk or tiles in microseconds, according to the device's own events."""
         ...
 
     def gaps(self, milliseconds: int, threshold_us: int) -> "tuple[SmGaps, ...]":
-        """Spin on every multiprocessor and count how often its clock jumped by more than the threshold."""
+        """Read the clock on every multiprocessor continuously, and count its jumps by more than the threshold."""
         ...
 
     def throttle(self) -> "int | None":
-        """NVML's clocks-event reason bits now; None where it does not say."""
+        """NVML's current clocks-event reason bits; None if it does not say."""
         ...
 
     def memory_free(self) -> int:
-        """Bytes free on the card now."""
+        """The card's free memory in bytes."""
         ...
 
     def release(self) -> None:
-        """Give the filled memory back."""
+        """Release the filled memory."""
         ...
 
     def close(self) -> None:
-        """Give everything back. Never raises."""
+        """Release everything. Never raises."""
         ...
 
 
 class Machine(Protocol):
-    """All GPUs of one machine and the software between."""
+    """All GPUs of one machine, with their driver."""
 
     source: Source
     driver: str

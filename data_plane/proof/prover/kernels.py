@@ -1,15 +1,15 @@
-"""The kernels of the proof, as one PTX text for every GPU from Ampere on, and how each is launched.
+"""The kernels of the proof: one PTX text for every GPU from Ampere on, and how each kernel is launched.
 
-PTX is NVIDIA's portable assembly; the machine's own driver translates it for its GPU. Version 7.0 for sm_80
-is the oldest that has all we need (`redux.sync`, `mma` on int8 and bf16), so every driver that knows one of
-the GPUs we rent accepts it, and it runs forward on every later generation.
+PTX is NVIDIA's portable assembly, which the machine's own driver translates for its GPU. Version 7.0 for sm_80 is the
+oldest that has all we need (`redux.sync`, `mma` on int8 and bf16). Every driver of a GPU that we rent accepts it, and
+it runs on every later generation.
 
-    fill        one thread, one unit of 64 bytes
-    walk        one warp, two chains: two reads of 512 bytes under way at any time
-    tiles_int8  one warp, one tile of 64 x 64; operands are made in registers, no memory is read
+    fill        each thread computes one unit of 64 bytes
+    walk        each warp walks two chains, so that two reads of 512 bytes are always in flight
+    tiles_int8  each warp computes one tile of 64 x 64; operands are made in registers, no memory is read
     tiles_bf16  the same
-    echo        one thread, one round of the launch chain
-    gaps        one thread, one clock watched
+    echo        one thread does one round of the launch chain
+    gaps        each thread watches one clock
 
 The arithmetic is that of docs/gpu-proof.md, bit for bit.
 
@@ -44,17 +44,17 @@ Width = Literal["u32", "u64"]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel, as its launcher has to know it. Blocks and grids have one dimension; no shared memory."""
+    """How a kernel is launched. Blocks and grids have one dimension, and there is no shared memory."""
 
     name: str
     threads: int
-    """Of a block; the launch must use exactly this many."""
+    """Threads of a block. A launch must use exactly this many."""
     resident: int
-    """Blocks that fit one multiprocessor by their registers, of which it has 65,536."""
+    """How many blocks fit into the 65,536 registers of one multiprocessor."""
     work: int
     """Units of work (units, chains, tiles) that one block does."""
     parameters: "tuple[tuple[str, Width], ...]"
-    """Name and type, in the order of the launch."""
+    """Names and types, in the order of the launch."""
 
     def blocks(self, count: int) -> int:
         """Blocks to launch for `count` units of work."""
@@ -71,10 +71,10 @@ FILL_KERNEL = Kernel(
     resident=5,
     work=256,
     parameters=(
-        ("memory", "u64"),  # Where unit 0 is.
+        ("memory", "u64"),  # The address of unit 0.
         *_words("seed", 8),
         ("iterations", "u32"),
-        ("first", "u64"),  # The first unit of this launch, and how many.
+        ("first", "u64"),  # The first unit of this launch, and their number.
         ("count", "u64"),
     ),
 )
@@ -87,10 +87,10 @@ WALK_KERNEL = Kernel(
         ("memory", "u64"),
         ("blocks", "u32"),
         *_words("nonce", 4),
-        ("first", "u32"),  # The first chain of this launch, and how many.
+        ("first", "u32"),  # The first chain of this launch, and their number.
         ("count", "u32"),
         ("steps", "u32"),
-        ("digests", "u64"),  # Where the first chain of this launch leaves its eight bytes.
+        ("digests", "u64"),  # The address for the eight bytes of this launch's first chain.
     ),
 )
 ECHO_KERNEL = Kernel(
@@ -102,9 +102,12 @@ GAPS_KERNEL = Kernel(
     resident=1,
     work=1,
     parameters=(
-        ("duration", "u64"),  # Nanoseconds, as the threshold.
+        ("duration", "u64"),  # In nanoseconds, as is the threshold.
         ("threshold", "u64"),
-        ("found", "u64"),  # Per block: multiprocessor, samples, gaps, longest gap in microseconds; u32 each.
+        (
+            "found",
+            "u64",
+        ),  # For each block: multiprocessor, samples, gaps, longest gap in microseconds; u32 each.
     ),
 )
 
@@ -119,7 +122,7 @@ def _tiles_kernel(kind: TileKind) -> Kernel:
             *_words("seed", 4),
             ("inner", "u32"),
             ("columns", "u32"),
-            ("first", "u32"),  # The first tile of this launch, and how many.
+            ("first", "u32"),  # The first tile of this launch, and their number.
             ("count", "u32"),
             ("digests", "u64"),
         ),
@@ -152,7 +155,7 @@ Lines = list[str]
 
 
 def _entry(kernel: Kernel, body: Lines) -> str:
-    """A kernel around `body`, which finds each parameter in a register of its name."""
+    """A kernel around `body`, which uses each parameter as a register with the parameter's name."""
     parameters = ",\n".join(f"    .param .{width} {name}" for name, width in kernel.parameters)
     loaded = [
         line
@@ -266,7 +269,7 @@ def _walk() -> Lines:
         "shl.b32 %slot0, %warp, 1;",
         "setp.ge.u32 %beyond, %slot0, %count;",
         "@%beyond ret;",
-        # With an odd number of chains the last warp walks the last chain twice: no branch, same digest.
+        # With an odd number of chains, the last warp walks the last chain twice: no branch, and the same digest.
         "add.u32 %slot1, %slot0, 1;",
         "sub.u32 %count, %count, 1;",
         "min.u32 %slot1, %slot1, %count;",
@@ -293,7 +296,7 @@ def _walk() -> Lines:
             "mov.b64 {%low, %met}, %sum;",
             f"mad.wide.u32 %from{chain}, %met, {BLOCK_BYTES}, %mine;",
         ]
-    # Both reads before either is used. What is read is not read again soon: the caches need not keep it.
+    # Both reads are issued before either is used. No block is read again soon, so the caches need not keep it.
     lines += [f"ld.global.cs.nc.v4.u32 {_list(w[chain])}, [%from{chain}];" for chain in chains]
     for chain in chains:
         lines += _absorb(x[chain], w[chain])
@@ -305,7 +308,7 @@ def _walk() -> Lines:
 
 
 def _leave_digest(x: Sequence[str], slot: str) -> Lines:
-    """The leader stores the digest of the finished state `x` as number `slot` of this launch."""
+    """The first lane stores the digest of the finished state `x` as number `slot` of this launch."""
     return [
         _over_the_warp(x[0], x[0]),
         _over_the_warp(x[1], x[1]),
@@ -315,18 +318,18 @@ def _leave_digest(x: Sequence[str], slot: str) -> Lines:
 
 
 ROWS = SIDE // 8
-"""Of either operand, for which a lane makes entries: the lane's own of each eight."""
+"""Rows of either operand whose entries a lane makes: one of every eight."""
 ROUND_OF_WORDS = 8
-"""Words of every row that go into one round of `mma`: 32 entries of int8, 16 of bf16."""
+"""Words of every row in one round of `mma`: 32 entries of int8, or 16 of bf16."""
 
 
 def _tiles(kind: TileKind) -> Lines:
-    """One tile. The layout of operands and accumulators over the lanes is that of `mma` (PTX ISA 9.7.14.5).
+    """One tile. Operands and accumulators are distributed over the lanes as `mma` requires (PTX ISA 9.7.14.5).
 
-    Lane 4g + t holds, of every operand row that is g modulo 8, the words t and t + 4 of each eight. It
-    makes them when they are needed: word q of a row is a hash of base + q * step, and a lane keeps the
-    bases and steps of its 16 rows. The accumulators take 128 registers, and so two warps share a
-    scheduler: one makes entries while the other multiplies.
+    Of every operand row whose number is g modulo 8, lane 4g + t has the words t and t + 4 of each eight. It makes them
+    when they are needed: word q of a row is a hash of base + q * step, and a lane keeps the bases and steps of its 16
+    rows. The accumulators take 128 registers, so two warps share a scheduler: one makes entries while the other
+    multiplies.
     """
     kernel = TILES_KERNELS[kind]
     accumulators = SIDE * SIDE // LANES
@@ -399,7 +402,7 @@ def _tiles(kind: TileKind) -> Lines:
 
 
 def _row_keys(tag: int, first: int, label: str) -> Lines:
-    """Bases and strides `first` .. `first` + 3, of rows %row, %row + 8, ...; %row moves past them."""
+    """The bases and steps `first` .. `first` + 3 of the rows %row, %row + 8, ...; %row is advanced past them."""
     states = [_some("x", 4 * at, 4) for at in range(4)]
     lines: Lines = []
     for x in states:
@@ -417,7 +420,7 @@ def _row_keys(tag: int, first: int, label: str) -> Lines:
 
 
 def _entries(kind: TileKind, to: str, row: int, word: str) -> Lines:
-    """Word number `word` of one row."""
+    """The word number `word` of one row."""
     lines = [
         f"mad.lo.u32 {to}, {word}, %stride{row}, %base{row};",
         f"shr.u32 %shifted, {to}, 15;",
@@ -437,7 +440,7 @@ def _multiply(kind: TileKind, c: Sequence[str], b: Sequence[str]) -> str:
 
 
 def _as_integer(kind: TileKind, to: str, accumulator: str) -> Lines:
-    """An accumulator as the integer that it stands for. A bf16 sum is whole in sixteenths; -0 becomes 0."""
+    """An accumulator as an integer. A bf16 sum is a whole number of sixteenths; -0 becomes 0."""
     if kind == "int8":
         return [f"mov.b32 {to}, {accumulator};"]
     return [f"mul.f32 {accumulator}, {accumulator}, 0f41800000;", f"cvt.rni.s32.f32 {to}, {accumulator};"]
@@ -474,8 +477,8 @@ def _gaps() -> Lines:
         "sub.u64 %passed, %now, %start;",
         "setp.lt.u64 %again, %passed, %duration;",
         "@%again bra LOOK;",
-        # Saturated at 4.29 seconds: a division of 64 bits would be a call. In a launch that is allowed to last
-        # there are far fewer than 2^32 samples.
+        # Saturated at 4.29 seconds, because a 64-bit division would be a function call. No launch lasts long enough for
+        # 2^32 samples.
         "min.u64 %longest, %longest, 0xFFFFFFFF;",
         "cvt.u32.u64 %micro, %longest;",
         "div.u32 %micro, %micro, 1000;",

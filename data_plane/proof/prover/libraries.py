@@ -1,6 +1,6 @@
-"""Which driver libraries this process has loaded, by path and SHA-256: evidence, held against what others load.
+"""Which driver libraries this process has loaded, by path and SHA-256: evidence, to be compared between machines.
 
-Read from the kernel's list of what is mapped, so it is the file that runs and not one that a path leads to.
+They are read from the kernel's list of mapped files, which contains the libraries that are really in use.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def loaded(maps: Path = MAPS) -> "tuple[Library, ...]":
-    """The driver's libraries, by path. One that cannot be read, or was replaced on disk, is left out."""
+    """The driver's libraries in the order of their paths. Unreadable and replaced files are left out."""
     try:
         lines = maps.read_text(errors="replace").splitlines()
     except OSError:
         return ()
-    found = (_MAPPED.fullmatch(line) for line in lines)  # "... (deleted)" is no path.
+    found = (_MAPPED.fullmatch(line) for line in lines)  # "... (deleted)" does not match.
     paths = sorted({Path(one[1]) for one in found if one is not None})
     libraries = [_library(path) for path in paths if path.name.startswith(_NAMES)]
     return tuple(one for one in libraries if one is not None)[:_LIBRARIES_MAX]

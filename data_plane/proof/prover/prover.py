@@ -1,10 +1,9 @@
-"""The prover's side of a GPU proof: takes one order after the other, has every GPU do it, and answers.
+"""The prover's side of a GPU proof: takes one order after the other, carries it out on every GPU, and answers.
 
-`Prover` knows what may be ordered when; `serve` reads and writes frames around it. How the GPUs of a
-machine are worked is the caller's choice: `side_by_side` on a machine that has them, `one_after_another`
-where a modelled clock must be deterministic.
+`Prover` carries out orders and checks that they make sense; `serve` reads and writes the frames. The caller chooses how
+the GPUs work: `side_by_side` for real GPUs, or `one_after_another` for a simulated clock that must be deterministic.
 
-A prover that cannot go on says so with one Refused and ends; nothing else ever leaves.
+A prover that cannot go on sends one Refused and ends.
 
 Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
@@ -60,10 +59,10 @@ ORDERS: "tuple[type[Any], ...]" = (
 _LENGTH_BYTES = 4
 
 Emit = Callable[["int | None", bytes], None]
-"""Takes one encoded frame, and the number of the GPU it is about (None: the machine). Called from any of
-the threads that work; must not raise."""
+"""Called with the number of the GPU that a frame is about (None for the machine) and the encoded frame. It is called
+from several threads, and must not raise."""
 Run = Callable[[Sequence[Callable[[], None]]], None]
-"""Runs all of these, one per GPU, and returns when all have ended. They do not raise."""
+"""Runs all of these functions, one for each GPU, and returns when all have returned. They do not raise."""
 
 
 def one_after_another(jobs: "Sequence[Callable[[], None]]") -> None:
@@ -72,9 +71,9 @@ def one_after_another(jobs: "Sequence[Callable[[], None]]") -> None:
 
 
 def side_by_side(jobs: "Sequence[Callable[[], None]]") -> None:
-    """A thread for each: calls into a driver release Python's lock, so all GPUs work at the same time.
+    """Run each function in a thread. Calls into a driver release Python's lock, so all GPUs work at the same time.
 
-    Daemons, so that a driver that hangs does not keep the process from ending when it is told to.
+    The threads are daemons, so that a driver that hangs does not keep the process from ending.
     """
     threads = [threading.Thread(target=job, daemon=True) for job in jobs]
     for thread in threads:
@@ -84,7 +83,7 @@ def side_by_side(jobs: "Sequence[Callable[[], None]]") -> None:
 
 
 class _BadOrder(Exception):  # noqa: N818 - reads as a sentence
-    """The order makes no sense now, or not for this machine."""
+    """The order is not allowed now, or does not fit this machine."""
 
 
 class Prover:
@@ -99,7 +98,7 @@ class Prover:
         self._commitments: tuple[Committer, ...] = ()
 
     def handle(self, order: Order, emit: Emit) -> bool:
-        """Do one order and emit its answers, each as soon as it is there. False when the conversation is over."""
+        """Carry out one order and emit each answer at once. Returns False if the conversation is over."""
         try:
             return self._handle(order, emit)
         except _BadOrder as error:
@@ -124,7 +123,7 @@ class Prover:
         return does[type(order)](order, emit)
 
     def close(self) -> None:
-        """Give every GPU back."""
+        """Release every GPU."""
         for device in self._machine.devices:
             device.close()
 
@@ -233,7 +232,7 @@ class Prover:
 
         return self._on_each(work, emit)
 
-    # ---- what they share -----------------------------------------------------------------------------------
+    # ---- shared by the orders ------------------------------------------------------------------------------
 
     def _fits(self, entries: "Sequence[object]") -> None:
         if len(entries) != len(self._machine.devices):
@@ -245,12 +244,12 @@ class Prover:
     def _commit_in(self, phase: Phase, group: int, counts: "list[int]", keys: "list[bytes]") -> None:
         if any(count > GROUPS_MAX * group for count in counts):
             raise _BadOrder(f"more than {GROUPS_MAX} groups")
-        self._forget()  # First: two phases' digests at once could be more than a small machine's memory.
+        self._forget()  # First, because the digests of two phases together may not fit into a small machine's memory.
         self._phase = phase
         self._commitments = tuple(Committer(group, key, phase) for key in keys)
 
     def _commit(self, gpu: int, device: Device, slices: "Iterator[bytes]", emit: Emit) -> None:
-        """Hash what arrives while the device computes on, and tell the root, which stops the clock."""
+        """Hash digests while the device computes the next ones, and then send the root, which stops the clock."""
         assert self._phase is not None  # noqa: S101 - set by the order that brought us here
         committer = self._commitments[gpu]
         throttle: int | None = None
@@ -261,7 +260,7 @@ class Prover:
         emit(gpu, encode(Committed(gpu, self._phase, root, device.busy_us(), throttle)))
 
     def _show_groups(self, emit: Emit) -> bool:
-        """Once every root is out: a third of a megabyte of each GPU would hold up its neighbours' roots on the line."""
+        """Send the group hashes, after all roots: a third of a megabyte for each GPU would delay the roots."""
 
         def work(gpu: int, _: Device) -> None:
             assert self._phase is not None  # noqa: S101 - set by the order that brought us here
@@ -270,7 +269,7 @@ class Prover:
         return self._on_each(work, emit)
 
     def _on_each(self, work: "Callable[[int, Device], None]", emit: Emit) -> bool:
-        """Have every GPU do it. False if one refused: the others still finish what they are at."""
+        """Do something on every GPU. Returns False if one refused; the others still finish."""
         refused: list[int] = []
 
         def job(gpu: int, device: Device) -> None:
@@ -282,7 +281,7 @@ class Prover:
             except MemoryError:
                 refused.append(gpu)
                 emit(gpu, refusal(gpu, "out_of_memory", "the machine itself is out of memory"))
-            except Exception as error:  # noqa: BLE001 - said instead of raised: in a thread nobody would hear it
+            except Exception as error:  # noqa: BLE001 - sent to the challenger, because an exception in a thread would be lost
                 traceback.print_exc()
                 refused.append(gpu)
                 emit(gpu, refusal(gpu, "internal", f"{type(error).__name__}: {error}"))
@@ -309,10 +308,10 @@ def serve(
     write: "Callable[[bytes], None]",
     run: Run = side_by_side,
 ) -> None:
-    """Hold one conversation. The GPUs are prepared when the first order has come, and given back in the end.
+    """Hold one conversation. The GPUs are prepared after the first order, and released at the end.
 
-    `read(n)` answers n bytes, fewer at the end of the line; `write` takes a whole frame. Both may raise
-    OSError, which ends the conversation: nobody is there to be told.
+    `read(n)` returns n bytes, or fewer at the end of the input; `write` takes a whole frame. Both may raise OSError,
+    which ends the conversation silently, because nobody is there any more.
     """
     line = _Frames(read, write)
     try:
@@ -332,7 +331,7 @@ def serve(
 
 
 class _Frames:
-    """Orders in, answers out, whole even when several threads answer at once."""
+    """Reads orders and writes answers. Frames stay whole even if several threads write at the same time."""
 
     def __init__(self, read: "Callable[[int], bytes]", write: "Callable[[bytes], None]") -> None:
         self._read = read
@@ -341,7 +340,7 @@ class _Frames:
         self.broken = False
 
     def order(self) -> "Order | None":
-        """The next order; None at the end of the line. Raises Malformed."""
+        """The next order; None at the end of the input. Raises Malformed."""
         try:
             prefix = self._read(_LENGTH_BYTES)
             if len(prefix) < _LENGTH_BYTES:

@@ -1,8 +1,8 @@
-"""The fill: memory as units that anybody can compute alone, slowly, and nobody can compute fast.
+"""The fill: memory consists of units, each of which can be computed on its own, but only slowly.
 
-Unit `j` is ChaCha20's block function applied `iterations` times to a state of the seed and `j`. A block
-of 512 bytes is eight units. A verifier recomputes the few blocks that a chain met; an emulated prover
-fills a small memory with all of them.
+Unit `j` is ChaCha20's block function applied `iterations` times to a state made of the seed and `j`. A block of 512
+bytes has eight units. A verifier recomputes only the blocks that a sampled chain reads; an emulated prover fills its
+small memory with all blocks.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from data_plane.proof.protocol.messages import SEED_BYTES
 WORDS_PER_BLOCK = UNITS_PER_BLOCK * WORDS_PER_UNIT
 
 _SLICE = 4096
-"""Units computed together: the state and its copy, 256 KiB each, stay in a core's second-level cache, and the
-cost of a numpy call is spread over 16,384 words."""
+"""Units that are computed together. The state and its copy, 256 KiB each, fit into a core's second-level cache, and
+each numpy call handles 16,384 words."""
 
 
 def units(seed: bytes, iterations: int, numbers: NDArray[np.uint64]) -> Words:
-    """The units with these numbers, as an (n, 16) array. Work: n * iterations block functions."""
+    """The units with these numbers, as an (n, 16) array. This takes n * iterations block functions."""
     return _computed(_states(seed, iterations, numbers), iterations)
 
 
@@ -32,7 +32,7 @@ def blocks(seed: bytes, iterations: int, numbers: NDArray[np.uint64]) -> Words:
 
 
 def blocks_of_many(seeds: Sequence[bytes], iterations: int, numbers: Sequence[NDArray[np.uint64]]) -> Words:
-    """Blocks of several memories, those of each seed in turn: one long batch costs less than many short ones."""
+    """Blocks of several memories, seed after seed. One long batch is cheaper than many short ones."""
     each = np.arange(UNITS_PER_BLOCK, dtype=np.uint64)
     states = [
         _states(
@@ -45,7 +45,7 @@ def blocks_of_many(seeds: Sequence[bytes], iterations: int, numbers: Sequence[ND
 
 
 def _states(seed: bytes, iterations: int, numbers: NDArray[np.uint64]) -> Words:
-    """What the units with these numbers begin as: a (16, n) array."""
+    """The initial states of the units with these numbers: a (16, n) array."""
     if len(seed) != SEED_BYTES:
         raise ValueError(f"a seed of {len(seed)} bytes")
     state = np.empty((WORDS_PER_UNIT, len(numbers)), np.uint32)
@@ -59,7 +59,7 @@ def _states(seed: bytes, iterations: int, numbers: NDArray[np.uint64]) -> Words:
 
 
 def _computed(states: Words, iterations: int) -> Words:
-    """What they end as: an (n, 16) array."""
+    """The units that these states become: an (n, 16) array."""
     count = states.shape[1]
     found = np.empty((count, WORDS_PER_UNIT), np.uint32)
     for first in range(0, count, _SLICE):

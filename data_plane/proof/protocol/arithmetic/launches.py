@@ -1,10 +1,10 @@
-"""The launch chain: rounds that cannot overlap, each a little work on the CPU and then one on the GPU.
+"""The launch chain: rounds that cannot overlap, each with a little work on the CPU and then on the GPU.
 
-It binds no GPU: a CPU does both halves of 2,000 rounds in 0.02 s. It shows calls that go over a network beneath a
-prover which does not know it; one that does works the chain out itself.
+The chain does not prove that there is a GPU: a CPU does both parts of 2,000 rounds in 0.02 s. It detects CUDA calls
+that are forwarded over a network without the prover's knowledge. A prover that knows can compute the chain itself.
 
-`message` is the CPU's half. A prover without numpy drives the chain with it and with its GPU for `launch`;
-a verifier does both here. Standard library only, Python 3.10 and up: this file runs on rented machines.
+`message` is the CPU's part. A prover uses it together with its GPU, which does `launch`; a verifier does both parts
+here. Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ _ROUND = Struct("<I")
 
 
 def message(previous: bytes, number: int) -> bytes:
-    """What the GPU is given in round `number`, counted from 0: 16 bytes."""
+    """The 16 bytes that the GPU gets in round `number`, counted from 0."""
     return hashlib.sha256(previous + _ROUND.pack(number)).digest()[:NONCE_BYTES]
 
 
 def launch(message: bytes) -> bytes:
-    """What the `echo` kernel gives back: the message's four words, mixed."""
+    """What the `echo` kernel returns: the four words of the message, mixed."""
     a, b, c, d = _WORDS.unpack(message)
     for _ in range(BEGINNING_ROUNDS):
         a = (a + b) & 0xFFFFFFFF

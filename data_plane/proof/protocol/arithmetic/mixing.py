@@ -1,8 +1,8 @@
-"""The one mixing function of all phases: ChaCha's quarter round, on numpy arrays of unsigned 32-bit words.
+"""The mixing function of all phases: ChaCha's quarter round, on numpy arrays of unsigned 32-bit words.
 
-`quarter_round`, `mix` and `absorb` take and give a state of four arrays of one shape and leave their
-arguments alone; `Rounds` is the same arithmetic in place and without allocation, for the fill, which is
-where a verifier spends its time. RFC 8439 2.1 to 2.3 has the source and the test vectors.
+`quarter_round`, `mix` and `absorb` take a state of four arrays of one shape and return a new one. `Rounds` does the
+same arithmetic in place and without allocation, for the fill, which takes most of a verifier's time. Sections 2.1 to
+2.3 of RFC 8439 define the arithmetic and have test vectors.
 """
 
 from typing import cast
@@ -39,12 +39,12 @@ def mix(x: State, n: int) -> State:
 
 
 def absorb(x: State, w: State) -> State:
-    """Take four words into the state."""
+    """The state after taking in four words."""
     return quarter_round((x[0] + w[0], x[1] ^ w[1], x[2] + w[2], x[3] ^ w[3]))
 
 
 def chacha_block(state: Words) -> Words:
-    """ChaCha20's block function, 20 rounds and the feed-forward, of each column of a (16, n) array."""
+    """ChaCha20's block function (20 rounds and the feed-forward) of each column of a (16, n) array."""
     blocks = np.array(state, dtype=np.uint32, order="C")
     Rounds(blocks).apply(1)
     return blocks
@@ -54,12 +54,12 @@ Pairs = tuple[tuple[Words, Words], ...]
 
 
 class Rounds:
-    """ChaCha20's block function in place, on a contiguous (16, n) array that it keeps a hold on.
+    """ChaCha20's block function in place, on a contiguous (16, n) array that it refers to.
 
-    A column round is four quarter rounds side by side: one call per operation, on rows of four words. In a
-    diagonal round the rows stand shifted against each other, so an operation between two rows is two calls
-    (three words, and the one that wraps around) and nothing is ever moved. All views are cut once: cutting
-    one costs as much as the arithmetic on a small batch.
+    A column round consists of four quarter rounds at a time: one call for each operation, on rows of four words. In a
+    diagonal round the rows are shifted against each other, so an operation on two rows takes two calls (for three
+    words, and for the word that wraps around); no word is ever moved. All views are made once, because making a view
+    costs as much as the arithmetic on a small batch.
     """
 
     def __init__(self, blocks: Words) -> None:
@@ -75,12 +75,12 @@ class Rounds:
         self._spare = np.empty_like(blocks[:4])
         self._b, self._d = blocks[4:8], blocks[12:16]
         a, b, c, d = blocks[0:4], blocks[4:8], blocks[8:12], blocks[12:16]
-        # What a quarter round adds and xors, in its order; the same four pairs serve both of its halves.
+        # The pairs that a quarter round adds and xors, in its order. Both of its halves use the same four pairs.
         self._column: tuple[Pairs, ...] = tuple(((x, y),) for x, y in ((a, b), (d, a), (c, d), (b, c)))
         self._diagonal: tuple[Pairs, ...] = tuple(_shifted(x, y) for x, y in ((a, b), (d, a), (c, d), (b, c)))
 
     def apply(self, iterations: int) -> None:
-        """The block function `iterations` times, each on what the one before gave."""
+        """Apply the block function `iterations` times, each time to the result of the time before."""
         for _ in range(iterations):
             np.copyto(self._input, self._blocks)
             for _ in range(10):
@@ -108,9 +108,9 @@ class Rounds:
 
 
 def _shifted(x: Words, y: Words) -> Pairs:
-    """Row x against row y one word on: x0 with y1, x1 with y2, x2 with y3, x3 with y0."""
+    """Row x against row y shifted by one word: x0 with y1, x1 with y2, x2 with y3, x3 with y0."""
     return (x[:3], y[1:]), (x[3:], y[:1])
 
 
 _SHIFTS = [np.array(k, np.uint32) for k in range(33)]
-"""As arrays without dimensions: numpy would convert a plain number on every call."""
+"""Arrays without dimensions, because numpy converts a plain number at every call."""

@@ -1,7 +1,7 @@
-"""Tiles: 64 x 64 pieces of a large matrix product, in numbers so small that every order of summing is exact.
+"""Tiles: 64 x 64 pieces of a large matrix product, whose entries are so small that sums are exact in any order.
 
-Both kinds become small signed integers here: int8 entries as they are, bf16 entries in quarters (+-4 to +-7).
-A product of bf16 entries is then in sixteenths, which is what the digest takes in.
+Both kinds of entries are small signed integers here: int8 as they are, bf16 in units of a quarter (+-4 to +-7). A
+product of two bf16 entries is therefore in units of a sixteenth, and the digest uses these.
 """
 
 import numpy as np
@@ -23,16 +23,16 @@ Entries = NDArray[np.float32]
 """Small integers, in the type that the BLAS multiplies fastest."""
 
 _INNER_SLICE = 1024
-"""Entries of a row multiplied at once, in float32. A partial sum of 1024 products is an integer of at most
-1024 * 128 * 128 = 2^24 (int8; bf16: 1024 * 7 * 7), and float32 holds every integer up to 2^24, so neither the
-order in which a BLAS sums nor a fused multiply-add can round. Slices are added up in int64."""
+"""How many entries of a row are multiplied at once, in float32. A partial sum of 1024 products is an integer of at
+most 1024 * 128 * 128 = 2^24 (int8; for bf16 1024 * 7 * 7). A float32 represents every integer up to 2^24 exactly, so
+neither the order of a BLAS's sums nor a fused multiply-add causes rounding. Slices are summed in int64."""
 
 _TILES_SLICE = 256
-"""Tiles whose accumulators are held together: 4 MiB."""
+"""How many tiles are computed together; their accumulators take 4 MiB."""
 
 
 def digests(kind: TileKind, seed: bytes, inner: int, columns: int, tiles: NDArray[np.uint32]) -> bytes:
-    """Eight bytes per tile, in the order of `tiles`; tiles are numbered along rows of `columns`."""
+    """Eight bytes for each tile, in the order of `tiles`. Tiles are numbered along rows of `columns` tiles."""
     if len(seed) != NONCE_BYTES or columns < 1 or not 0 < inner <= INNER_MAX or inner % 32:
         raise ValueError("not a product of tiles")
     return b"".join(
@@ -44,13 +44,13 @@ def digests(kind: TileKind, seed: bytes, inner: int, columns: int, tiles: NDArra
 def _digested(kind: TileKind, seed: bytes, inner: int, columns: int, tiles: NDArray[np.uint32]) -> bytes:
     sums = np.empty((len(tiles), SIDE, SIDE), np.uint32)
     for at, tile in enumerate(tiles.tolist()):
-        # astype wraps modulo 2^32: a negative sum becomes its two's complement, as it is in a register.
+        # astype wraps modulo 2^32, so that a negative sum becomes its two's complement, as in a GPU's register.
         sums[at] = product(kind, seed, inner, tile // columns, tile % columns).astype(np.uint32)
     return _folded(kind, columns, tiles, sums)
 
 
 def product(kind: TileKind, seed: bytes, inner: int, row: int, column: int) -> NDArray[np.int64]:
-    """One tile of C, (SIDE, SIDE), as integers; for bf16 in sixteenths."""
+    """One tile of C, (SIDE, SIDE), as integers; for bf16 in units of a sixteenth."""
     a, b = (
         RowKeys(seed, tag, np.arange(at * SIDE, (at + 1) * SIDE, dtype=np.uint64).astype(np.uint32))
         for tag, at in zip(TAGS[kind], (row, column), strict=True)
@@ -64,12 +64,12 @@ def product(kind: TileKind, seed: bytes, inner: int, row: int, column: int) -> N
 
 
 def operand(kind: TileKind, seed: bytes, tag: int, rows: Words, inner: int) -> Entries:
-    """These rows of A or B whole, (len(rows), inner); for bf16 in quarters."""
+    """These rows of A or B, (len(rows), inner), as integers; for bf16 in units of a quarter."""
     return RowKeys(seed, tag, rows).entries(kind, 0, inner)
 
 
 class RowKeys:
-    """What generates the words of some rows of one operand."""
+    """Generates the words of some rows of one operand."""
 
     def __init__(self, seed: bytes, tag: int, rows: Words) -> None:
         s = np.frombuffer(seed, "<u4").astype(np.uint32)
@@ -82,7 +82,7 @@ class RowKeys:
         self._step = (x[1] | np.uint32(1))[:, None]
 
     def words(self, first: int, last: int) -> Words:
-        """Words first .. last-1 of every row."""
+        """The words first .. last-1 of every row."""
         z = self._base + np.arange(first, last, dtype=np.uint32)[None, :] * self._step
         z ^= z >> np.uint32(15)
         z *= np.uint32(ENTRY_FACTOR)
@@ -90,7 +90,7 @@ class RowKeys:
         return z
 
     def entries(self, kind: TileKind, first: int, last: int) -> Entries:
-        """Entries first .. last-1 of every row, both multiples of four; for bf16 in quarters."""
+        """The entries first .. last-1 of every row, both multiples of four; for bf16 in units of a quarter."""
         per_word = ENTRIES_PER_WORD[kind]
         words = self.words(first // per_word, last // per_word)
         if kind == "int8":
@@ -98,15 +98,15 @@ class RowKeys:
         bits = np.empty((len(words), last - first), np.uint32)
         bits[:, 0::2] = words << np.uint32(16)
         bits[:, 1::2] = words
-        # A bf16 is the upper half of a float32. The generator keeps its sign and two mantissa bits and sets the
-        # exponent to that of 1; with the exponent of 4 it is the same number in quarters.
+        # A bf16 is the upper half of a float32. The generator keeps its sign and two mantissa bits, and sets the
+        # exponent to that of 1. With the exponent of 4 it is the same number in units of a quarter.
         bits &= np.uint32(0x80600000)
         bits |= np.uint32(0x40800000)
         return bits.view(np.float32)
 
 
 def _folded(kind: TileKind, columns: int, tiles: NDArray[np.uint32], sums: Words) -> bytes:
-    """The digests of tiles from their (n, SIDE, SIDE) sums, taken in as the lanes of `mma` hold them."""
+    """The digests of tiles from their (n, SIDE, SIDE) sums, in the order in which the lanes of `mma` have them."""
     shape = (len(tiles), LANES)
     lanes = np.arange(LANES)
     g, p = lanes // 4, 2 * (lanes % 4)

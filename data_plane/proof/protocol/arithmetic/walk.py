@@ -1,7 +1,7 @@
-"""The walk: chains of reads whose next address nobody knows before the last read has arrived.
+"""The walk: chains of reads, where each read determines the address of the next one.
 
-A chain is 32 lanes wide, as a warp is. One function serves both sides: an emulated prover reads from the
-memory it filled, a verifier recomputes each block that the chain meets (`fill.blocks`).
+A chain has 32 lanes, as a warp has. Both sides use the same function: an emulated prover reads from the memory that it
+filled, and a verifier recomputes each block that a chain reads (`fill.blocks`).
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ Read = Callable[[NDArray[np.uint64]], Words]
 """From n block numbers to an (n, 128) array of their words."""
 
 _SLICE = 4096
-"""Chains walked together: 2 MiB of blocks at each step."""
+"""Chains that are walked together; each step reads 2 MiB of blocks."""
 
 
 def digests(nonce: bytes, chains: NDArray[np.uint32], steps: int, blocks: int, read: Read) -> bytes:
-    """Eight bytes per chain, in the order of `chains`, over a memory of `blocks` blocks."""
+    """Eight bytes for each chain, in the order of `chains`, over a memory of `blocks` blocks."""
     if len(nonce) != NONCE_BYTES or not 0 < blocks <= BLOCKS_MAX:
         raise ValueError("not a walk")
     return b"".join(
@@ -55,7 +55,7 @@ def beginning(nonce: bytes, chains: NDArray[np.uint32]) -> State:
 
 
 def addresses(x: State, blocks: int) -> NDArray[np.uint64]:
-    """The block that each chain meets next: the high 64 bits of h * blocks, h being the warp's 64-bit word.
+    """The block that each chain reads next: the high 64 bits of h * blocks, where h is the warp's 64-bit word.
 
     `blocks` is at most 2^31, so with h = high * 2^32 + low the product splits into two that fit 64 bits:
     high * blocks is below 2^63, and the carry (low * blocks) / 2^32 adds less than 2^31.

@@ -1,1 +1,1 @@
-"""GPUs that are not there: the honest emulation, how long a real card would take, and every cheat we know."""
+"""The honest emulation of GPUs, for machines without any."""

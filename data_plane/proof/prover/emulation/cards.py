@@ -1,11 +1,12 @@
-"""What real cards look like and how fast they are: the world that emulations live in.
+"""The properties and speeds of real cards, for the emulation.
 
-These rows say what a genuine card would do. They are kept apart from the reference times on purpose: a
-reference that is wrong must meet a world that does not share its mistake. Nothing real is ever judged by them.
+The table is deliberately independent of the reference times, so that a mistake in a reference is not repeated here and
+tests can find it. No real card is ever judged by this table.
 
-Data-sheet figures (names, memory as NVML tells it, multiprocessors, clocks, bandwidth, dense tensor peaks); an
-assumed 70 % of peak bandwidth for random reads of 512 bytes; 85 % of the tensor peak by `mma.sync`, half of it
-on Hopper, which `mma.sync` cannot saturate; fill rates from the instruction count of the fill. None is measured.
+Its sources: data sheets for names, memory as NVML reports it, multiprocessors, clocks, bandwidth and dense tensor
+peaks. For random reads of 512 bytes, 70 % of the peak bandwidth is assumed. For `mma.sync`, 85 % of the tensor peak is
+assumed, and half of it on Hopper, where `mma.sync` cannot reach the peak. Fill rates are computed from the number of
+instructions. None of this was measured.
 
 Runs inside the agent: standard library only.
 """
@@ -17,12 +18,12 @@ from data_plane.proof.protocol.messages import GpuIdentity
 MIB = 1 << 20
 RANDOM_READ_SHARE = 0.70
 RESERVED_MIB = 600
-"""What a driver and a context keep of the card for themselves."""
+"""The memory that a driver and a context use for themselves."""
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """What a device achieves, per second."""
+    """How much a device does per second."""
 
     random_read: float
     """Bytes, in reads of one block each."""
@@ -32,15 +33,15 @@ class Speeds:
     """Multiply-adds."""
     bf16: float
     host_link: float
-    """Bytes over PCIe, or what the host is joined by."""
+    """Bytes over PCIe, or whatever connects the host."""
     launch: float = 15e-6
-    """Seconds for one launch that waits for the last."""
+    """Seconds for one launch that waits for the launch before it."""
 
 
 @dataclass(frozen=True)
 class Card:
     name: str
-    """As NVML and CUDA tell it."""
+    """As NVML and CUDA report it."""
     pci_device: str
     memory_mib: int
     """NVML's total."""
@@ -55,7 +56,7 @@ class Card:
 
 
 def identity(card: Card, index: int, uuid: str, memory_mib: "int | None" = None) -> GpuIdentity:
-    """What an idle, whole card of this kind says through all three sources."""
+    """What all three sources say about an idle, whole card of this kind."""
     total = (memory_mib or card.memory_mib) * MIB
     bus = f"0000:{0x18 + 8 * index:02x}:00.0"
     pci = f"10de:{card.pci_device}"
@@ -90,7 +91,9 @@ def identity(card: Card, index: int, uuid: str, memory_mib: "int | None" = None)
 
 
 def _speeds(gb_s: float, bf16: float, int8: float, *, share: float, fill: float, link: float) -> Speeds:
-    """From peaks: GB/s, TFLOPS and TOPS (two operations to a multiply-add), and the share of those achieved."""
+    """Speeds from peaks: GB/s, TFLOPS and TOPS (a multiply-add is two operations), and the share of the latter two that
+    is achieved.
+    """
     return Speeds(
         random_read=gb_s * 1e9 * RANDOM_READ_SHARE,
         fill=fill,
@@ -101,7 +104,7 @@ def _speeds(gb_s: float, bf16: float, int8: float, *, share: float, fill: float,
 
 
 _PCIE4, _PCIE5, _C2C = 22, 45, 380
-"""GB/s that a card reads from host memory at random."""
+"""GB/s of random reads from the host's memory."""
 
 _A100_40 = _speeds(1555, 312, 624, share=0.85, fill=1.32e10, link=_PCIE4)
 
@@ -165,4 +168,4 @@ CARDS: "dict[str, Card]" = {
         _speeds(1792, 210, 838, share=0.85, fill=3.84e10, link=_PCIE5), ecc=False,
     ),
 }  # fmt: skip
-"""By our word for the model: what machines are sold as."""
+"""Cards by our name for the model, which is what machines are sold as."""

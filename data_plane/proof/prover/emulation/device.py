@@ -1,10 +1,10 @@
-"""The honest emulation: a device over numpy whose memory is really filled and whose answers are really computed.
+"""The honest emulation of a device with numpy: it really fills its memory and really computes its answers.
 
-The arithmetic is that of docs/gpu-proof.md bit for bit, so every right answer is right; only the clock tells
-an emulation from a card. How long a piece of work takes is the timer's affair: on a rented test machine it
-takes as long as numpy takes (`WallTimer`), in a test it takes what a real card would (`timing.CardTimer`).
+The arithmetic is exactly that of docs/gpu-proof.md, so all answers are right; only their time differs from a real
+card's. The timer decides how long work takes: as long as numpy takes on a test machine (`WallTimer`), or as long as a
+real card would take in a simulation (`simulation.timing.CardTimer`).
 
-Runs inside the agent on plain Debian with python3-numpy (1.24): nothing newer is used here.
+Runs inside the agent on Debian with python3-numpy (1.24), so nothing newer is used here.
 """
 
 import time
@@ -22,33 +22,33 @@ from data_plane.proof.protocol.messages import BLOCK_BYTES, GpuIdentity, Library
 from data_plane.proof.prover.device import Device, DeviceError
 
 BLOCKS_MAX = 1 << 14
-"""8 MiB: what an emulated card holds unless it is told otherwise."""
+"""8 MiB: the memory that an emulated card really has by default."""
 SLICE_CHAINS = 1024
 SLICE_TILES = 64
 TILE_ENTRIES = SIDE * SIDE
-"""Multiply-adds of a tile for each unit of inner dimension."""
+"""The multiply-adds of a tile for each unit of the inner dimension."""
 
 Numbers = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a device did at one time, all of it side by side."""
+    """Work of a device, all of it done at the same time."""
 
     launches: int = 0
     filled: int = 0
     """Units times iterations, for the fill."""
     reads: int = 0
-    """Blocks that a walk read at random from the card's own memory."""
+    """Blocks that a walk reads at random from the card's own memory."""
     fetched: int = 0
-    """Blocks that it had to get from the host's memory."""
+    """Blocks that a walk fetches from the host's memory. An honest card fetches none."""
     regenerated: int = 0
-    """Units times iterations that it computed anew."""
+    """Units times iterations that are computed during a walk. An honest card computes none."""
     int8: int = 0
     """Multiply-adds."""
     bf16: int = 0
     seconds: float = 0.0
-    """Of waiting."""
+    """Time spent waiting."""
 
 
 class Timer(Protocol):
@@ -59,22 +59,22 @@ class Timer(Protocol):
         ...
 
     def charge(self, work: Work) -> None:
-        """Move the clock on by what this takes."""
+        """Advance the clock by the time that this work takes."""
         ...
 
 
 class WallTimer:
-    """Work takes as long as it takes here."""
+    """Real time: work takes as long as numpy takes."""
 
     def now(self) -> float:
         return time.monotonic()
 
     def charge(self, work: Work) -> None:
-        """It has passed already."""
+        """Does nothing, since the time has passed already."""
 
 
 class EmulatedDevice:
-    """`agent.device.Device` over numpy. A cheat overrides what it does otherwise, and what it pays for it."""
+    """`prover.device.Device` over numpy."""
 
     def __init__(
         self, identity: GpuIdentity, timer: "Timer | None" = None, blocks_max: int = BLOCKS_MAX
@@ -129,7 +129,7 @@ class EmulatedDevice:
         return _microseconds(self._busy)
 
     def gaps(self, milliseconds: int, threshold_us: int) -> "tuple[SmGaps, ...]":  # noqa: ARG002
-        """Nobody else is on this device: a reading every microsecond, and no gap."""
+        """A reading every microsecond and no gap, since nobody else uses this device."""
         self._timer.charge(Work(seconds=milliseconds / 1000))
         return tuple(SmGaps(sm, milliseconds * 1000, 0, 0) for sm in range(self._identity.cuda_sms))
 
@@ -137,7 +137,7 @@ class EmulatedDevice:
         return 0
 
     def memory_free(self) -> int:
-        """As the card it plays would say: what was free before, less what is filled now."""
+        """What the emulated card would report: its free memory before the fill, minus what is filled now."""
         return max(0, self._identity.cuda_free - len(self._memory) * BLOCK_BYTES)
 
     def release(self) -> None:
@@ -149,7 +149,7 @@ class EmulatedDevice:
 
 @dataclass
 class EmulatedMachine:
-    """`agent.device.Machine`. It says `emulated`; a hostile one says `cuda` (`paper`)."""
+    """`prover.device.Machine`. An honest one has the source `emulated`."""
 
     devices: "tuple[Device, ...]"
     driver: str

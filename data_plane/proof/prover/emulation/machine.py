@@ -1,6 +1,6 @@
-"""An emulated machine: from the file on a test machine, or from what a machine on paper claims.
+"""Makes emulated machines, from the emulation file of a test machine or from the claims of a simulated one.
 
-Runs inside the agent: besides numpy, standard library only.
+Runs inside the agent: standard library only, apart from numpy.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from data_plane.proof.prover.emulation.device import EmulatedDevice, EmulatedMac
 
 @dataclass(frozen=True)
 class Claim:
-    """What one GPU says that it is."""
+    """What one GPU claims to be."""
 
     name: str
     uuid: str
@@ -25,9 +25,9 @@ class Claim:
 
 
 def machine_from(path: Path = emulation_file.PATH) -> EmulatedMachine:
-    """The machine that the file describes, with a little real memory behind each card.
+    """The machine that the file describes. Each card really has a little memory.
 
-    Raises DeviceError `emulation_missing` without a file, `no_driver` if it describes nothing.
+    Raises DeviceError `emulation_missing` if there is no file, and `no_driver` if the file is invalid.
     """
     try:
         nvml = emulation_file.load(path)
@@ -45,7 +45,7 @@ def machine_from(path: Path = emulation_file.PATH) -> EmulatedMachine:
 
 
 def identities(claims: "Sequence[Claim]") -> "list[GpuIdentity]":
-    """What these GPUs say through every source, each in agreement with the others."""
+    """What every source says about these GPUs, where all sources agree."""
     return [
         replace(
             identity(card_named(claim.name), index, claim.uuid, claim.memory_mib),
@@ -58,5 +58,5 @@ def identities(claims: "Sequence[Claim]") -> "list[GpuIdentity]":
 
 
 def card_named(name: str) -> Card:
-    """The card of this NVML name; for a name that nobody knows, one like any other."""
+    """The card with this NVML name, or a common card if the name is unknown."""
     return next((card for card in CARDS.values() if card.name == name), CARDS["a10-24gb"])

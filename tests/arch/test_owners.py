@@ -116,6 +116,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "dataclasses",
         "datetime",
         "enum",
+        "hashlib",
         "typing",
         "collections",
         "json",

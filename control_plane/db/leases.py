@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
 from sqlalchemy import TextClause, text
 
 from control_plane.db.connection import Connection
 from control_plane.db.journal import ACTOR, INSERT, actor_values
 from control_plane.db.machines import SIGHTED_AT
-from control_plane.db.rows import Recordset, read, write
+from control_plane.db.rows import Recordset, convert, read, write
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
 from control_plane.domain.lease import (
@@ -39,11 +38,12 @@ _LATER = frozenset(
     {"generation", "attempts", "end_reason", "end_why", "ready_at", "billed_until", "ended_at"}
 )
 """Columns that a new lease has from the table's defaults."""
-_GIVEN = tuple(column for column in _COLUMNS if column not in _LATER)
+_GIVEN = tuple(column for column in _COLUMNS if column != "state" and column not in _LATER)
 # The lease, its first journal line, its hold and the organization's standing: one statement, one round trip.
 _INSERT = text(f"""
 WITH lease AS (
-  INSERT INTO leases ({", ".join(_GIVEN)}, due_at) VALUES ({", ".join(f":{column}" for column in _GIVEN)}, :created_at)
+  INSERT INTO leases ({", ".join(_GIVEN)}, state, due_at)
+  VALUES ({", ".join(f":{column}" for column in _GIVEN)}, '{LeaseState.PLACING}', :created_at)
   RETURNING id, organization_id, project_id, state
 ), noted AS (
   {INSERT}
@@ -254,11 +254,11 @@ async def _overviews(connection: Connection, statement: TextClause, **values: ob
 
 
 def _overview(row: Any) -> Overview:
-    lease = msgspec.convert(row, Lease, from_attributes=True)
+    lease = convert(row, Lease)
     if row.machine_id is None:
         return Overview(lease)
-    claimed = msgspec.convert(row, _Claimed, from_attributes=True)
-    record = msgspec.convert(row, Record, from_attributes=True)
+    claimed = convert(row, _Claimed)
+    record = convert(row, Record)
     return Overview(lease, _evidence(claimed), record, _latest_proof(claimed))
 
 

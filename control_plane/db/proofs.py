@@ -6,17 +6,16 @@ machine add up to is kept on the machine's row (`domain/proof.py`, `Record`) by 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
 from sqlalchemy import text
 
 from control_plane.db import machines, work
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read, read_one, write
+from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
@@ -69,7 +68,7 @@ class NewProof:
     """Identities that its GPUs attested."""
     proven_bytes: Sequence[int]
     seconds: float
-    evidence: Mapping[str, object]
+    evidence: dict[str, object]
 
     def result(self, at: datetime) -> Result:
         """The challenge as decisions see it."""
@@ -78,7 +77,8 @@ class NewProof:
 
 
 _COLUMNS = [field.name for field in fields(NewProof)]
-_JSON = frozenset({"findings", "hints", "rates", "evidence"})
+_LISTS = ("findings", "hints", "rates")
+_JSON = frozenset({*_LISTS, "evidence"})
 _VALUES = ", ".join(f"CAST(:{name} AS jsonb)" if name in _JSON else f":{name}" for name in _COLUMNS)
 # The proof belongs to the lease that has or had the whole machine; no proof of a node belongs to a lease.
 _INSERT = text(f"""
@@ -112,10 +112,12 @@ async def insert(
     """
     record = machine.record.after(proof.result(now))
     values = {name: getattr(proof, name) for name in _COLUMNS}
+    values |= {name: Recordset.document(values[name]) for name in _LISTS}
+    values["evidence"] = json.dumps(proof.evidence)
     await write(
         connection,
         _INSERT,
-        **(values | {name: json.dumps(msgspec.to_builtins(values[name])) for name in _JSON}),
+        **values,
         machine_id=machine.id,
         ended=ended,
         passes=record.passes,

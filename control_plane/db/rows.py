@@ -41,8 +41,13 @@ async def read(
     """
     found = (await connection.execute(statement, values)).all()
     if is_dataclass(kind):
-        return [msgspec.convert(row, kind, from_attributes=True) for row in found]
+        return [convert(row, kind) for row in found]
     return [msgspec.convert(row[0], kind) for row in found]
+
+
+def convert(row: object, kind: type[Kind]) -> Kind:
+    """A row as a `kind`, for a query whose rows hold several values beside each other."""
+    return msgspec.convert(row, kind, from_attributes=True)
 
 
 async def read_one(

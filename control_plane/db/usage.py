@@ -173,12 +173,14 @@ SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.pr
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
+# In the order of leases, because each charge locks its lease against deletion, and others lock leases in that order.
 _CHARGE = text(f"""
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, gpu_seconds, nano_per_gpu_hour, amount_nano, rated_at)
 SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
        l.purchase, l.price_book, i.started_at, i.ended_at, i.gpu_seconds, l.nano_per_gpu_hour, charges.amount_nano, :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
+ORDER BY i.lease_id, i.number
 """)
 
 

@@ -17,15 +17,13 @@ transaction that stores it. Customers are let in by admit_customers, on verified
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 from control_plane.db import machines
 from control_plane.domain import verification
-from control_plane.domain.backoff import delay
-from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName
-from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState
+from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, challenged
 from control_plane.domain.verification import Mismatch, Reading, Verified
@@ -33,10 +31,10 @@ from control_plane.outcomes import challenges
 from control_plane.outcomes import machines as outcomes
 from control_plane.outcomes.challenges import Challenged
 from control_plane.outcomes.machines import Verification
-from data_plane.access.port import AccessError, HostKeyChanged, Session, StepFailed, Target
+from data_plane.access.port import AccessError, Session, Target
 from data_plane.inspection.gpus import GpuReport, read_gpus
 from data_plane.proof.verifier.jobs import VerifierAway
-from reconciler import proving
+from reconciler import patience, proving
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 
@@ -50,11 +48,6 @@ HELD_FOR = timedelta(seconds=90)
 VERIFIER_PATIENCE = timedelta(hours=1)
 """How long after its order a machine waits for our own verifier. Then its deadline counts again."""
 VERIFIER_AGAIN = timedelta(seconds=20)
-RETRY_FIRST = timedelta(seconds=1)
-RETRY_CEILING = timedelta(seconds=15)
-STEP_TRIES_MAX = 5
-STRANGE_KEY_TRIES_MAX = 10
-"""How often another host key is met with patience: cloud-init replaces the image's key during boot."""
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
@@ -172,29 +165,13 @@ async def _wait_for_our_verifier(world: MachineWorld, machine: Machine, token: U
 
 async def _try_again_or_fail(world: MachineWorld, machine: Machine, error: AccessError, token: UUID) -> None:
     now = world.now()
-    final = _final(machine, error)
+    failure = patience.failure(error, machine.tries)
     async with world.db.transaction() as connection:
-        if final is not None:
-            await outcomes.fail(connection, machine.id, final, actor=world.actor(NAME), now=now)
+        if failure is not None:
+            await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=now)
             return
-        await machines.retry(connection, machine.id, token=token, due_at=_next_try(machine, now))
-
-
-def _final(machine: Machine, error: AccessError) -> MachineFailure | None:
-    """The failure that this error amounts to; None when it is worth another try.
-
-    Silence is no failure by itself: it becomes one at the machine's deadline (expire_machines).
-    """
-    why = f"{type(error).__name__}: {error}"
-    if isinstance(error, HostKeyChanged) and machine.tries + 1 >= STRANGE_KEY_TRIES_MAX:
-        return MachineFailure(MachineEvent.FAILED, FailReason.HOST_KEY_CHANGED, why)
-    if isinstance(error, StepFailed) and machine.tries + 1 >= STEP_TRIES_MAX:
-        return MachineFailure(MachineEvent.FAILED, FailReason.SETUP_FAILED, why)
-    return None
-
-
-def _next_try(machine: Machine, now: datetime) -> datetime:
-    return now + delay(machine.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
+        due_at = patience.next_try(machine.tries, now)
+        await machines.retry(connection, machine.id, token=token, due_at=due_at)
 
 
 LOOP = AccountLoop(

@@ -307,7 +307,9 @@ async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_term
     await stage.play(400, step=10)
     assert [orphan.ended_at for orphan in orphans] == [None] * 4
     (report,) = await stage.run("collect_orphans")
-    assert report.errors == ["4 of 7 machines look like orphans; it is more likely that our records were lost."]
+    assert report.errors == [
+        "4 of 7 machines look like orphans; it is more likely that our records were lost."
+    ]
     assert await _states(stage, leases) == ["ready"] * 3
     stage.cloud.disappear(orphans[0].provider_ref)
     await stage.play(60, step=5)

@@ -81,11 +81,18 @@ machines = table(
     known("proof", Tier),
     known("fail_reason", FailReason),
     CheckConstraint(
-        f"state <> '{MachineState.GONE}' OR asked_at IS NULL OR gone_evidence IS NOT NULL", name="gone_needs_evidence"
+        f"state <> '{MachineState.GONE}' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
+        name="gone_needs_evidence",
     ),
     CheckConstraint(f"{among('state', NOT_ASKED)} OR asked_at IS NOT NULL", name="asked_before_effect"),
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
-    Index("ix_machines_open", "account", "state", "due_at", postgresql_where=text(f"state <> '{MachineState.GONE}'")),
+    Index(
+        "ix_machines_open",
+        "account",
+        "state",
+        "due_at",
+        postgresql_where=text(f"state <> '{MachineState.GONE}'"),
+    ),
     Index(
         "uq_machines_provider_ref",
         "account",

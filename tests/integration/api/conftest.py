@@ -1,6 +1,6 @@
-"""A served API without sockets: the app on a database of its own, a virtual clock, and two tenants."""
+"""A served API without sockets: the app on a database of its own, a virtual clock, and its tenants."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,12 +13,12 @@ from litestar import Litestar
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
 from control_plane.db import accounts
-from control_plane.db.engine import Database
+from control_plane.db.engine import Database, Role
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
+from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import administration, catalogue
@@ -26,6 +26,7 @@ from control_plane.settings import Settings
 from control_plane.world import World, uuid7
 from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
+from tests.support.database import fresh_database
 from tests.support.stage import Stage, set_stage
 
 H100 = ListPrice(
@@ -79,7 +80,7 @@ class Api:
         return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
 
     async def tenant(
-        self, name: str, *, role: Role = Role.CUSTOMER, credit: str | None = "1000", quota: int = 64
+        self, name: str, *, role: KeyRole = KeyRole.CUSTOMER, credit: str | None = "1000", quota: int = 64
     ) -> Tenant:
         money = None if credit is None else Nano(int(credit) * 10**9)
         made = await administration.bootstrap(self.owner, name, role=role, credit=money, gpu_quota=quota)
@@ -103,8 +104,8 @@ def clock() -> Clock:
     return Ticking()
 
 
-@pytest.fixture
-async def api(db: Database, api_db: Database, clock: Clock) -> Api:
+async def serve(db: Database, api_db: Database, clock: Clock) -> Api:
+    """The app over these databases, with a price book and a provider account."""
     world, owner = World(api_db, now=clock.now, new_id=uuid7), World(db, now=clock.now)
     async with db.transaction() as connection:
         await catalogue.load_price_book(connection, owner, [H100, H100X8])
@@ -113,6 +114,31 @@ async def api(db: Database, api_db: Database, clock: Clock) -> Api:
     made = Api(metrics, world, owner, clock)
     made.app = create_app(world, SETTINGS, metrics=metrics, sleep=made.sleep)
     return made
+
+
+@pytest.fixture
+async def api(db: Database, api_db: Database, clock: Clock) -> Api:
+    return await serve(db, api_db, clock)
+
+
+@dataclass
+class Shared:
+    """One app with its rows for all tests of a module that leave them as they are: set-up costs more than a request."""
+
+    api: Api
+    acme: Tenant
+    operator: Tenant
+
+
+@pytest.fixture(scope="module")
+async def shared(server_url: str, template: str) -> AsyncIterator[Shared]:
+    async with fresh_database(server_url, template) as url:
+        db = Database(url, role=Role.RECONCILER, pool_size=2, readers=1)
+        api_db = Database(url, role=Role.API, pool_size=5, readers=3)
+        api = await serve(db, api_db, Ticking())
+        yield Shared(api, await api.tenant("acme"), await api.tenant("us", role=KeyRole.OPERATOR))
+        await api_db.close()
+        await db.close()
 
 
 @pytest.fixture
@@ -147,4 +173,4 @@ async def other(api: Api) -> Tenant:
 
 @pytest.fixture
 async def operator(api: Api) -> Tenant:
-    return await api.tenant("us", role=Role.OPERATOR)
+    return await api.tenant("us", role=KeyRole.OPERATOR)

@@ -2,18 +2,36 @@
 
 import csv
 import io
+from collections.abc import AsyncIterator
 from decimal import Decimal
 
 import pytest
 
-from tests.integration.api.conftest import Api, Tenant
-from tests.support.stage import Stage
+from control_plane.db.engine import Database, Role
+from tests.integration.api.conftest import Tenant, Ticking, serve
+from tests.support.database import fresh_database
+from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database
 
 
-async def _used(stage: Stage, acme: Tenant) -> None:
-    """Two leases, one of an odd price, over several hours; one still runs."""
+@pytest.fixture(scope="module")
+async def acme(server_url: str, template: str) -> AsyncIterator[Tenant]:
+    """A customer of two leases, one of an odd price, over several hours; one still runs. The tests only read."""
+    async with fresh_database(server_url, template) as url:
+        db = Database(url, role=Role.RECONCILER, pool_size=5, readers=3)
+        api_db = Database(url, role=Role.API, pool_size=5, readers=3)
+        clock = Ticking()
+        api = await serve(db, api_db, clock)
+        stage = await set_stage(db, clock, api_db=api_db)
+        customer = await api.tenant("acme")
+        await _use(stage, customer)
+        yield customer
+        await api_db.close()
+        await db.close()
+
+
+async def _use(stage: Stage, acme: Tenant) -> None:
     first = await acme.lease(name="first")
     await acme.lease(sku="h100x8", name="second")
     await stage.play(60)
@@ -22,8 +40,7 @@ async def _used(stage: Stage, acme: Tenant) -> None:
     await stage.play(300, step=60)
 
 
-async def test_csv_json_bill_and_ledger_tell_the_same_sum(api: Api, stage: Stage, acme: Tenant) -> None:
-    await _used(stage, acme)
+async def test_csv_json_bill_and_ledger_tell_the_same_sum(acme: Tenant) -> None:
     answer = await acme.http.get("/v1/usage.csv")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     rows = list(csv.DictReader(io.StringIO(answer.text)))
@@ -55,8 +72,7 @@ async def test_csv_json_bill_and_ledger_tell_the_same_sum(api: Api, stage: Stage
     assert (bill["since"], bill["until"]) == ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
 
 
-async def test_a_period_is_cut_without_overlap_or_gap(api: Api, stage: Stage, acme: Tenant) -> None:
-    await _used(stage, acme)
+async def test_a_period_is_cut_without_overlap_or_gap(acme: Tenant) -> None:
     cut = "2026-11-20T14:00:00Z"
     early = (await acme.http.get(f"/v1/usage.csv?until={cut}")).text.splitlines()[1:]
     late = (await acme.http.get(f"/v1/usage.csv?since={cut}")).text.splitlines()[1:]
@@ -68,9 +84,8 @@ async def test_a_period_is_cut_without_overlap_or_gap(api: Api, stage: Stage, ac
 
 
 async def test_many_charges_stream_through_more_than_one_read(
-    api: Api, stage: Stage, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+    acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await _used(stage, acme)
     whole = (await acme.http.get("/v1/usage.csv")).text
     for size in (1, 2, 4):
         monkeypatch.setattr("control_plane.api.billing.CSV_ROWS_PER_READ", size)

@@ -7,19 +7,19 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.conftest import Api, Shared, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
-from tests.integration.api.test_bad_requests import hold
+from tests.integration.api.problems import hold
 
 pytestmark = pytest.mark.database
 POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
 KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
-async def _path(endpoint: Endpoint, operator: Tenant, acme: Tenant) -> str:
+async def _path(endpoint: Endpoint, shared: Shared) -> str:
     if endpoint.id_prefix == "le":
-        return endpoint.at(await operator.lease())
-    return endpoint.at(f"org_{acme.id.hex}")
+        return endpoint.at(await shared.operator.lease())
+    return endpoint.at(f"org_{shared.acme.id.hex}")
 
 
 async def _post(
@@ -33,13 +33,14 @@ async def _post(
 
 @pytest.mark.parametrize("endpoint", POSTS, ids=str)
 async def test_the_same_request_twice_has_one_effect_and_one_answer(
-    endpoint: Endpoint, operator: Tenant, acme: Tenant
+    endpoint: Endpoint, shared: Shared
 ) -> None:
-    path = await _path(endpoint, operator, acme)
-    first = await _post(operator, path, endpoint.body, KEY)
+    operator, path = shared.operator, await _path(endpoint, shared)
+    key = {"Idempotency-Key": f"twice: {endpoint}"}
+    first = await _post(operator, path, endpoint.body, key)
     assert first.is_success, first.text
     assert "idempotency-replayed" not in first.headers
-    again = await _post(operator, path, endpoint.body, KEY)
+    again = await _post(operator, path, endpoint.body, key)
     assert again.headers["idempotency-replayed"] == "true"
     assert (again.status_code, again.headers.get("location")) == (
         first.status_code,
@@ -50,10 +51,11 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
 
 
 @pytest.mark.parametrize("endpoint", POSTS, ids=str)
-async def test_a_key_belongs_to_one_request(endpoint: Endpoint, operator: Tenant, acme: Tenant) -> None:
-    path = await _path(endpoint, operator, acme)
-    assert (await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=KEY)).status_code == 201
-    hold(await _post(operator, path, endpoint.body, KEY), "idempotency_key_reused")
+async def test_a_key_belongs_to_one_request(endpoint: Endpoint, shared: Shared) -> None:
+    operator, path = shared.operator, await _path(endpoint, shared)
+    key = {"Idempotency-Key": f"of another request: {endpoint}"}
+    assert (await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=key)).status_code == 201
+    hold(await _post(operator, path, endpoint.body, key), "idempotency_key_reused")
 
 
 async def test_one_byte_of_difference_is_another_request(acme: Tenant) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
-from tests.integration.api.test_bad_requests import hold
+from tests.integration.api.problems import hold
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -62,15 +62,6 @@ async def test_why_shows_losers_and_hides_what_we_pay_from_customers(
         assert {offer["skus"][0] for offer in offers} == {"h100x1", "h100x8"}
         assert all((offer["cost_per_hour"] is None) is (tenant is acme) for offer in offers)
         assert all(offer["age_seconds"] >= 0 for offer in offers)
-
-
-async def test_a_quote_shows_price_first_hour_and_candidates(api: Api, stage: Stage, acme: Tenant) -> None:
-    await stage.round()
-    quote = (await acme.http.post("/v1/quotes", json={"sku": "h100x8", "regions": ["eu"]})).json()
-    assert quote["verdict"] == {"admitted": True, "code": None, "why": None}
-    assert quote["price_per_hour"]["usd"] == quote["first_hour"]["usd"] == "24.000000008"
-    assert [one["region"] for one in quote["candidates"]] == ["eu-central-1"]
-    assert {one["code"] for one in quote["rejected"]} == {"region_excluded"}
 
 
 async def test_pages_lose_no_row_and_repeat_none_while_rows_come(acme: Tenant) -> None:
@@ -134,23 +125,3 @@ async def test_releasing_twice_is_once(acme: Tenant) -> None:
     assert again == first
     events = [line["event"] for line in (await acme.http.get(f"/v1/leases/{lease}/journal")).json()["items"]]
     assert events == ["admitted", "released"]
-
-
-async def test_an_ssh_key_name_is_unique_and_a_deleted_key_is_gone(acme: Tenant) -> None:
-    body = {"name": "k", "public_key": SSH_KEY}
-    key = (await acme.http.post("/v1/ssh-keys", json=body)).json()["id"]
-    hold(await acme.http.post("/v1/ssh-keys", json=body), "name_taken")
-    assert (await acme.http.delete(f"/v1/ssh-keys/{key}")).status_code == 204
-    hold(await acme.http.delete(f"/v1/ssh-keys/{key}"), "not_found")
-
-
-async def test_operators_see_loops_orphans_and_accounts(api: Api, stage: Stage, operator: Tenant) -> None:
-    stage.plant()
-    await stage.play(10)
-    orphans = (await operator.http.get("/v1/operator/orphans")).json()["items"]
-    assert [orphan["account"] for orphan in orphans] == ["fake"]
-    accounts = (await operator.http.get("/v1/operator/accounts")).json()["items"]
-    assert [(one["name"], one["frozen_since"], one["failing_why"]) for one in accounts] == [
-        ("fake", None, None)
-    ]
-    assert (await operator.http.get("/v1/operator/loops")).status_code == 200

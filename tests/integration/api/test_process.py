@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
@@ -26,7 +27,7 @@ from control_plane.world import World
 from providers.fake import DEFAULT_OFFERS
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
-from tests.integration.api.test_bad_requests import SOME_ID, hold
+from tests.integration.api.problems import SOME_ID, hold
 from tests.support import golden
 from tests.support.clock import Clock
 
@@ -43,29 +44,43 @@ def test_the_page_of_errors_is_the_table() -> None:
     assert all(kind.remedy.endswith(".") for kind in errors.KINDS.values())
 
 
-@pytest.mark.parametrize(
-    "name", ["PROVIDER_LAMBDA_CLOUD_API_KEY", "SPLITPLANE_SSH_KEY", "SPLITPLANE_SSH_KEY_FILE"]
-)
-def test_the_api_does_not_start_where_it_could_read_a_key(name: str) -> None:
-    planted = "planted-secret-7f3a"
+def test_the_title_of_a_problem_is_the_phrase_of_its_status() -> None:
+    assert {kind.status for kind in errors.KINDS.values()} == errors.TITLES.keys()
+    newer = {413: "Content too large", 422: "Unprocessable content"}  # RFC 9110; Python 3.11 has RFC 7231's.
+    for status, title in errors.TITLES.items():
+        assert title == newer.get(status, HTTPStatus(status).phrase.capitalize())
+
+
+SECRETS = ("PROVIDER_LAMBDA_CLOUD_API_KEY", "SPLITPLANE_SSH_KEY", "SPLITPLANE_SSH_KEY_FILE")
+PLANTED = "planted-secret-7f3a"
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_the_api_refuses_an_environment_in_which_it_could_read_a_key(name: str) -> None:
     with pytest.raises(SettingsError, match=name) as refused:
-        configuration.refuse_secrets(ENVIRONMENT | {name: planted})
-    assert planted not in str(refused.value)
-    for command in (
-        ["-m", "control_plane", "serve"],
-        ["-c", "from control_plane.api.server import application as a; a()"],
-    ):
-        ran = subprocess.run(
-            [sys.executable, *command],
-            env=ENVIRONMENT | {name: planted},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert ran.returncode == 1
-        assert name in ran.stderr
-        assert planted not in ran.stderr + ran.stdout
+        configuration.refuse_secrets(ENVIRONMENT | {name: PLANTED})
+    assert PLANTED not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("-m", "control_plane", "serve"), SECRETS[0]),
+        (("-c", "from control_plane.api.server import application as a; a()"), SECRETS[1]),
+    ],
+)
+def test_no_entry_of_the_api_starts_where_it_could_read_a_key(command: tuple[str, ...], name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, *command],
+        env=ENVIRONMENT | {name: PLANTED},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert name in ran.stderr
+    assert PLANTED not in ran.stderr + ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """GPU proofs over HTTP: on the lease, in the explanation, page by page, one with its evidence; for operators all."""
 
-from datetime import datetime, timedelta
-from typing import Any
-
 import pytest
 
 from control_plane.services import catalogue
 from tests.integration.api.conftest import Api, ProofOf, Tenant
-from tests.integration.api.test_bad_requests import hold
+from tests.integration.api.problems import hold
 from tests.support.challenger import EMULATED, FAILED, PASSED, Answer
 from tests.support.stage import PROVEN, Stage
 
@@ -117,32 +114,6 @@ async def test_an_operator_reads_every_providers_record_and_whose_machines_they_
     page = (await operator.http.get("/v1/operator/proofs?limit=1")).json()
     rest = (await operator.http.get(f"/v1/operator/proofs?cursor={page['next_cursor']}")).json()
     assert page["items"] + rest["items"] == items
-
-
-async def test_an_operator_permits_endings_and_everybody_who_looks_sees_who_and_why(
-    api: Api, stage: Stage, operator: Tenant
-) -> None:
-    async def shown() -> Any:
-        return (await operator.http.get("/v1/operator/accounts")).json()["items"][0]["termination_permit"]
-
-    assert await shown() is None
-    wish = {"account": "fake", "why": "ticket 4711: slices", "minutes": 30}
-    made = await operator.http.post("/v1/operator/termination-permits", json=wish)
-    assert made.status_code == 201
-    permit = made.json()
-    assert (permit["account"], permit["why"]) == ("fake", "ticket 4711: slices")
-    assert permit["actor"].startswith("key_")
-    assert datetime.fromisoformat(permit["until"]) - datetime.fromisoformat(permit["at"]) == timedelta(
-        minutes=30
-    )
-    assert await shown() == permit
-    api.clock.advance(30 * 60)
-    assert await shown() is None
-    for account in ("nobody", "fake/other"):
-        refused = await operator.http.post(
-            "/v1/operator/termination-permits", json=wish | {"account": account}
-        )
-        hold(refused, "account_unknown")
 
 
 async def test_proofs_against_an_offer_are_shown_to_operators_only(

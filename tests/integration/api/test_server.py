@@ -16,6 +16,7 @@ import pytest
 
 from control_plane.domain.permission import Role
 from control_plane.services import administration, process
+from tests.support.database import fresh_database
 
 pytestmark = pytest.mark.database
 
@@ -58,8 +59,22 @@ class Served:
         return float(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
 
 
+@pytest.fixture(scope="module")
+async def served(server_url: str, template: str) -> AsyncIterator[Served]:
+    """A server for all tests that leave it running: its start costs more than the tests."""
+    async with fresh_database(server_url, template) as url, _started(url) as found:
+        yield found
+
+
 @pytest.fixture
-async def served(database_url: str) -> AsyncIterator[Served]:
+async def own(database_url: str) -> AsyncIterator[Served]:
+    """A server that the test may stop."""
+    async with _started(database_url) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def _started(database_url: str) -> AsyncIterator[Served]:
     owner = process.owner_world(database_url)
     await administration.load_price_book(owner, _book())
     made = await administration.bootstrap(owner, "acme", role=Role.CUSTOMER, credit=None, gpu_quota=64)
@@ -149,21 +164,21 @@ async def test_a_stream_over_a_socket_is_told_at_once_and_leaves_nothing_open(se
         assert await served.metric("splitplane_api_streams") == 0
 
 
-async def test_the_server_stops_when_told_and_its_log_is_json_without_secrets(served: Served) -> None:
-    async with served.client() as client:
-        assert (await client.get(f"/v1/leases?cursor={served.secret}")).status_code == 400
-    served.process.send_signal(signal.SIGTERM)
-    _, logged = await asyncio.to_thread(served.process.communicate, timeout=30)
-    assert served.process.returncode == 0
+async def test_the_server_stops_when_told_and_its_log_is_json_without_secrets(own: Served) -> None:
+    async with own.client() as client:
+        assert (await client.get(f"/v1/leases?cursor={own.secret}")).status_code == 400
+    own.process.send_signal(signal.SIGTERM)
+    _, logged = await asyncio.to_thread(own.process.communicate, timeout=30)
+    assert own.process.returncode == 0
     lines = logged.splitlines()
     assert any(b'"event":"request"' in line and b'"route":"/v1/leases"' in line for line in lines), logged
-    assert served.secret.encode() not in logged
+    assert own.secret.encode() not in logged
     assert b"Traceback" not in logged
 
 
-async def test_a_killed_server_leaves_no_worker_that_serves_on(served: Served) -> None:
-    workers = psutil.Process(served.process.pid).children(recursive=True)
+async def test_a_killed_server_leaves_no_worker_that_serves_on(own: Served) -> None:
+    workers = psutil.Process(own.process.pid).children(recursive=True)
     assert workers
-    served.process.kill()
+    own.process.kill()
     gone, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
     assert not alive, gone

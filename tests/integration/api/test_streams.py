@@ -8,8 +8,8 @@ import pytest
 
 from control_plane.api.app import create_app
 from control_plane.api.streams import HEARTBEAT_POLLS
-from tests.integration.api.conftest import SETTINGS, Api, Tenant
-from tests.integration.api.test_bad_requests import SOME_ID, hold
+from tests.integration.api.conftest import SETTINGS, Api, Shared, Tenant
+from tests.integration.api.problems import SOME_ID, hold
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -63,7 +63,8 @@ async def test_a_stream_that_comes_back_misses_no_line_and_gets_none_twice(
 
 
 @pytest.mark.parametrize("last", ["", "abc", "-1", "9" * 40, "1.5", "٣"])
-async def test_an_event_id_that_is_none_starts_at_the_beginning(last: str, acme: Tenant) -> None:
+async def test_an_event_id_that_is_none_starts_at_the_beginning(last: str, shared: Shared) -> None:
+    acme = shared.acme
     lease = await acme.lease()
     await acme.http.post(f"/v1/leases/{lease}/release")
     headers = [(b"Last-Event-ID", last.encode())]

@@ -5,10 +5,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from control_plane.cli import main
 from control_plane.cli.parsing import Parser
+from tests.support.cases import check_every
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[Parser]:
@@ -27,20 +26,24 @@ def _examples(parser: Parser) -> list[str]:
     return [line.strip() for line in (parser.epilog or "").splitlines()[1:]]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_examples_that_parse(name: str) -> None:
-    examples = [line for line in _examples(COMMANDS[name]) if line.startswith(name)]
-    assert examples
-    for line in examples:
-        words = shlex.split(line.partition(" > ")[0].partition("   (")[0])
-        main.parsed(words[1:])
+def test_every_command_has_examples_that_parse() -> None:
+    def check(name: str) -> None:
+        examples = [line for line in _examples(COMMANDS[name]) if line.startswith(name)]
+        assert examples
+        for line in examples:
+            words = shlex.split(line.partition(" > ")[0].partition("   (")[0])
+            main.parsed(words[1:])
+
+    check_every(COMMANDS, check)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_80_columns_and_offers_json(name: str) -> None:
-    text = COMMANDS[name].format_help()
-    assert "--json" in text
-    assert [line for line in text.splitlines() if len(line) > 80] == []
+def test_help_fits_80_columns_and_offers_json() -> None:
+    def check(name: str) -> None:
+        text = COMMANDS[name].format_help()
+        assert "--json" in text
+        assert [line for line in text.splitlines() if len(line) > 80] == []
+
+    check_every(COMMANDS, check)
 
 
 def test_the_page_shows_every_command() -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.support import golden
+from tests.support.cases import check_every
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LEASE_ID, PROOF_ID
 from tests.unit.cli.stand import Answer, Stand
@@ -80,24 +80,33 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_reads_as_it_should(name: str, tmp_path: Path) -> None:
-    command, known = SCREENS[name]
-    shown = Stand(tmp_path, known).run(*command.split())
-    golden.check(FOLDER / f"{name}.txt", f"$ splitplane {command}\n{shown.golden()}")
+ANSWERED = [name for name in SCREENS if name != "permission_denied"]
 
 
-@pytest.mark.parametrize("name", [name for name in SCREENS if name != "permission_denied"])
-def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(name: str, tmp_path: Path) -> None:
-    command, known = SCREENS[name]
-    for line in Stand(tmp_path, known).run(*command.split()).out.splitlines():
-        assert len(line) <= 80, line
-        assert line == line.rstrip()
+def test_a_screen_reads_as_it_should(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        command, known = SCREENS[name]
+        shown = Stand(tmp_path, known).run(*command.split())
+        golden.check(FOLDER / f"{name}.txt", f"$ splitplane {command}\n{shown.golden()}")
+
+    check_every(SCREENS, check)
 
 
-@pytest.mark.parametrize("name", [name for name in SCREENS if name != "permission_denied"])
-def test_json_is_the_answer_itself_on_every_command(name: str, tmp_path: Path) -> None:
-    command, known = SCREENS[name]
-    shown = Stand(tmp_path, known).run(*command.split(), "--json")
-    answered = [answer for answer in known.values() if isinstance(answer, dict)][-1]
-    assert httpx.Response(200, text=shown.out).json() == answered
+def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        command, known = SCREENS[name]
+        for line in Stand(tmp_path, known).run(*command.split()).out.splitlines():
+            assert len(line) <= 80, line
+            assert line == line.rstrip()
+
+    check_every(ANSWERED, check)
+
+
+def test_json_is_the_answer_itself_on_every_command(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        command, known = SCREENS[name]
+        shown = Stand(tmp_path, known).run(*command.split(), "--json")
+        answered = [answer for answer in known.values() if isinstance(answer, dict)][-1]
+        assert httpx.Response(200, text=shown.out).json() == answered
+
+    check_every(ANSWERED, check)

@@ -25,9 +25,9 @@ def test_events_are_read_from_one_chunk() -> None:
     assert _fed(STREAM) == EVENTS
 
 
-@pytest.mark.parametrize("cut", range(len(STREAM) + 1))
-def test_a_stream_cut_in_two_anywhere_gives_the_same_events(cut: int) -> None:
-    assert _fed(STREAM[:cut], STREAM[cut:]) == EVENTS
+def test_a_stream_cut_in_two_anywhere_gives_the_same_events() -> None:
+    for cut in range(len(STREAM) + 1):
+        assert _fed(STREAM[:cut], STREAM[cut:]) == EVENTS, f"cut at byte {cut}"
 
 
 def test_a_stream_that_arrives_byte_by_byte_gives_the_same_events() -> None:

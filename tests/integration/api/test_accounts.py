@@ -1,0 +1,49 @@
+"""Provider accounts over HTTP, and permits to terminate machines there."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.problems import hold
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+
+async def test_an_operator_sees_accounts_and_whether_they_are_well(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    await stage.play(10)
+    accounts = (await operator.http.get("/v1/operator/accounts")).json()["items"]
+    assert [(one["name"], one["frozen_since"], one["failing_why"]) for one in accounts] == [
+        ("fake", None, None)
+    ]
+    assert accounts[0]["listing_asked_at"] is not None
+
+
+async def test_a_termination_permit_is_shown_with_who_gave_it_and_why_until_it_ends(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    async def shown() -> Any:
+        return (await operator.http.get("/v1/operator/accounts")).json()["items"][0]["termination_permit"]
+
+    assert await shown() is None
+    order = {"account": "fake", "why": "ticket 4711: slices", "minutes": 30}
+    made = await operator.http.post("/v1/operator/termination-permits", json=order)
+    assert made.status_code == 201
+    permit = made.json()
+    assert (permit["account"], permit["why"]) == ("fake", "ticket 4711: slices")
+    assert permit["actor"].startswith("key_")
+    assert datetime.fromisoformat(permit["until"]) - datetime.fromisoformat(permit["at"]) == timedelta(
+        minutes=30
+    )
+    assert await shown() == permit
+    api.clock.advance(30 * 60)
+    assert await shown() is None
+    for account in ("nobody", "fake/other"):
+        refused = await operator.http.post(
+            "/v1/operator/termination-permits", json=order | {"account": account}
+        )
+        hold(refused, "account_unknown")

@@ -1,0 +1,40 @@
+"""Tenants never meet: what belongs to another one does not exist, and lists show one's own."""
+
+import pytest
+
+from tests.integration.api.conftest import ProofOf, Tenant
+from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY
+from tests.integration.api.problems import hold
+from tests.support.cases import case
+
+pytestmark = pytest.mark.database
+
+
+async def test_what_belongs_to_another_tenant_does_not_exist(
+    acme: Tenant, other: Tenant, operator: Tenant, proof_of: ProofOf
+) -> None:
+    lease = await other.lease()
+    key = {"name": "theirs", "public_key": SSH_KEY}
+    theirs = {
+        "le": lease,
+        "pf": await proof_of(other, lease),
+        "ssh": (await other.http.post("/v1/ssh-keys", json=key)).json()["id"],
+        "key": (await other.http.post("/v1/api-keys", json={"name": "second"})).json()["key"]["id"],
+    }
+    for endpoint in ENDPOINTS:
+        if not endpoint.id_prefix or not endpoint.for_customers:
+            continue
+        for stranger in (acme, operator):
+            with case(endpoint):
+                path = endpoint.at(theirs[endpoint.id_prefix])
+                hold(await stranger.http.request(endpoint.method, path), "lease_not_found", "not_found")
+    assert (await other.http.get(f"/v1/leases/{lease}")).json()["state"] == "placing"
+    keys = (await other.http.get("/v1/api-keys")).json()["items"]
+    assert [key["revoked_at"] for key in keys] == [None, None]
+    assert len((await other.http.get("/v1/ssh-keys")).json()["items"]) == 1
+
+
+async def test_lists_show_one_tenant_only(acme: Tenant, other: Tenant) -> None:
+    mine, theirs = await acme.lease(), await other.lease()
+    assert [lease["id"] for lease in (await acme.http.get("/v1/leases")).json()["items"]] == [mine]
+    assert [lease["id"] for lease in (await other.http.get("/v1/leases")).json()["items"]] == [theirs]

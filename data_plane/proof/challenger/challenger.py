@@ -1,14 +1,14 @@
-"""The challenge: all GPUs of a machine asked the same questions at the same moment, on our clock.
+"""The challenge: all GPUs of a machine get the same orders at the same moment, and are timed by our clock.
 
-Identity, launch chain, fill, walk, int8 tiles, bf16 tiles, gaps, attestation where a chip knows it, Goodbye. Seeds
-and nonces are drawn here as they are needed; the sample of a phase is drawn when every root and every group hash
-of it has arrived, never before. `conversation` bounds what the prover may send and says what its silence means;
-`judgement` holds the rules; the verifier recomputes, when the machine has already been let go.
+The phases are identity, launch chain, fill, walk, int8 tiles, bf16 tiles, gaps, attestation (if the chip supports it)
+and Goodbye. Seeds and nonces are drawn when they are needed. The sample of a phase is drawn only after all of its roots
+and group hashes have arrived. `conversation` bounds what the prover may send and decides what its silence means,
+`judgement` has the rules, and the verifier recomputes the sample after the conversation with the machine is over.
 
-A timed phase that is out of time is repeated with a fresh nonce over the same fill, TRIES_MAX times in all, and
-the best try counts in which every GPU was in time: that takes the network's jitter from an honest machine and
-gives a cheat nothing, because every try is opened and checked, and in none of them can one card be two. A wrong
-answer is never asked for again in the same conversation.
+A timed phase that was not in time is repeated with a fresh nonce over the same fill, up to TRIES_MAX times in total.
+The best of the tries counts in which every GPU was in time. This spares honest machines the network's jitter and
+helps no cheat: every try is opened and checked, and one card cannot pose as two in any of them. A wrong answer is
+never asked for again in the same conversation.
 """
 
 import asyncio
@@ -91,15 +91,16 @@ from data_plane.proof.verifier.jobs import (
 
 TRIES_MAX = 3
 HELLO_SECONDS = 30.0
-"""Contexts, kernels and warm-up on as many as 16 GPUs."""
+"""For contexts, kernels and the warm-up on up to 16 GPUs."""
 FILL_SECONDS = 30.0
-"""Several times what the slowest card needs. The fill is not timed: it buys nothing before the nonce is known."""
+"""Several times what the slowest card needs. The fill is not timed: being fast is of no use before the nonce is
+known."""
 SLACK_SECONDS = 2.0
-"""An answer that is late by less is heard, so that the phase can be repeated."""
+"""An answer that is late by less than this is still received, so that the phase can be repeated."""
 ATTEST_SECONDS = 15.0
-"""A card signs through its kernel driver, which may take seconds."""
+"""A card signs through its kernel driver, which can take seconds."""
 EMULATION_SECONDS = 20.0
-"""For any answer of an emulation, which is not timed."""
+"""For each answer of an emulation, which is not timed."""
 
 RandomBytes = Callable[[int], bytes]
 Choose = Callable[[int, int], Sequence[int]]
@@ -107,7 +108,7 @@ Choose = Callable[[int, int], Sequence[int]]
 
 
 def chosen(count: int, k: int) -> Sequence[int]:
-    """From the operating system's generator: nobody can foresee it."""
+    """Drawn from the operating system's generator, so that nobody can predict it."""
     return secrets.SystemRandom().sample(range(count), k)
 
 
@@ -116,7 +117,7 @@ def _utc() -> datetime:
 
 
 class ProofChallenger:
-    """`port.Challenger`. Holds no state: one serves any number of machines at once."""
+    """`port.Challenger`. It has no state, so one challenger serves any number of machines at the same time."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class ProofChallenger:
         roots: Collection[bytes] = NVIDIA_ROOTS,
         now: Callable[[], datetime] = _utc,
     ) -> None:
-        """`roots`: SHA-256 of the certificates that attestations may end in; `now` is aware."""
+        """`roots` are the SHA-256 of trusted root certificates for attestations; `now` returns an aware time."""
         self._roots = roots
         self._now = now
         self._verifier = verifier
@@ -139,7 +140,9 @@ class ProofChallenger:
         self._choose = choose
 
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
-        """Raises VerifierAway; KeyError for a model that the table lacks; JobTooLarge for sizes of ours."""
+        """Challenge a machine. Raises VerifierAway; KeyError for a model that is not in the table; and JobTooLarge if
+        our own sizes are too large.
+        """
         record = Record(expected, occasion, self._references.table[expected.model])
         conversation = Conversation(line)
         try:
@@ -149,7 +152,8 @@ class ProofChallenger:
         await conversation.farewell(Goodbye())
         failed = any(finding.code in judgement.FAILURES for finding in record.findings)
         if record.due and not failed:
-            # Also when the line broke: who saw what was opened must not escape by breaking it afterwards.
+            # This happens even if the line broke: a prover that has seen the sample must not escape by breaking the
+            # line.
             record.check(await self._checked([due.job for due in record.due]))
         return record.report(conversation.seconds)
 
@@ -166,7 +170,9 @@ class ProofChallenger:
         identity: Identity = heard.message
         record.identity = identity
         if identity.version != VERSION:
-            raise Ended(Finding("version", None, f"{identity.version} found, {VERSION} spoken here."))
+            raise Ended(
+                Finding("version", None, f"The prover speaks version {identity.version}, not {VERSION}.")
+            )
         judged = judge_identity(identity, record.expected, record.reference, record.occasion)
         record.hints += judged.hints
         if judged.findings:
@@ -200,7 +206,7 @@ class ProofChallenger:
 
 
 class _Phases:
-    """The phases of one challenge, in the order of their methods. Each raises Ended."""
+    """The phases of one challenge, in the order of their methods. Each of them raises Ended."""
 
     def __init__(
         self,
@@ -310,7 +316,7 @@ class _Phases:
             self._rate(gpu, kind, took[gpu], self._plan.multiply_adds(gpu, kind))
 
     async def gaps(self) -> None:
-        """Only hints come of it, so a prover that does not answer loses nothing; a malformed answer fails it."""
+        """Gaps give only hints, so a prover that does not answer loses nothing. A malformed answer is a failure."""
         milliseconds = self._sizes.gap_milliseconds
         seconds = milliseconds / 1000 + TRANSFER_SECONDS
         try:
@@ -328,9 +334,9 @@ class _Phases:
                 self._record.hints += judgement.gap_hints(one.message, self._identity.gpus[one.message.gpu])
 
     async def attest(self, roots: Collection[bytes], now: datetime) -> None:
-        """It can only add: a card that cannot sign, or does not, is proven without (docs/gpu-proof.md).
+        """Attestation is additional evidence: a card that does not sign is proven without it (docs/gpu-proof.md).
 
-        But two cards with one identity are one card.
+        But two cards with the same identity are one card, which is a failure.
         """
         nonces = tuple(self._random_bytes(ATTEST_NONCE_BYTES) for _ in self._gpus)
         turns = [(Turn(Evidence, UNTIMED, gpu, REPORT_BYTES_MAX + CHAIN_BYTES_MAX),) for gpu in self._gpus]
@@ -369,7 +375,7 @@ class _Phases:
         return self._unless_emulated(band(work, self._times.of(phase), peak, margin))
 
     def _keys(self) -> tuple[bytes, ...]:
-        """Fresh ones, one per GPU."""
+        """Fresh random keys, one for each GPU."""
         return tuple(self._random_bytes(NONCE_BYTES) for _ in self._gpus)
 
     def _owe(self, gpu: int, phase: str, job: Job) -> None:
@@ -379,7 +385,7 @@ class _Phases:
         self._record.rates.append(Rate(gpu, phase, seconds, float(work)))
 
     async def _each(self, message: type[Any], sent: float, seconds: float) -> list[Any]:
-        """One answer of each GPU."""
+        """One answer from each GPU."""
         stage = TIMED if message is LatencyAnswer else UNTIMED
         turns = [(Turn(message, stage, gpu),) for gpu in self._gpus]
         return [one for (one,) in await self._conversation.each(turns, sent, seconds, lambda _: True)]
@@ -391,7 +397,7 @@ class _Phases:
         repeats: int,
         once: Callable[[float], Awaitable[list[float]]],
     ) -> list[float]:
-        """Run a phase until every GPU was in time in one try. Answers each one's best time in such tries."""
+        """Repeat a phase until every GPU was in time in one try. Returns each GPU's best time in such tries."""
         self._record.bound(phase, bounds)
         seconds = EMULATION_SECONDS if self._emulated else max(one.most for one in bounds) + SLACK_SECONDS
         tries: list[list[float]] = []
@@ -421,7 +427,9 @@ class _Phases:
         opened: int,
         job: Callable[[int, Commitment, tuple[int, ...]], Job],
     ) -> list[float]:
-        """Order, hear roots and group hashes of all GPUs, then draw the sample and see it opened."""
+        """Send the order, receive the roots and group hashes of all GPUs, and then draw the sample and have it
+        opened.
+        """
         group = self._sizes.group
 
         def is_mine(message: Any) -> bool:
@@ -471,5 +479,5 @@ class _Phases:
 
 
 def _digests(groups: Sequence[int], group: int, count: int) -> int:
-    """How many these groups hold together; only the last group of all may be short."""
+    """How many digests these groups have in total. Only the very last group may be smaller than the others."""
     return sum(min(group, count - number * group) for number in groups)

@@ -1,20 +1,20 @@
-"""Our side of the line to a prover: whose turn it is, how long it has, and what its silence means.
+"""Our side of the line to a prover: whose turn it is, how much time it has, and what its silence means.
 
-A prover may lie, dawdle, flood or vanish. What it may send next, and how large, is known exactly; every wait
-has an end. Whatever it does leaves here as `Ended`, with a finding.
+A prover may lie, be slow, flood us or disappear. At every moment we know exactly what it may send next and how large
+that may be, and every wait has a time limit. Whatever the prover does wrong ends in `Ended`, with a finding.
 
-Which silence is evidence, and which is the network:
+Silence can be evidence against a machine, or a fault of the network:
 
-- The line finds out by itself when the machine cannot be reached (the carrier's keepalive) and says LineBroken.
-  So LineSilent means that the machine was there and the prover said nothing.
-- To an untimed question (Hello, the fill) silence, a broken line and a refusal tell nothing: UNANSWERED.
-- After a nonce has left, silence beyond the bound is an answer that came too late: `too_slow`. A broken line or a
-  refusal still tells nothing; who escapes that way has proven nothing either, and cannot do so again and again.
-- After we have said what we want to see opened, everything but the answer counts as `unopened`, a broken line and
-  the end of the conversation's time included. Otherwise a cheat who left something out would look at the sample,
-  break the line when it is caught, and try until it is not. The window is a second; an honest machine that loses
-  its network in just that second is challenged again at once.
-- For the same reason what was opened is checked even when the conversation breaks later.
+- The line itself detects that the machine cannot be reached (by the keepalive of SSH) and raises LineBroken.
+  LineSilent therefore means that the machine can be reached and the prover sent nothing.
+- If the question is not timed (Hello, the fill), silence, a broken line and a refusal mean nothing: UNANSWERED.
+- After a nonce was sent, silence beyond the time limit is an answer that is too late: `too_slow`. A broken line or
+  a refusal still means nothing. A cheat that escapes this way has proven nothing, and cannot repeat it for ever.
+- After we have sent the sample, everything but the answer is `unopened`, even a broken line or the end of the
+  conversation's time. Otherwise a cheat could look at the sample, break the line if the sample would expose it, and
+  try again until it does not. This takes about a second; an honest machine that loses its network in that second is
+  challenged again at once.
+- For the same reason, opened digests are checked even if the conversation breaks later.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,16 +36,16 @@ from data_plane.proof.protocol.messages import (
 from data_plane.proof.protocol.wire import decode, encode
 
 CONVERSATION_SECONDS_MAX = 60.0
-"""Nothing is asked that could not be answered before."""
+"""The time limit of a conversation. No order is sent that could not be answered within it."""
 TRANSFER_SECONDS = 10.0
-"""For what was committed to and only has to be sent: some megabytes from a large machine."""
+"""For committed data that only has to be sent: some megabytes from a large machine."""
 ANSWERS: tuple[type[Any], ...] = get_args(Answer)
 SMALL_HEADER_BYTES_MAX = 1024
-"""Of every answer but Identity and GapsAnswer, whose headers hold lists."""
+"""The header of every answer but Identity and GapsAnswer, whose headers contain lists."""
 
 
 class Ended(Exception):  # noqa: N818 - reads as a sentence
-    """The conversation is over, for these reasons."""
+    """The conversation is over, for the reasons in its findings."""
 
     def __init__(self, *findings: Finding) -> None:
         super().__init__("; ".join(f"{one.code}: {one.why}" for one in findings))
@@ -54,7 +54,7 @@ class Ended(Exception):  # noqa: N818 - reads as a sentence
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What it means when no answer comes: a code for each way."""
+    """The codes for the ways in which an answer can fail to come."""
 
     silent: str
     broken: str = "line_broken"
@@ -64,7 +64,7 @@ class Stage:
 UNTIMED = Stage(silent="silent")
 TIMED = Stage(silent="too_slow")
 SHOWING = Stage(silent="unopened")
-"""Group hashes that were committed to."""
+"""While group hashes are sent that were committed to."""
 OPENING = Stage(silent="unopened", broken="unopened", refused="unopened")
 
 
@@ -73,19 +73,19 @@ class Heard:
     message: Any
     blob: bytes
     ended: float
-    """When its last byte arrived, on the line's clock."""
+    """When its last byte arrived, in seconds on the line's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one GPU has to answer next."""
+    """The next answer that one GPU has to send."""
 
     message: type[Any]
     stage: Stage
     gpu: int | None = None
-    """None for the machine as a whole."""
+    """None for an answer about the whole machine."""
     blob_bytes: int = 0
-    """Exactly; but at most of Evidence, whose header says how much it is."""
+    """The exact size of the blob; for Evidence, whose header has the size, the largest one."""
 
     @property
     def bytes_max(self) -> int:
@@ -97,7 +97,7 @@ class Turn:
 
 
 class Conversation:
-    """One prover. Times in seconds on the line's clock, which moves with what is sent and heard."""
+    """A conversation with one prover. Times are in seconds on the line's clock."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -106,11 +106,11 @@ class Conversation:
 
     @property
     def seconds(self) -> float:
-        """From the first order to the last thing that was heard."""
+        """The time from the first order to the last frame that was sent or received."""
         return 0.0 if self._began is None else self._now - self._began
 
     async def order(self, message: Order, seconds: float, stage: Stage = UNTIMED) -> float:
-        """Send, if an answer in `seconds` is still within what a conversation may take. Answers when it left."""
+        """Send an order and return when it was sent. Raises Ended if `seconds` for its answer exceed the time limit."""
         if self.seconds + seconds > CONVERSATION_SECONDS_MAX:
             raise Ended(
                 Finding("too_long", None, f"{self.seconds:.1f} s have passed, {seconds:.1f} are needed.")
@@ -124,23 +124,23 @@ class Conversation:
         return self._now
 
     async def farewell(self, message: Order) -> None:
-        """Send, if the line still stands."""
+        """Send a last order, unless the line is broken."""
         try:
             await self._line.send(encode(message))
         except LineBroken:
             return
 
     async def one(self, turn: Turn, sent: float, seconds: float) -> Heard:
-        """The one answer that is not about a single GPU."""
+        """The only answer to an order about the whole machine."""
         return await self._hear((turn,), sent, sent + seconds)
 
     async def each(
         self, turns: Sequence[Sequence[Turn]], sent: float, seconds: float, is_mine: Callable[[Any], bool]
     ) -> list[list[Heard]]:
-        """All answers of all GPUs: `turns[gpu]` in this order, the GPUs' mixed as they come.
+        """All answers of all GPUs. Each GPU answers `turns[gpu]` in this order, and the GPUs' answers may be mixed.
 
-        The first of each GPU has to come within `seconds` of `sent`; the rest have TRANSFER_SECONDS from
-        the last of those. `is_mine` says whether an answer belongs to what was asked.
+        The first answer of each GPU must arrive within `seconds` after `sent`. The others have TRANSFER_SECONDS after
+        the last of the first ones. `is_mine` tells whether an answer belongs to the order.
         """
         heard: list[list[Heard]] = [[] for _ in turns]
         until = sent + seconds
@@ -163,7 +163,7 @@ class Conversation:
         return heard
 
     async def _hear(self, turns: Sequence[Turn], sent: float, until: float) -> Heard:
-        """The next answer, of a kind that somebody's turn allows."""
+        """The next answer, which must be of a kind that is some GPU's turn."""
         stage, gpu = turns[0].stage, turns[0].gpu if len(turns) == 1 else None
         end = min(until, self._end)
         try:
@@ -179,7 +179,7 @@ class Conversation:
             raise Ended(Finding("malformed", None, _why("Not a message", error))) from None
         self._now = max(self._now, frame.ended)
         if frame.ended > end:
-            # The line waits from when it is asked, which is later: an order may be held back at the other side.
+            # The line's own time limit starts later than this, because the other side can delay our sending.
             raise self._silence(turns, sent, until)
         if frame.began < sent:
             raise Ended(Finding("protocol", gpu, f"{type(message).__name__} came before it was asked for."))
@@ -195,9 +195,10 @@ class Conversation:
         return (self._began or 0.0) + CONVERSATION_SECONDS_MAX
 
     def _silence(self, turns: Sequence[Turn], sent: float, until: float) -> Ended:
-        """What it means that nothing came before `until`, or before the end of the conversation.
+        """The end of a conversation in which no answer came before `until`, or before the time limit of it all.
 
-        Who knows the sample must not have its silence excused by a conversation that it made long itself.
+        A prover that knows the sample must not be excused because the conversation, which it can prolong, took too
+        long.
         """
         if self._end < until and turns[0].stage is not OPENING:
             return Ended(Finding("too_long", None, f"{self.seconds:.1f} s have passed."))
@@ -207,7 +208,7 @@ class Conversation:
 
 
 def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:
-    """The next turn of each GPU that has one left; who is furthest behind comes first."""
+    """The next turn of each GPU that still has one, beginning with the GPU that is furthest behind."""
     rest = [(len(had), due[len(had)]) for had, due in zip(heard, turns, strict=True) if len(had) < len(due)]
     return [turn for _, turn in sorted(rest, key=lambda one: one[0])]
 

@@ -1,15 +1,16 @@
-"""What follows from what was claimed and measured: findings, hints, an outcome. Pure.
+"""The rules: which findings and hints follow from claims and measurements, and which outcome. Pure.
 
-Every reason has a stable code with one sentence in FAILURES, SILENCES or HINTS. A failure says that an answer
-was wrong, too late or too early, or that claims contradict each other; a silence that nothing is known; a hint
-fails nobody and brings the next challenge forward.
+Every finding has a stable code with one sentence in FAILURES, SILENCES or HINTS. A failure means that an answer was
+wrong, too late or too early, or that claims contradict each other. A silence means that nothing is known. A hint fails
+no machine, but brings its next challenge forward.
 
-The time rule, on our clock, t being from before the first byte of the question to the last of the commitment:
+The time rule, where t is the time on our clock from before the first byte of the question to the last byte of the
+commitment:
 
     max(0.7 T_ref, work / (peak with margin))  <=  t  <=  (1 + tolerance) T_ref + NETWORK_SECONDS
 
-Where T_ref is only estimated, the lower bound is physics alone and the tolerance is 1: that tells a card from
-one of less than half its rate, and nothing finer. Where it is guessed, a tenth of the guess will do.
+If T_ref is only estimated, the lower bound is physics alone and the tolerance is 1: this only tells a card from one
+that has less than half of its rate. If T_ref is guessed, a tenth of the guessed rate is enough.
 """
 
 from collections import Counter
@@ -22,81 +23,81 @@ from data_plane.proof.protocol.messages import Committed, GapsAnswer, GpuIdentit
 from data_plane.proof.verifier.jobs import Fault
 
 NETWORK_SECONDS = 0.1
-"""Allowed for the network in every timed answer. Fixed: a round trip that we measured could be made to order."""
+"""The allowance for the network in every timed answer. It is fixed, because a machine could fake a measured one."""
 TOLERANCE = {Basis.MEASURED: 0.2, Basis.LEARNT: 0.2, Basis.ESTIMATED: 1.0, Basis.GUESSED: 9.0}
-"""How much longer than T_ref an answer may take, as a share of it."""
+"""How much longer than T_ref an answer may take, as a share of T_ref."""
 TOO_FAST = 0.7
-"""Share of a measured or learnt T_ref below which an answer comes from another model or a short cut."""
+"""An answer in less than this share of a measured or learnt T_ref comes from another model or from a shortcut."""
 PEAK_MARGIN = {"walk": 1.10, "int8": 1.25, "bf16": 1.25}
-"""By how much a card may exceed its data sheet: memory that is overclocked, clocks above the nominal boost."""
+"""The factor by which a card may exceed its data sheet, with overclocked memory or clocks above the nominal boost."""
 FREE_MIN = 0.95
-"""Share of the memory that was sold which must be free, after the agent's own context, for all phases. A driver
-and a context keep 3.5 % of the smallest cards we list for themselves, and 1 % of the largest (estimates)."""
+"""The share of the sold memory that must be free for the phases, after the agent has made its context. A driver and a
+context use 3.5 % of the smallest cards in our list, and 1 % of the largest (both estimated)."""
 HELD_FREE_MIN = 0.90
-"""The same where somebody holds the machine and no process of theirs is seen. `plan.Sizes.held` fills 0.60 of what
-was sold, and of less free memory that would leave them too little to begin to work."""
+"""The same share if a customer holds the machine and runs no visible process. `plan.Sizes.held` fills 0.60 of the sold
+memory; with less free memory than this, the customer would have too little left to start working."""
 SPREAD_MAX = 0.05
-"""Between repeats of a phase on one GPU: more looks like somebody else's work on it."""
+"""The largest difference between repeats of a phase on one GPU. A larger one suggests that somebody else uses it."""
 GAP_US = 1000
-"""A gap of this length on most multiprocessors at once looks like a time slice."""
+"""A gap of this length on most multiprocessors at the same time suggests a time slice."""
 THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
-"""NVML's bits for hardware slowdown, software and hardware thermal slowdown, power brake. A software power cap
+"""NVML's bits for hardware slowdown, software and hardware thermal slowdown, and power brake. A software power cap
 (0x4) is normal under load."""
 
 MIB = 1 << 20
 
 FAILURES = {
-    "malformed": "The prover sent bytes that are no message of the protocol.",
-    "protocol": "The prover sent a message that was not its turn, twice, or before it was asked.",
+    "malformed": "The prover sent bytes that are not a message of the protocol.",
+    "protocol": "The prover sent a message out of turn, twice, or before it was asked for.",
     "gpu_count": "The machine has another number of GPUs than was sold.",
     "gpu_duplicate": "One GPU is listed more than once.",
     "gpu_model": "A GPU has another name than what was sold.",
     "gpu_memory": "A GPU has another amount of memory than what was sold.",
-    "gpu_shared": "A GPU says that it is a part of a card; whole cards are sold.",
-    "uuid_differs": "NVML and CUDA give one GPU different UUIDs.",
-    "bus_differs": "NVML and CUDA place one GPU at different PCI addresses.",
-    "pci_differs": "NVML and the PCI bus give one GPU different device ids.",
+    "gpu_shared": "A GPU says that it is only a part of a card, but a whole card was sold.",
+    "uuid_differs": "NVML and CUDA report different UUIDs for the same GPU.",
+    "bus_differs": "NVML and CUDA report different PCI addresses for the same GPU.",
+    "pci_differs": "NVML and the PCI bus report different device ids for the same GPU.",
     "pci_other": "A GPU has the PCI device id of another model.",
     "capability": "A GPU has another compute capability than its model.",
-    "memory_short": "Less memory is free than has to be filled to prove what was sold.",
-    "too_slow": "An answer came later than the time rule allows, or not at all while the line was up.",
+    "memory_short": "A GPU has less free memory than must be filled to prove what was sold.",
+    "too_slow": "An answer came later than the time rule allows, or never, although the machine could be reached.",
     "too_fast": "An answer came earlier than this model can compute it.",
-    "unopened": "The prover committed to an answer and then did not show what was asked of it.",
-    "wrong_sizes": "What was shown does not fit what was ordered.",
+    "unopened": "The prover committed to an answer and then did not open the sample.",
+    "wrong_sizes": "The sizes of an answer do not fit the order.",
     "wrong_root": "The group hashes do not hash to the root that stopped the clock.",
-    "wrong_group": "The digests shown are not those that were committed to.",
-    "wrong_digest": "What was committed to is not what the honest computation gives.",
+    "wrong_group": "The opened digests are not those that the prover committed to.",
+    "wrong_digest": "The prover committed to a digest that is not the result of the computation.",
 }
 SILENCES = {
-    "memory_in_use": "On a machine that somebody holds, too little memory is free for a walk that would show anything.",
+    "memory_in_use": "A customer holds the machine, and a GPU has too little free memory for a meaningful walk.",
     "line_broken": "The line to the prover broke.",
     "silent": "The prover did not answer a question that is not timed.",
     "refused": "The prover says that it cannot go on.",
-    "too_long": "The conversation took longer than any may.",
+    "too_long": "The conversation took longer than its time limit.",
     "version": "The prover speaks another version of the protocol.",
 }
 BY_LOAD = frozenset({"too_slow", *SILENCES})
-"""What somebody else's work on the GPUs may cause. Nothing else that is found may be excused by it."""
+"""The codes that a customer's work on the GPUs can cause. No other finding may be excused by such work."""
 HINTS = {
     "nvml_silent": "NVML says nothing about a GPU.",
     "sharing_unknown": "The machine does not say whether a GPU is a part of a card.",
-    "pci_doubtful": "A GPU has a PCI device id that we cannot tell for certain.",
-    "proc_differs": "The kernel driver gives a GPU another name than NVML.",
+    "pci_doubtful": "A GPU has a PCI device id that we do not know for certain.",
+    "proc_differs": "The kernel driver reports another name for a GPU than NVML.",
     "sms_differ": "A GPU has another number of multiprocessors than the data sheet.",
     "bus_width_differs": "A GPU has another memory bus width than its model.",
-    "bandwidth_differs": "Memory clock and bus width of a GPU do not make the bandwidth of its model.",
-    "cuda_memory_differs": "CUDA and NVML differ in a GPU's memory by more than a driver keeps for itself.",
+    "bandwidth_differs": "Memory clock and bus width of a GPU do not result in the bandwidth of its model.",
+    "cuda_memory_differs": "CUDA and NVML differ in a GPU's memory by more than a driver uses itself.",
     "ecc_differs": "NVML, CUDA and the amount of memory do not agree on whether ECC is on.",
-    "mps": "A GPU is run through the multi-process service, which shares it.",
+    "mps": "A GPU is used through the multi-process service, which shares it.",
     "processes": "Other processes use a GPU.",
     "throttled": "A GPU is slowed down by heat or by its power supply.",
     "uneven": "Repeats of one phase differ by more than 5 %.",
-    "retried": "A timed phase was in time only when it was repeated.",
+    "retried": "A timed phase was in time only after it was repeated.",
     "time_sliced": "The clock of a GPU jumps on most of its multiprocessors.",
     "sms_unseen": "The gap kernel ran on fewer multiprocessors than the GPU claims.",
     "attestation_rejected": "A GPU's attestation was not accepted.",
-    "attestation_unanswered": "The prover did not say what its GPUs attest.",
-    "gaps_unanswered": "The prover did not say how often its clocks jump.",
+    "attestation_unanswered": "The prover did not answer when its GPUs' attestation was asked for.",
+    "gaps_unanswered": "The prover did not answer how often its GPUs' clocks jump.",
 }
 CODES: dict[str, str] = FAILURES | SILENCES | HINTS
 """Every code of a finding or a hint, and what it means."""
@@ -105,7 +106,7 @@ FAULTS = {fault: f"wrong_{fault.value}" for fault in Fault}
 
 
 def outcome(findings: Iterable[Finding], source: str) -> Outcome:
-    """A failure outweighs a silence: what was seen to be wrong stays wrong when the line breaks afterwards."""
+    """The outcome. A failure outweighs a silence: a wrong answer stays wrong if the line breaks later."""
     codes = {finding.code for finding in findings}
     if codes - SILENCES.keys():
         return Outcome.FAILED
@@ -119,12 +120,12 @@ def outcome(findings: Iterable[Finding], source: str) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Seconds on our clock within which an answer is accepted."""
+    """The range of seconds on our clock within which an answer is accepted."""
 
     least: float
     most: float
     reference: float
-    """T_ref, for the record."""
+    """T_ref, for the report."""
 
     def code(self, seconds: float) -> str | None:
         if seconds < self.least:
@@ -133,11 +134,11 @@ class Band:
 
 
 UNTIMED = Band(0.0, float("inf"), 0.0)
-"""An emulation is judged by its answers alone."""
+"""For emulations, which are judged by their answers only."""
 
 
 def band(work: float, pace: Pace, peak: float | None, margin: float) -> Band:
-    """The time rule for `work`, in the units of `pace.rate` and `peak`."""
+    """The time rule for `work`, which is in the units of `pace.rate` and `peak`."""
     reference = work / pace.rate
     physics = work / (peak * margin) if peak else 0.0
     known = pace.basis in (Basis.MEASURED, Basis.LEARNT)
@@ -149,24 +150,25 @@ def band(work: float, pace: Pace, peak: float | None, margin: float) -> Band:
 
 
 def launch_band(seconds: float, gpus: int) -> Band:
-    """A local driver needs 20 to 40 ms for 2,000 rounds (estimated); a network adds its round trip to each.
+    """The time rule for the launch chain.
 
-    The chains of all GPUs run in one Python process, which does one thing at a time between the calls to the
-    driver: each further GPU is allowed a quarter more.
+    A local driver needs 20 to 40 ms for 2,000 rounds (estimated); a network in between adds its round trip to each
+    round. The chains of all GPUs run in one Python process, which does one thing at a time between its calls into the
+    driver, so each further GPU is allowed a quarter more.
     """
     return Band(0.0, seconds * (1 + (gpus - 1) / 4) + NETWORK_SECONDS, 0.0)
 
 
 def in_time(took: Sequence[float], bands: Sequence[Band]) -> bool:
-    """Whether one try counts: every GPU was within its band in it.
+    """Whether one try counts, which it does if every GPU was within its band.
 
-    Else one card could be several: the work of each in turn, another one first in every try.
+    Otherwise one card could pose as several, by doing the work of another GPU first in every try.
     """
     return all(band.code(seconds) is None for seconds, band in zip(took, bands, strict=True))
 
 
 def time_findings(phase: str, tries: Sequence[Sequence[float]], bands: Sequence[Band]) -> list[Finding]:
-    """None if any of the tries counts, each with the seconds of every GPU; else those of the try that came closest."""
+    """No finding if one of the tries counts; otherwise the findings of the best try. A try has each GPU's seconds."""
     if any(in_time(took, bands) for took in tries):
         return []
 
@@ -197,12 +199,12 @@ class Judged:
 def judge_identity(
     identity: Identity, expected: Expected, reference: Reference, occasion: Occasion
 ) -> Judged:
-    """Claims against each other, against what was sold, and against the reference table.
+    """Compares the claims with each other, with what was sold, and with the reference table.
 
-    Of an emulation only the number of GPUs and that they are distinct: it claims nothing that counts.
+    Of an emulation only the number of GPUs is checked, and that they are distinct.
 
-    Memory in use is told only where nothing contradicts: it has to be the first finding, since such a challenge counts
-    neither for a machine nor against it.
+    Memory in use is a finding only if there is no other one, because a challenge whose first finding it is counts
+    neither for the machine nor against it.
     """
     findings, hints = list(_of_machine(identity, expected)), list[Finding]()
     in_use = list[Finding]()
@@ -234,7 +236,7 @@ def _of_machine(identity: Identity, expected: Expected) -> Iterable[Finding]:
 
 
 def _bus(address: str) -> str:
-    """Without the leading zeros of the domain, which NVML writes with eight digits and CUDA with four."""
+    """The PCI address without the leading zeros of its domain: NVML writes eight digits, and CUDA writes four."""
     domain, rest = address.split(":", 1)
     return f"{int(domain, 16):x}:{rest}"
 
@@ -280,9 +282,9 @@ def _centres(expected: Expected) -> str:
 
 
 def memory_sold(gpu: GpuIdentity, expected: Expected) -> int:
-    """Bytes of a whole card as it was sold: of its model's totals the one nearest to NVML's.
+    """The bytes of a whole card as it was sold: of the model's possible totals, the one that is nearest to NVML's.
 
-    A claim only chooses among them, and silence does not choose the smallest.
+    The claim only chooses among these totals; without a claim, the smallest one is not chosen.
     """
     totals = [mib * MIB for mib in expected.memory_mib]
     if gpu.nvml_memory is None:
@@ -292,7 +294,9 @@ def memory_sold(gpu: GpuIdentity, expected: Expected) -> int:
 
 
 def _memory_short(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
-    """Who could name a small free memory would be asked to fill only that."""
+    """Too little free memory is a failure, since otherwise a cheat could claim little and would have to fill only
+    that.
+    """
     sold = memory_sold(gpu, expected)
     if gpu.cuda_free < FREE_MIN * sold:
         why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {FREE_MIN:.0%} are needed."
@@ -300,7 +304,7 @@ def _memory_short(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
 
 
 def _memory_in_use(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
-    """No pass: what is free is the machine's word, and a pass that shows no memory would make it proven for good."""
+    """Memory in use prevents a pass: the free memory is only claimed, and a pass must show that there is memory."""
     sold = memory_sold(gpu, expected)
     if gpu.cuda_free < HELD_FREE_MIN * sold:
         why = f"{gpu.cuda_free // MIB} MiB of {sold // MIB} are free, {HELD_FREE_MIN:.0%} are needed."
@@ -308,7 +312,7 @@ def _memory_in_use(gpu: GpuIdentity, expected: Expected) -> Iterable[Finding]:
 
 
 def _doubts(gpu: GpuIdentity, reference: Reference) -> Iterable[Finding]:
-    """What no card is refused for: our own figures are not certain, or a source may rightly be missing."""
+    """Reasons for doubt, for which no card is refused: our own figures are uncertain, or a source may be missing."""
     if gpu.nvml_name is None:
         yield Finding("nvml_silent", gpu.index, "NVML gives no name.")
     if gpu.nvml_sharing == "unknown":
@@ -363,7 +367,7 @@ def throttle_hint(committed: Committed) -> Finding | None:
 
 
 def spread_hint(gpu: int, phase: str, seconds: Sequence[float]) -> Finding | None:
-    """Repeats of the same work, on our clock."""
+    """Compares the times of repeats of the same work, on our clock."""
     spread = max(seconds) / min(seconds) - 1 if len(seconds) > 1 and min(seconds) > 0 else 0.0
     if spread <= SPREAD_MAX:
         return None
@@ -373,7 +377,7 @@ def spread_hint(gpu: int, phase: str, seconds: Sequence[float]) -> Finding | Non
 def retry_hints(
     phase: str, tries: Sequence[Sequence[float]], planned: int, bands: Sequence[Band]
 ) -> Iterable[Finding]:
-    """Of the GPUs that were out of time, when none of the tries that were planned counts."""
+    """Hints about the GPUs that were not in time, if none of the planned tries counts."""
     if any(in_time(took, bands) for took in tries[:planned]):
         return
     for gpu, band in enumerate(bands):
@@ -385,7 +389,7 @@ def retry_hints(
 
 
 def gap_hints(answer: GapsAnswer, identity: GpuIdentity) -> Iterable[Finding]:
-    """Time slices show as gaps of milliseconds on all multiprocessors at once; an idle GPU shows none."""
+    """Time slices cause gaps of milliseconds on all multiprocessors at the same time. An idle GPU has no gaps."""
     seen = {one.sm for one in answer.sms}
     if len(seen) < identity.cuda_sms:
         yield Finding("sms_unseen", answer.gpu, f"{len(seen)} of {identity.cuda_sms} multiprocessors.")

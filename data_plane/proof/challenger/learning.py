@@ -1,21 +1,20 @@
-"""Reference times learnt from passed proofs of providers that have nothing to do with each other. Pure.
+"""Learns reference times from passed proofs of independent providers. Pure.
 
-A provider is believed by nobody alone. What it says counts once, however many samples it sends: the median over
-its devices of each device's median. A reference needs two providers, DEVICES_MIN devices each, and the fastest of
-them confirmed by another within AGREE_WITHIN. The fastest counts: a slow liar must not widen the slack.
+A single provider is never believed. Each provider counts once, however many samples it has: with the median of its
+devices' medians. A reference needs at least two providers with DEVICES_MIN devices each, and the fastest of them must
+be confirmed by another one within AGREE_WITHIN. The fastest one counts, so that a slow liar cannot gain time.
 
-A driver is a claim and costs nothing to make up: ten cards under a driver of their own could be its reference,
-which nobody contradicts. So a model's reference is of all its drivers together, and a branch of the driver has one
-of its own only where that is faster, and by no more than AGREE_WITHIN: a made-up branch buys no time, and honest
-cards of a branch that others poison are still within the band.
+The driver is only claimed, and a false claim costs nothing: ten cards with an invented driver could set its reference,
+and nobody would contradict them. Therefore a model's reference is learnt from all drivers together. A branch of the
+driver has a reference of its own only if that is faster, and by at most AGREE_WITHIN. So an invented branch gains no
+time, and honest cards of a branch that others manipulate are still in time.
 
-Limits. Who shows most of the devices at every provider can make a reference slow, up to the estimate's band and
-never beyond it. Who shows most of them at two, and they are better cards than those sold, can make it fast, up to
-the data sheet. One provider that is really faster than its kind and stands alone prevents a reference until a
-second one confirms it.
+Limits: somebody who owns most devices at every provider can make a reference slow, but never beyond the band of the
+estimate. Somebody who owns most devices at two providers, with better cards than were sold, can make it fast, up to the
+data sheet. A single provider that is really faster than all others prevents a reference until a second one confirms it.
 
-Feed it samples of passed proofs only (never of emulations), with `provider` naming who owns the hardware, so
-that one owner under two names is one provider.
+Use only samples of passed proofs, never of emulations. `provider` must name the owner of the hardware, so that an owner
+with two names is one provider.
 """
 
 from collections import defaultdict
@@ -29,13 +28,13 @@ from data_plane.proof.challenger.reference import EVERY_DRIVER, TABLE, Basis, Re
 
 PROVIDERS_MIN = 2
 DEVICES_MIN = 5
-"""Of one provider, by UUID."""
+"""Devices of one provider, counted by UUID."""
 AGREE_WITHIN = 0.10
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One GPU in one timed phase of one passed proof; `rate` in the units of `reference.Times`, on our clock."""
+    """One GPU in one timed phase of a passed proof. `rate` is in the units of `reference.Times`, on our clock."""
 
     provider: str
     device_uuid: str
@@ -49,45 +48,45 @@ class Unlearnt(StrEnum):
     """Why there is no reference."""
 
     TOO_FEW_PROVIDERS = "too_few_providers"
-    """Fewer than PROVIDERS_MIN have DEVICES_MIN devices each."""
+    """Fewer than PROVIDERS_MIN providers have DEVICES_MIN devices each."""
     PROVIDERS_DISAGREE = "providers_disagree"
-    """No other provider comes within AGREE_WITHIN of the fastest."""
+    """No other provider is within AGREE_WITHIN of the fastest one."""
     WIDER_THAN_ESTIMATED = "wider_than_estimated"
-    """It would allow more time than the estimate does."""
+    """The reference would allow more time than the estimate does."""
     BRANCH_APART = "branch_apart"
-    """Of one branch of the driver: slower than all together, or faster by more than AGREE_WITHIN."""
+    """A branch of the driver is slower than all drivers together, or faster by more than AGREE_WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one provider shows of one model and phase, under one branch of the driver or all."""
+    """One provider's rate for one model and phase, with one branch of the driver or with all."""
 
     provider: str
     devices: int
     rate: float
-    """Median of its devices' medians."""
+    """The median of its devices' medians."""
     spread: float
-    """Median absolute deviation of its devices' medians from `rate`, as a share of it."""
+    """The median absolute deviation of its devices' medians from `rate`, as a share of `rate`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What came of all samples of one model and phase, or of those of one branch of the driver."""
+    """The result for one model and phase, from the samples of all drivers or of one branch of the driver."""
 
     model: str
     driver_major: int
-    """EVERY_DRIVER where it is of all."""
+    """EVERY_DRIVER for the result of all drivers."""
     phase: TimedPhase
     rate: float | None
     reason: Unlearnt | None
     standings: tuple[Standing, ...]
-    """The fastest first; only providers with enough devices."""
+    """Providers with enough devices, the fastest first."""
     refused: int
-    """Samples beyond what the model's data sheet allows."""
+    """How many samples were faster than the model's data sheet allows."""
 
 
 def learn(samples: Iterable[Sample], table: Mapping[str, Reference] = TABLE) -> list[Lesson]:
-    """By model and phase: a lesson of all drivers, then one of each branch that would do for a reference alone."""
+    """For each model and phase: the lesson of all drivers, then of each branch with enough samples for a reference."""
     found: dict[tuple[str, TimedPhase], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.model in table:
@@ -105,7 +104,7 @@ def _branches(together: float, samples: Iterable[Sample], reference: Reference) 
     by_driver: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_driver[sample.driver_major].append(sample)
-    by_driver.pop(EVERY_DRIVER, None)  # Of a driver that cannot be read.
+    by_driver.pop(EVERY_DRIVER, None)  # Samples whose driver version is malformed.
     for major in sorted(by_driver):
         branch = _lesson(major, by_driver[major], reference)
         if branch.rate is None:
@@ -137,7 +136,10 @@ def _lesson(driver_major: int, samples: Sequence[Sample], reference: Reference) 
 
 
 def _is_wider_than_estimated(rate: float, reference: Reference, phase: TimedPhase) -> bool:
-    """Else each round of passes in the last one's band could be the next reference, slower every time."""
+    """Whether a rate would allow more time than the estimate.
+
+    Without this limit, passes at the slow end of one band could make the next reference slower, again and again.
+    """
     estimate = reference.estimate().of(phase)
     return (1 + TOLERANCE[Basis.LEARNT]) / rate > (1 + TOLERANCE[estimate.basis]) / estimate.rate
 

@@ -1,10 +1,10 @@
-"""How large a challenge is: from the model's reference times and the memory that was sold to counts. Pure.
+"""Plans a challenge: computes its sizes from the model's reference times and the memory that was sold. Pure.
 
     plan(identity, expected, reference, times, occasion=occasion, sizes=Sizes()) -> Plan
 
-Sizes are chosen so that each phase takes a card of the model the same seconds whatever its speed, and so
-that every count fits the messages. The default sizes are those of docs/gpu-proof.md. A challenge of an
-emulation is tiny, whatever it claims to be; so is one in a test, by its own `Sizes`.
+The sizes are chosen so that each phase takes the same number of seconds on every model, and so that every count fits
+into the messages. The default sizes are those of docs/gpu-proof.md. The challenge of an emulation is tiny, whatever the
+emulation claims to be. Tests have `Sizes` of their own.
 """
 
 from collections.abc import Mapping
@@ -31,34 +31,35 @@ KINDS: tuple[TileKind, ...] = ("int8", "bf16")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the sizes of a challenge follow from. The `_max` fields cut a challenge down."""
+    """Determines the sizes of a challenge. The fields that end in `_max` are limits."""
 
     rounds: int = 2000
     """Launches in the launch chain."""
     launch_seconds: float = 0.25
-    """What all of them may take, besides the network's allowance."""
+    """The time limit of all launches together, in addition to the network's allowance."""
     memory_share: float = 0.94
-    """Of what is free once the agent has its context."""
+    """The share of the free memory that is filled, after the agent has made its context."""
     memory_share_sold: float = 0.93
-    """Of what was sold (`judgement.memory_sold`): never less, whatever is said to be free. With `judgement.FREE_MIN` of
-    it free, a fiftieth stays alone: 460 MiB of the smallest card. The agent takes nothing more by then, since
-    context, kernels and room for digests come before free memory is read; a driver takes page tables, a thousandth
-    of that. An estimate that a device has to settle."""
+    """The least share of the sold memory (`judgement.memory_sold`) that is filled, whatever is claimed to be free. If
+    `judgement.FREE_MIN` of the sold memory is free, a fiftieth stays unused: 460 MiB on the smallest card. The agent
+    allocates context, kernels and buffers before it reads the free memory, and the driver's page tables take about a
+    thousandth. This is an estimate that has not been tested on a device yet."""
     walk_seconds: float = 1.2
-    """At least ten times what the network is allowed."""
+    """At least ten times the allowance for the network."""
     steps: int = 512
-    """Of a chain, at most."""
+    """The largest number of steps of a chain."""
     recomputed_max: int = 8192
-    """Steps times iterations of one chain: chains are shorter where a unit is dear, so that checking a sample costs
-    the verifier the same on every model. A card with an eighth of the steps walks eight times the chains."""
+    """The limit of steps times iterations of one chain. Chains are shorter if units are more expensive, so that
+    checking a sample costs the verifier the same for every model. With an eighth of the steps there are eight
+    times the chains."""
     chains_opened: int = 48
     tile_seconds: float = 0.5
     inner: int = 16_384
     columns: int = 1024
     tiles_opened: int = 16
-    """Of each repeat, and so 32 of each kind."""
+    """Tiles that are opened in each repeat; with two repeats these are 32 of each kind."""
     repeats: int = 2
-    """Of each kind of tiles: their spread is a hint."""
+    """Repeats of each kind of tiles. A large difference between them is a hint."""
     group: int = 1024
     gap_milliseconds: int = 500
     gap_threshold_us: int = 200
@@ -68,15 +69,16 @@ class Sizes:
     tiles_max: int = TILES_MAX
 
     def held(self) -> "Sizes":
-        """For a machine that somebody holds and does not use: leave three tenths of the memory to them, and more.
+        """The sizes for a machine that a customer holds but does not use: leaves them at least 30 % of the memory.
 
-        What is filled has to be more than half a card holds, or a switch to one would pass: also when as much of it is
-        hidden as `soundness.hidden_memory_max` allows while times are estimates. On L4 and GH200 that is too much.
+        The filled share must be more than half a card has, even minus the memory that a cheat could hide while times
+        are estimates (`soundness.hidden_memory_max`); otherwise half a card could pass. For L4 and GH200 this does
+        not hold.
         """
         return replace(self, memory_share=0.0, memory_share_sold=0.60)
 
     def brief(self) -> "Sizes":
-        """For a look that nothing gave rise to: half the samples."""
+        """The sizes for a challenge without a special occasion: half of the samples."""
         return replace(
             self,
             chains_opened=self.chains_opened // 2,
@@ -100,7 +102,7 @@ EMULATED = Sizes(
     chains_max=32,
     tiles_max=4,
 )
-"""What a prover without a GPU computes in moments: every message, every check, no figure."""
+"""The sizes for an emulation, which computes them in moments: every message and check, but no meaningful times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,14 @@ class Plan:
     gpus: tuple[GpuPlan, ...]
 
     def bytes_read(self, gpu: int) -> int:
-        """By a whole walk."""
+        """The bytes that a whole walk reads."""
         return self.gpus[gpu].chains * self.sizes.steps * BLOCK_BYTES
 
     def bytes_filled(self, gpu: int) -> int:
         return self.gpus[gpu].blocks * BLOCK_BYTES
 
     def units_computed(self, gpu: int) -> int:
-        """Units times iterations of the fill."""
+        """Units times iterations of the whole fill."""
         return self.gpus[gpu].blocks * UNITS_PER_BLOCK * self.gpus[gpu].iterations
 
     def multiply_adds(self, gpu: int, kind: TileKind) -> int:
@@ -140,7 +142,7 @@ def plan(
     occasion: Occasion,
     sizes: Sizes,
 ) -> Plan:
-    """One entry per GPU that the machine claims, by index. For claims that `judge_identity` has no finding about."""
+    """The plan, with one entry for each GPU of the machine, by index. `judge_identity` must have no finding before."""
     if identity.source == "emulated":
         sizes = EMULATED
     if occasion.held:
@@ -153,7 +155,7 @@ def plan(
 
 
 def _steps(iterations: int, sizes: Sizes) -> int:
-    """The largest power of two that is within both bounds; `steps` itself where it is."""
+    """The largest power of two within both limits, or `steps` itself if that is within them."""
     affordable = max(1, sizes.recomputed_max // iterations)
     return sizes.steps if sizes.steps <= affordable else 1 << (affordable.bit_length() - 1)
 

@@ -1,9 +1,9 @@
-"""A proof as the rest of the system sees it: who is challenged, over what line, and what came of it.
+"""The port of GPU proofs: what is challenged and why, and the report of a challenge.
 
     challenger.challenge(line, expected, occasion) -> ProofReport
 
-A report never raises a question about money or placement by itself: it is evidence. What follows from
-it is decided by the control plane (`control_plane/domain/proof.py`).
+A report is evidence and decides nothing about money or placement. The control plane decides what follows from it
+(`control_plane/domain/proof.py`).
 """
 
 from collections.abc import Mapping
@@ -22,30 +22,30 @@ class Occasion(StrEnum):
     IDLE = "idle"
     """At random while the GPUs are idle: all phases, with smaller samples."""
     RECHECK = "recheck"
-    """While the GPUs are idle, because the challenge before was failed or not answered: all phases."""
+    """While the GPUs are idle, because the last challenge was failed or not answered: all phases."""
     END = "end"
-    """When the customer let go: all phases. The fill overwrites what the customer left."""
+    """After the customer has released the machine: all phases. The fill overwrites the customer's data."""
 
     @property
     def held(self) -> bool:
-        """Whether somebody holds the machine: more than half of the memory is filled and the rest left to them.
+        """Whether a customer holds the machine. Then only somewhat more than half of the memory is filled.
 
-        Where too much is in use for that, nothing is asked.
+        If too much memory is in use for this, the machine is not challenged.
         """
         return self in (Occasion.IDLE, Occasion.RECHECK)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What was sold, and so what has to be proven."""
+    """What was sold, and therefore must be proven."""
 
     model: str
-    """Our word for it, such as `h100-sxm-80gb`."""
+    """Our name for the model, such as `h100-sxm-80gb`."""
     count: int
     names: frozenset[str]
     """NVML names of this model."""
     memory_mib: tuple[int, ...]
-    """NVML totals of this model, MiB; each is the centre of a band."""
+    """NVML totals of this model in MiB. Each of them is the centre of an accepted range."""
     memory_tolerance_percent: int
 
 
@@ -54,14 +54,14 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """An answer was wrong, too late or too early, or the claims contradict each other."""
     UNANSWERED = "unanswered"
-    """The line broke, or the prover declined: nothing is known. Not a strike by itself."""
+    """The line broke or the prover refused, so nothing is known. This alone is not a strike."""
     EMULATED = "emulated"
-    """All answers were right, by a prover that says it is an emulation. Never counts as proof."""
+    """All answers were right, but the prover says that it is an emulation. This never counts as a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason, with a stable code. `gpu` is None when it is about the machine."""
+    """One reason, with a stable code. `gpu` is None if it concerns the whole machine."""
 
     code: str
     gpu: int | None
@@ -70,7 +70,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What one GPU did in one timed phase, on our clock. The raw material of reference times."""
+    """The work of one GPU in one timed phase, timed by our clock. Reference times are learnt from it."""
 
     gpu: int
     phase: str
@@ -85,26 +85,26 @@ class ProofReport:
     outcome: Outcome
     occasion: Occasion
     source: str
-    """`cuda`, `emulated`, or empty when the prover never said."""
+    """`cuda`, `emulated`, or empty if the prover did not say."""
     driver: str
     reference: str
-    """Which reference times were used: `measured`, `learnt` or `estimated`, and of when; empty if none."""
+    """Which reference times were used (`measured`, `learnt` or `estimated`) and their date; empty if none were."""
     findings: tuple[Finding, ...]
     hints: tuple[Finding, ...]
-    """Phase 5: signs of sharing or throttling. They fail nobody; they bring the next challenge forward."""
+    """Signs of sharing or throttling, for example. They fail no machine, but bring its next challenge forward."""
     gpu_uuids: tuple[str, ...]
     proven_bytes: tuple[int, ...]
-    """Memory shown to be fast memory of one device, per GPU: filled and walked, bytes."""
+    """For each GPU, the bytes that were filled and walked, and so are proven to be fast memory of one device."""
     rates: tuple[Rate, ...]
     seconds: float
-    """The whole conversation on our clock."""
+    """The duration of the whole conversation on our clock."""
     attested: bool = False
-    """Whether every GPU's own attestation was asked for with a fresh nonce and verified on our side."""
+    """Whether every GPU attested itself for a fresh nonce, and we verified it."""
     devices: tuple[str, ...] = ()
-    """Identities that GPUs of this machine attested, each of one chip for life."""
+    """The identities that this machine's GPUs attested. A chip has the same one for its whole life."""
     evidence: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """All that is needed to check it again: orders with seeds and nonces, roots, times, what was opened.
-    JSON-able, at most EVIDENCE_BYTES_MAX when written."""
+    """Everything that is needed to check the proof again: orders with seeds and nonces, roots, times, opened digests.
+    It can be written as JSON of at most EVIDENCE_BYTES_MAX."""
 
 
 EVIDENCE_BYTES_MAX = 256 * 1024
@@ -114,5 +114,7 @@ class Challenger(Protocol):
     """Challenges all GPUs of a machine at the same time and judges what they answer."""
 
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
-        """Never raises for anything a prover does. Raises VerifierAway when our own verifier cannot be asked."""
+        """Challenge a machine. Nothing that a prover does raises an exception. Raises VerifierAway if our own verifier
+        does not answer.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Starts the prover of a machine's agent and speaks with it."""
+"""Starts the prover on a machine and opens a line to it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,17 +8,17 @@ from data_plane.access.port import Session, StepFailed
 from data_plane.inspection.agent import FIND_AGENT, agent_step, run_agent
 from data_plane.inspection.bundle import AgentBundle
 
-# A conversation, and so the longest step: about 20 s on a healthy machine, and the challenger gives up after a
-# minute. Should we vanish without a word, the machine is rid of it after this.
+# The longest step, because it is a conversation: it takes about 20 s on a healthy machine, and the challenger gives up
+# after a minute. If we disappear meanwhile, the machine ends the prover after this time.
 PROVE = agent_step("prove", "prove", seconds=120)
 
 
 @asynccontextmanager
 async def prover_line(session: Session, agent: AgentBundle) -> AsyncIterator[Line]:
-    """Start the agent's prover and speak with it; leaving ends it, whatever the machine does.
+    """Start the agent's prover and open a line to it. Leaving ends the prover, whatever the machine does.
 
-    Pushes the agent unless it is there. Entering raises Unreachable and StepFailed; from then on only what a Line
-    raises comes from the machine. The prover ends by itself after `PROVE.seconds`.
+    Pushes the agent first if it is not on the machine. Entering raises Unreachable and StepFailed; after that, the line
+    raises its own errors. The prover ends by itself after `PROVE.seconds`.
     """
     found = await run_agent(session, FIND_AGENT, agent)
     if found.exit_status != 0:

@@ -1,8 +1,8 @@
-"""What a challenge leaves behind: the report, and the evidence to check it again.
+"""Records a challenge: its report, and the evidence with which it can be checked again.
 
-Evidence names everything that was chosen at our side (seeds, nonces, samples, sizes), what was claimed, what was
-committed to, and the times. Digests themselves are too many to keep: their SHA-256 is kept, so who has them
-can show that they are those, and who has the seeds can compute what they should have been.
+The evidence contains everything that we chose (seeds, nonces, samples, sizes), the claims, the commitments and the
+times. There are too many digests to store them, so only their SHA-256 is stored: whoever has the digests can show that
+they are the same, and whoever has the seeds can compute the right ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ EVIDENCE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A job for the verifier, and what its result is about."""
+    """A job for the verifier, with the phase and GPU that its result concerns."""
 
     gpu: int
     phase: str
@@ -40,7 +40,7 @@ class Due:
 
 @dataclass
 class Record:
-    """Grows while the conversation goes on; `report` closes it."""
+    """Collects findings and evidence during the conversation. `report` completes it."""
 
     expected: Expected
     occasion: Occasion
@@ -53,14 +53,14 @@ class Record:
     due: list[Due] = field(default_factory=list[Due])
     rates: list[Rate] = field(default_factory=list[Rate])
     _attested: set[str] = field(default_factory=set[str])
-    """Identities of chips, the same for life."""
+    """Identities of chips. A chip has the same one for its whole life."""
     _evidence: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def note(self, key: str, value: Any) -> None:
         self._evidence[key] = value
 
     def add(self, key: str, value: Any) -> None:
-        """To a list of things that happen more than once."""
+        """Add an entry to a list in the evidence."""
         self._evidence.setdefault(key, []).append(value)
 
     def bound(self, phase: str, bands: Sequence[Band]) -> None:
@@ -81,7 +81,7 @@ class Record:
         )
 
     def attest(self, gpu: int, nonce: bytes, report: bytes, judged: Attested | Rejected) -> None:
-        """Take in one GPU's attestation. One that is not accepted is a hint: our own roots may be behind."""
+        """Record one GPU's attestation. If it is not accepted, that is only a hint: our own roots may be outdated."""
         one = {"gpu": gpu, "nonce": nonce.hex(), "report_sha256": sha256(report).hexdigest()}
         self.add("attestation", {**one, **asdict(judged)})
         if isinstance(judged, Rejected):
@@ -94,7 +94,7 @@ class Record:
         self._attested.add(judged.device)
 
     def check(self, results: Sequence[Checked]) -> None:
-        """Take in what the verifier found, one result to each of `due`."""
+        """Record what the verifier found: one result for each of `due`."""
         for due, result in zip(self.due, results, strict=True):
             if result.fault is not None:
                 self.findings.append(Finding(FAULTS[result.fault], due.gpu, f"{due.phase}: {result.why}"))
@@ -143,7 +143,7 @@ class Record:
         return evidence | self._evidence
 
     def _hidden_memory_max(self, times: Times, plan: Plan) -> float:
-        """Share of what was filled that a cheat as fast as the reference could have hidden."""
+        """The share of the filled memory that a cheat as fast as the reference could have hidden."""
         return max(
             soundness.hidden_memory_max(
                 soundness.slack(
@@ -159,7 +159,7 @@ class Record:
 def commitment_evidence(
     commitment: Commitment, sample: Sequence[int], committed: Committed, seconds: float
 ) -> dict[str, Any]:
-    """One GPU in one try of a phase. Which groups were opened follows from the sample."""
+    """The evidence of one GPU in one try of a phase. The opened groups follow from the sample."""
     return {
         "gpu": committed.gpu,
         "key": commitment.key.hex(),
@@ -174,7 +174,7 @@ def commitment_evidence(
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: bytes in hex."""
+    """The value for JSON, with bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dict):
@@ -185,5 +185,5 @@ def plain(value: Any) -> Any:
 
 
 def _seconds(value: float) -> float | None:
-    """To the microsecond; None for no bound, which JSON has no number for."""
+    """Rounded to microseconds. None for infinity, which JSON cannot represent."""
     return round(value, 6) if value != float("inf") else None

@@ -1,22 +1,22 @@
-"""What a GPU model is and how fast it honestly is: the table that claims and times are held against.
+"""The reference table: the properties and honest speeds of each GPU model, to which claims and times are compared.
 
     reference = TABLE["h100-sxm-80gb"]
     times = References(measurements.load()).times("h100-sxm-80gb", driver="570.124.06")
 
-Where each column comes from decides what may follow from it:
+What may follow from a column depends on where its values come from:
 
-- `pci_devices`, `OTHER_PCI_DEVICES`, `memory_by_ecc`: NVIDIA's open kernel module README (driver 595.45.04) and
-  public nvidia-smi dumps. A card may be refused by them, except by the ids in `pci_devices_doubtful`.
-- `capability`: vendor's list of compute capabilities; a card may be refused by it.
-- `sms`, `bandwidth`, `int8_peak`, `bf16_peak`: data-sheet figures, not read again for this table. A claim that
-  differs is a hint and never a refusal. As an upper bound of what physics allows they carry a margin
-  (`judgement.PEAK_MARGIN`).
-- `bus_bits`: worked out from data-sheet bandwidth and memory clock. Hints only.
+- `pci_devices`, `OTHER_PCI_DEVICES`, `memory_by_ecc`: from the README of NVIDIA's open kernel modules (driver
+  595.45.04) and public outputs of nvidia-smi. A card can be refused because of them, except because of the ids in
+  `pci_devices_doubtful`.
+- `capability`: from NVIDIA's list of compute capabilities. A card can be refused because of it.
+- `sms`, `bandwidth`, `int8_peak`, `bf16_peak`: figures of data sheets, which were not checked again for this table. A
+  claim that differs is a hint and never a refusal. As physical limits they have a margin (`judgement.PEAK_MARGIN`).
+- `bus_bits`: computed from the data sheet's bandwidth and memory clock. It only gives hints.
 - `host_link`: an estimate by PCIe generation: 22 GB/s for 4x16, 45 for 5x16, 380 for NVLink-C2C.
-- `iterations`: chosen so that regenerating a unit costs about RHO times reading it. An A100-PCIE-40GB has the memory
-  and the multiprocessors of the SXM card, and so its figure.
+- `iterations`: chosen so that computing a unit takes about RHO times as long as reading it. An A100-PCIE-40GB has the
+  same memory and multiprocessors as the SXM card, and therefore the same value.
 
-No GPU has been measured yet: `estimated` is the only basis until a report of a device is in
+No GPU has been measured yet. All times are estimates until the report of a device is in
 `data_plane/proof/challenger/measured` (`measurements`) or two providers have shown the same rates (`learning`).
 """
 
@@ -28,38 +28,38 @@ from types import MappingProxyType
 from typing import Literal
 
 RHO = 40
-"""Time to compute a unit of the fill over the time to read one, at the honest rates, that `iterations` aims at."""
+"""The aim of `iterations`: computing a unit of the fill takes about this many times as long as reading one."""
 
 TimedPhase = Literal["fill", "walk", "int8", "bf16"]
 TIMED_PHASES: tuple[TimedPhase, ...] = ("fill", "walk", "int8", "bf16")
 
 
 class Basis(StrEnum):
-    """How a pace is known, from the best to the worst."""
+    """How a pace is known, from the best basis to the worst."""
 
     MEASURED = "measured"
-    """On hardware of our own, by a report of the device."""
+    """Measured by us on a device (`measurements`)."""
     LEARNT = "learnt"
-    """Shown alike by at least two unrelated providers."""
+    """Learnt from at least two independent providers that agree (`learning`)."""
     ESTIMATED = "estimated"
     """A data-sheet peak times a factor from the literature."""
     GUESSED = "guessed"
-    """Nothing is published: good for choosing the size of a phase, and for a bound ten times as wide."""
+    """Guessed, because nothing is published. It is used to choose the size of a phase, and for a very wide limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a phase honestly runs, per second, and how we know."""
+    """The honest speed of a phase, per second, and how we know it."""
 
     rate: float
     basis: Basis
     note: str
-    """Of when and of what: `2026-12-03, driver 570.124.06`, or the factor of an estimate."""
+    """Date and driver, such as `2026-12-03, driver 570.124.06`, or the factor of an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Reference times of one model, kept as rates because the sizes of a challenge vary."""
+    """The reference times of one model, as rates, because the sizes of challenges differ."""
 
     fill: Pace
     """Units times iterations."""
@@ -80,18 +80,18 @@ class Times:
         return paces[phase]
 
     def describe(self) -> str:
-        """Which bases were used and of when, such as `measured (2026-12-03, driver 570.124.06)`."""
+        """Which bases were used, with their notes, such as `measured (2026-12-03, driver 570.124.06)`."""
         said = dict.fromkeys(f"{pace.basis} ({pace.note})" for pace in (self.walk, self.int8, self.bf16))
         return "; ".join(said)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One model. Rates per second, bandwidth and link in bytes, peaks in multiply-adds (half of dense FLOPS)."""
+    """One model. Rates are per second: bandwidth and link in bytes, peaks in multiply-adds (half of dense FLOPS)."""
 
     model: str
     pci_devices: frozenset[str]
-    """`vendor:device`, as sysfs writes them."""
+    """`vendor:device`, as in sysfs."""
     capability: str
     sms: int
     bandwidth: float
@@ -101,15 +101,15 @@ class Reference:
     host_link: float
     iterations: int
     walk_factor: float
-    """Random reads of 512 bytes, as a share of `bandwidth`."""
+    """The share of `bandwidth` that random reads of 512 bytes achieve."""
     tile_factor: float | None
-    """What `mma.sync` reaches, as a share of either peak; None where nothing is published."""
+    """The share of either peak that `mma.sync` achieves; None if nothing is published."""
     pci_devices_doubtful: frozenset[str] = frozenset()
     memory_by_ecc: Mapping[bool, int] = field(default_factory=lambda: MappingProxyType({}))
-    """NVML total in MiB by whether ECC is on, for cards that pay for ECC with memory."""
+    """NVML's total in MiB by whether ECC is on, for cards whose ECC takes memory."""
 
     def peak(self, phase: TimedPhase) -> float | None:
-        """What no card of this model can exceed, in the units of `Times`; None where no figure is known."""
+        """The rate that no card of this model can exceed, in the units of `Times`; None if it is not known."""
         peaks: dict[TimedPhase, float | None] = {
             "fill": None,
             "walk": self.bandwidth,
@@ -130,7 +130,7 @@ class Reference:
             basis, share = Basis.ESTIMATED, self.tile_factor
             note = f"{share:.0%} of data-sheet peak"
         return Times(
-            # What `iterations` was worked out from, solved for the rate of the fill.
+            # The equation from which `iterations` was computed, solved for the rate of the fill.
             fill=Pace(
                 self.iterations * walk.rate / (64 * RHO), Basis.ESTIMATED, "68 instructions a double round"
             ),
@@ -141,9 +141,9 @@ class Reference:
 
 
 _AMPERE_ADA = 0.85
-"""Of the tensor cores' peak: estimated for kernels of `mma.sync` that are bound by nothing else."""
+"""The share of the tensor cores' peak that `mma.sync` achieves: an estimate for kernels without other limits."""
 _HOPPER = 0.50
-"""`mma.sync` does not reach what `wgmma` does: 45 to 60 % is expected."""
+"""The same share for Hopper, where only `wgmma` can reach the peak: 45 to 60 % are expected."""
 
 _PCIE4, _PCIE5, _C2C = 22e9, 45e9, 380e9
 
@@ -164,7 +164,7 @@ def _card(
     doubtful: tuple[str, ...] = (),
     memory_by_ecc: Mapping[bool, int] | None = None,
 ) -> Reference:
-    """One row: bandwidth in GB/s, bf16 in dense TFLOPS and int8 in dense TOPS, as data sheets write them."""
+    """One row, in the units of data sheets: bandwidth in GB/s, bf16 in dense TFLOPS, int8 in dense TOPS."""
     return Reference(
         model=model,
         pci_devices=frozenset({f"10de:{device}"}),
@@ -221,7 +221,7 @@ _CARDS = (
 # fmt: on
 
 TABLE: Mapping[str, Reference] = MappingProxyType({one.model: one for one in _CARDS})
-"""By our word for the model (the control plane's `GpuModel`)."""
+"""The table, by our name for the model (the control plane's `GpuModel`)."""
 
 OTHER_PCI_DEVICES: Mapping[str, str] = MappingProxyType(
     {
@@ -250,16 +250,16 @@ OTHER_PCI_DEVICES: Mapping[str, str] = MappingProxyType(
     }
     | {device: one.model for one in _CARDS for device in one.pci_devices}
 )
-"""Ids that are known to be some card: a claim of another model with one of them contradicts itself."""
+"""Ids of cards that we do not list. A card that claims to be another model with such an id contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Paces of a model, better than an estimate. Phases may be missing."""
+    """Measured or learnt paces of a model. Phases may be missing."""
 
     model: str
     driver_major: int
-    """The branch that it was measured under, or learnt of; EVERY_DRIVER where it was learnt of all."""
+    """The branch of the driver that it was measured with or learnt for; EVERY_DRIVER if it was learnt for all."""
     paces: Mapping[TimedPhase, Pace]
 
 
@@ -267,25 +267,25 @@ EVERY_DRIVER = 0
 
 
 def driver_major(driver: str) -> int:
-    """570 of `570.124.06`; EVERY_DRIVER where there is no such number."""
+    """The driver's branch: 570 for `570.124.06`; EVERY_DRIVER if there is no such number."""
     found = re.match(r"[0-9]{1,6}(?=\.|$)", driver)
     return int(found[0]) if found else EVERY_DRIVER
 
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """All we know of honest times: the table, and what replaces its estimates."""
+    """All known honest times: the table, and the observations that replace its estimates."""
 
     observed: Sequence[Observed] = ()
     """Measured and learnt."""
     table: Mapping[str, Reference] = field(default_factory=lambda: TABLE)
 
     def times(self, model: str, driver: str) -> Times:
-        """Reference times, phase by phase the best basis there is. Raises KeyError.
+        """The reference times of a model, with the best basis for each phase. Raises KeyError for an unknown model.
 
-        The driver is the machine's own word: a lie about it must not buy time. It chooses among our own measurements,
-        the nearest one, which is as much as two of them differ by; of what was learnt it chooses its own branch, which
-        is never slower than all together, and no other.
+        The driver is only claimed, and a false claim must not gain time. Among our own measurements the one with the
+        nearest driver is used; among learnt references only the one of its own branch, which is never slower than the
+        one of all drivers.
         """
         major = driver_major(driver)
         times = self.table[model].estimate()
@@ -303,6 +303,6 @@ def _speaks_of(one: Observed, phase: TimedPhase, major: int) -> bool:
 
 
 def _preference(one: Observed, phase: TimedPhase, major: int) -> tuple[int, int, float]:
-    """What was measured before what was learnt; the nearest driver; among equals the faster."""
+    """Sorts observations: measured before learnt, then the nearest driver, then the fastest."""
     pace = one.paces[phase]
     return list(Basis).index(pace.basis), abs(one.driver_major - major), -pace.rate

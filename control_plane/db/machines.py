@@ -13,7 +13,7 @@ from sqlalchemy import text
 from control_plane.db import journal, work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.db.tables import among
+from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from control_plane.db import machines, work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.db.tables import among
+from control_plane.db.tables.marks import among
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
 from control_plane.domain.machine import Machine, MachineState

@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read
-from control_plane.db.tables import metadata
+from control_plane.db.tables.every import metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from control_plane.db.engine import Database, Role
-from control_plane.db.tables import FACTS
+from control_plane.db.tables.every import FACTS
 from reconciler import registry
 from tests.scenario.lively import build
 from tests.support.clock import Clock

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from control_plane.db.tables import metadata
+from control_plane.db.tables.every import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=metadata, compare_server_default=True)

@@ -2,27 +2,3 @@
 
 A table's marks (`marks.py`) say whose rows it holds, whether it is append-only, and what the API may write.
 """
-
-from control_plane.db.tables import (
-    catalogue,
-    leases,
-    machines,
-    mesh,
-    money,
-    operation,
-    proof,
-    providers,
-    tenancy,
-)
-from control_plane.db.tables.marks import Marks, Tenancy, among, marks_of, metadata
-
-__all__ = ["FACTS", "SHARED", "WINGS", "Marks", "Tenancy", "among", "marks_of", "metadata"]
-
-WINGS = (tenancy, catalogue, providers, leases, machines, proof, mesh, money, operation)
-
-FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(found).fact)
-"""Append-only tables."""
-SHARED = frozenset(
-    name for name, found in metadata.tables.items() if marks_of(found).tenancy is Tenancy.SHARED
-)
-"""Tables that hold nothing of any customer."""

@@ -68,19 +68,19 @@ leases = table(
     known("end_reason", EndReason),
     known("proof", Tier),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
-    CheckConstraint("(state = 'ready') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
+    CheckConstraint(f"(state = '{LeaseState.READY}') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
     CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
     Index(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")
     ),
-    Index("ix_leases_placing", "due_at", postgresql_where=text("state = 'placing'")),
+    Index("ix_leases_placing", "due_at", postgresql_where=text(f"state = '{LeaseState.PLACING}'")),
     Index(
         "ix_leases_metered",
         "metered_until",
         postgresql_where=text("ready_at IS NOT NULL AND NOT meter_closed"),
     ),
     Index("ix_leases_live", "organization_id", postgresql_where=text(among("state", LIVE))),
-    Index("ix_leases_ending", "id", postgresql_where=text("state = 'ending'")),
+    Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),
     api=("INSERT", "UPDATE"),
 )
 

@@ -78,11 +78,21 @@ machines = table(
     known("proof", Tier),
     known("fail_reason", FailReason),
     CheckConstraint(
-        "state <> 'gone' OR asked_at IS NULL OR gone_evidence IS NOT NULL", name="gone_needs_evidence"
+        f"state <> '{MachineState.GONE}' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
+        name="gone_needs_evidence",
     ),
-    CheckConstraint("state IN ('intended', 'gone') OR asked_at IS NOT NULL", name="asked_before_effect"),
+    CheckConstraint(
+        f"{among('state', (MachineState.INTENDED, MachineState.GONE))} OR asked_at IS NOT NULL",
+        name="asked_before_effect",
+    ),
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
-    Index("ix_machines_open", "account", "state", "due_at", postgresql_where=text("state <> 'gone'")),
+    Index(
+        "ix_machines_open",
+        "account",
+        "state",
+        "due_at",
+        postgresql_where=text(f"state <> '{MachineState.GONE}'"),
+    ),
     Index(
         "uq_machines_provider_ref",
         "account",
@@ -94,12 +104,12 @@ machines = table(
         "ix_machines_proof_due",
         "account",
         "proof_due_at",
-        postgresql_where=text("state = 'verified' AND proof_due_at IS NOT NULL"),
+        postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND proof_due_at IS NOT NULL"),
     ),
     Index(
         "ix_machines_suspect",
         "account",
-        postgresql_where=text("state = 'verified' AND suspect_since IS NOT NULL"),
+        postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL"),
     ),
     tenancy=Tenancy.CLAIMED,
 )

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from control_plane.db import embedded
 from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
-from control_plane.db.tables import metadata
+from control_plane.db.tables.every import metadata
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database

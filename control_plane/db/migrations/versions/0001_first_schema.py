@@ -395,7 +395,7 @@ def _create_tables() -> None:
             name=op.f("ck_machines_state_known"),
         ),
         sa.CheckConstraint(
-            "state IN ('intended', 'gone') OR asked_at IS NOT NULL",
+            "state IN ('gone', 'intended') OR asked_at IS NOT NULL",
             name=op.f("ck_machines_asked_before_effect"),
         ),
         sa.CheckConstraint(
@@ -559,7 +559,7 @@ def _create_tables() -> None:
         "proof_records",
         ["account", "at"],
         unique=False,
-        postgresql_where=sa.text("ended OR outcome IN ('failed', 'emulated')"),
+        postgresql_where=sa.text("ended OR outcome IN ('emulated', 'failed')"),
     )
     op.create_table(
         "ssh_keys",

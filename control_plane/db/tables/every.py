@@ -1,0 +1,25 @@
+"""Every table of every wing: whoever needs `metadata` complete takes it from here."""
+
+from control_plane.db.tables import (
+    catalogue,
+    leases,
+    machines,
+    mesh,
+    money,
+    operation,
+    proof,
+    providers,
+    tenancy,
+)
+from control_plane.db.tables.marks import Tenancy, marks_of, metadata
+
+__all__ = ["FACTS", "SHARED", "WINGS", "metadata"]
+
+WINGS = (tenancy, catalogue, providers, leases, machines, proof, mesh, money, operation)
+
+FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(found).fact)
+"""Append-only tables."""
+SHARED = frozenset(
+    name for name, found in metadata.tables.items() if marks_of(found).tenancy is Tenancy.SHARED
+)
+"""Tables that hold nothing of any customer."""

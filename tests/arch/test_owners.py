@@ -24,7 +24,9 @@ OWNERS = {
         r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|proving|__main__)\.py"
         r"|data_plane/proof/service/(metrics|__main__)\.py"
     ),
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|__main__)\.py|data_plane/proof/service/.*",
+    "structlog": (
+        r"control_plane/api/observe\.py|reconciler/(runner|compose|__main__)\.py|data_plane/proof/service/.*"
+    ),
     "grpc": r"data_plane/proof/service/.*",
     "grpc_health": r"data_plane/proof/service/server\.py",
     "google": r"data_plane/proof/service/.*",
@@ -33,7 +35,7 @@ OWNERS = {
     "uvicorn": r"providers/emulators/__main__\.py",
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
-    "msgspec": r"control_plane/(api|cli)/.*|control_plane/__main__\.py|providers/.*",
+    "msgspec": r"control_plane/(api|cli)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "cryptography": r"data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(

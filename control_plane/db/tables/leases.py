@@ -22,7 +22,7 @@ from control_plane.db.tables.marks import Tenancy, among, at, known, project, ta
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
-from control_plane.domain.lease import BILLED, LIVE, EndReason, LeaseState, PurchaseKind
+from control_plane.domain.lease import LIVE, EndReason, LeaseState, PurchaseKind
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 

@@ -24,6 +24,7 @@ from control_plane.api.loops import LoopController
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
+from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.ssh_keys import SshKeyController
@@ -37,6 +38,7 @@ CONTROLLERS = (
     CreditController,
     ApiKeyController,
     SshKeyController,
+    ProjectController,
     CatalogueController,
     LeaseController,
     ProofController,

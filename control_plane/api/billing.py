@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
 
 from litestar import Controller, get
 from litestar.params import FromQuery
@@ -16,9 +15,10 @@ from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.money import Nano, usd
+from control_plane.domain.money import usd
 from control_plane.domain.permission import Permission
 from control_plane.services import billing
+from control_plane.services.billing import Charge
 from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
 
 CSV_ROWS_PER_READ = 1_000
@@ -34,7 +34,15 @@ CSV_COLUMNS = (
     "price_usd_per_gpu_hour",
     "amount_usd",
     "amount_nano_usd",
+    "project",
+    "project_id",
+    "machine_id",
+    "provider",
+    "region",
+    "purchase",
+    "price_book",
 )
+"""New columns go to the end, because people's sheets count them."""
 
 
 class BillingController(Controller):
@@ -112,19 +120,26 @@ async def _csv(request: ApiRequest, since: datetime, until: datetime) -> AsyncIt
             return
 
 
-def _csv_row(row: Any) -> tuple[object, ...]:
+def _csv_row(charge: Charge) -> tuple[object, ...]:
     return (
-        on_wire(Prefix.CHARGE, row.id),
-        on_wire(Prefix.LEASE, row.lease_id),
-        row.lease_name,
-        row.number,
-        row.sku,
-        _utc(row.started_at),
-        _utc(row.ended_at),
-        row.gpu_seconds,
-        usd(Nano(row.nano_per_gpu_hour)),
-        usd(Nano(row.amount_nano)),
-        row.amount_nano,
+        on_wire(Prefix.CHARGE, charge.id),
+        on_wire(Prefix.LEASE, charge.lease_id),
+        charge.lease_name,
+        charge.number,
+        charge.sku,
+        _utc(charge.started_at),
+        _utc(charge.ended_at),
+        charge.gpu_seconds,
+        usd(charge.nano_per_gpu_hour),
+        usd(charge.amount_nano),
+        charge.amount_nano,
+        charge.project,
+        on_wire(Prefix.PROJECT, charge.project_id),
+        on_wire(Prefix.MACHINE, charge.machine_id),
+        charge.provider,
+        charge.region,
+        charge.purchase,
+        charge.price_book,
     )
 
 

@@ -33,11 +33,15 @@ PROBLEMS: Mapping[int, ResponseSpec] = {
 }
 
 
+def refusable(*statuses: int) -> Mapping[int, ResponseSpec]:
+    """The errors of a request that may also be refused with one of these statuses."""
+    return {**PROBLEMS, **dict.fromkeys(statuses, _PROBLEM)}
+
+
 def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:
     """The answers of a POST: the view it returns, and every status with which it may refuse."""
     answer = ResponseSpec(data_container=view, description="Done.", generate_examples=False)
-    refused = dict.fromkeys((402, 409, 413, 415, 422), _PROBLEM)
-    return {**PROBLEMS, **refused, status: answer}
+    return {**refusable(402, 409, 413, 415, 422), status: answer}
 
 
 async def _only_the_document(request: Request[Any, Any, Any]) -> None:

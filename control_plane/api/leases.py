@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.catalogue import requested_by
-from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import lease_id as _lease_id
@@ -34,6 +34,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Phase
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.journal import JournalPage
 from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView, StreamEnd
 from control_plane.wire.proofs import ProofPage
@@ -41,6 +42,15 @@ from control_plane.wire.proofs import ProofPage
 States = Annotated[
     list[LeaseState] | None,
     QueryParameter(name="state", max_items=8, description="Only leases in these states; may be repeated."),
+]
+OfProject = Annotated[
+    str | None,
+    QueryParameter(
+        name="project",
+        pattern=NAME_PATTERN,
+        max_length=NAME_LENGTH_MAX,
+        description="Only leases of the project with this name.",
+    ),
 ]
 
 
@@ -65,6 +75,7 @@ class LeaseController(Controller):
                 name=name,
                 ssh_key_ids=keys,
                 actor=request.actor,
+                project=data.project,
             )
             if isinstance(lease, Refused):
                 return lease
@@ -72,11 +83,12 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/", permission=Permission.LEASES_READ, responses=PROBLEMS)
+    @get("/", permission=Permission.LEASES_READ, responses=refusable(422))
     async def index(
         self,
         request: ApiRequest,
         states: States = None,
+        project: OfProject = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> LeasePage:
@@ -86,14 +98,19 @@ class LeaseController(Controller):
             request.principal.organization_id,
             before=paging.moment("leases", cursor),
             states=states,
+            project=project,
             limit=limit + 1,
         )
+        if isinstance(found, Refused):
+            raise refusal(found)
         page, following = paging.cut(
             found,
             limit,
-            lambda one: paging.after_moment("leases", one.overview.lease.created_at, one.overview.lease.id),
+            lambda shown: paging.after_moment(
+                "leases", shown.overview.lease.created_at, shown.overview.lease.id
+            ),
         )
-        return LeasePage(tuple(lease_view(one) for one in page), following)
+        return LeasePage(tuple(lease_view(shown) for shown in page), following)
 
     @get("/{lease_id:str}", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:

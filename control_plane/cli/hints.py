@@ -8,6 +8,7 @@ _BY_CODE = {
     "provider_unknown": "see: splitplane offers",
     "account_unknown": "see: splitplane account list",
     "lease_not_found": "see: splitplane lease list --all",
+    "project_unknown": "see: splitplane project list",
     "ssh_key_unknown": "see: splitplane ssh-key list",
     "balance_too_low": "see: splitplane bill",
     "quota_exceeded": "see: splitplane lease list, splitplane whoami",
@@ -19,6 +20,7 @@ _BY_FIELD = {
     "providers": "--provider takes a name as `splitplane offers` shows it",
     "price_usd_per_hour_max": "--max-price takes an amount in US dollars, such as 25 or 24.90",
     "sku": "SKU is a name as `splitplane skus` shows it",
+    "project": "--project takes a name as `splitplane project list` shows it",
     "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",
     "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",
 }

@@ -13,6 +13,7 @@ from control_plane.cli.commands import (
     leases,
     loops,
     orphans,
+    projects,
     proofs,
     session,
     ssh_keys,
@@ -49,6 +50,7 @@ def parser() -> Parser:
     to = made.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
     session.add(to)
     ssh_keys.add(to)
+    projects.add(to)
     catalogue.add(to)
     leases.add(to)
     leases.add_why(to)

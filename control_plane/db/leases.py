@@ -13,7 +13,7 @@ from control_plane.db.journal import ACTOR, INSERT, actor_values
 from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.rows import Recordset, convert, read, write
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import (
     BILLED,
     END_REASONS,
@@ -31,8 +31,11 @@ from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
 
-_COLUMNS = tuple(field.name for field in fields(Lease))
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM leases"
+_COLUMNS = tuple(field.name for field in fields(Lease) if field.name != "project")
+_PROJECT = "(SELECT name FROM projects WHERE id = l.project_id) AS project"
+"""SQL: the name of a lease's project. It is not a join, so that `FOR UPDATE` locks the lease alone."""
+_LEASE = f"{', '.join(f'l.{column}' for column in _COLUMNS)}, {_PROJECT}"
+_SELECT = f"SELECT {_LEASE} FROM leases l"
 
 _LATER = frozenset(
     {"generation", "attempts", "end_reason", "end_why", "ready_at", "billed_until", "ended_at"}
@@ -187,7 +190,7 @@ async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[Lea
 # A lease as a customer reads it, in one round trip: with the claim of its latest attempt (every attempt has one), the
 # machine, the machine's place in the private network, and its latest GPU proof.
 _OVERVIEW = f"""
-SELECT {", ".join(f"l.{column}" for column in _COLUMNS)},
+SELECT {_LEASE},
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
   {SIGHTED_AT} AS sighted_at, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
@@ -207,6 +210,7 @@ _PAGE = text(
 WHERE l.organization_id = :organization_id
   AND (CAST(:before_at AS timestamptz) IS NULL OR (l.created_at, l.id) < (:before_at, CAST(:before_id AS uuid)))
   AND (CAST(:states AS text[]) IS NULL OR l.state = ANY(:states))
+  AND (CAST(:project_id AS uuid) IS NULL OR l.project_id = :project_id)
 ORDER BY l.created_at DESC, l.id DESC LIMIT :limit
 """
 )
@@ -294,6 +298,7 @@ async def page(
     *,
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
+    project_id: ProjectId | None = None,
     limit: int,
 ) -> list[Overview]:
     """Newest first; `before` is creation time and id of the last lease of the page before."""
@@ -305,6 +310,7 @@ async def page(
         before_at=before_at,
         before_id=before_id,
         states=None if states is None else list(states),
+        project_id=project_id,
         limit=limit,
     )
 
@@ -316,7 +322,7 @@ ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 _POSTPONE = text("UPDATE leases SET due_at = :due_at WHERE id = ANY(:ids)")
 # Whoever had a slot leaves the node behind; a whole machine goes with its lease.
 _TAKE_FINISHED = text(f"""
-{_SELECT} l WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
+{_SELECT} WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
   SELECT FROM claims c JOIN machines m ON m.id = c.machine_id
   WHERE c.lease_id = l.id AND (c.released_at IS NULL OR (c.slot IS NULL AND m.state <> '{MachineState.GONE}')))
 ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED

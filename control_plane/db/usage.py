@@ -205,6 +205,8 @@ class Charge:
     number: int
     """The number of its interval in the lease."""
     project_id: ProjectId
+    project: str
+    """The project's name."""
     machine_id: MachineId
     provider: str
     region: str
@@ -232,6 +234,9 @@ class LeaseUsage(Use):
 
     id: LeaseId
     name: str
+    project_id: ProjectId
+    project: str
+    """The project's name."""
     sku: str
     nano_per_gpu_hour: Nano
     gpu_count: int
@@ -243,9 +248,10 @@ class LeaseUsage(Use):
 
 
 _CHARGES = text("""
-SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, c.machine_id, c.provider, c.region, c.sku,
-       c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour, c.amount_nano
-FROM charges c JOIN leases l ON l.id = c.lease_id
+SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
+       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
+       c.amount_nano
+FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
@@ -256,9 +262,9 @@ SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(gpu_se
 FROM charges WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
 """)
 _BY_LEASE = text(f"""
-SELECT l.id, l.name, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.metered_until, {USE},
+SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.metered_until, {USE},
        coalesce(rated.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
-FROM leases l {MACHINE}
+FROM leases l {MACHINE} JOIN projects p ON p.id = l.project_id
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
            GROUP BY lease_id) rated ON rated.lease_id = l.id

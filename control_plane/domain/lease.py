@@ -114,6 +114,8 @@ class Lease:
     id: LeaseId
     organization_id: OrganizationId
     project_id: ProjectId
+    project: str
+    """The project's name."""
     name: str
     sku: str
     gpu_model: GpuModel

@@ -23,6 +23,9 @@ class Permission(StrEnum):
     SSH_KEYS_READ = "ssh_keys.read"
     SSH_KEYS_CREATE = "ssh_keys.create"
     SSH_KEYS_DELETE = "ssh_keys.delete"
+    PROJECTS_READ = "projects.read"
+    PROJECTS_CREATE = "projects.create"
+    """Create projects in the caller's own organization."""
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
@@ -60,6 +63,8 @@ CUSTOMER = frozenset(
         Permission.SSH_KEYS_READ,
         Permission.SSH_KEYS_CREATE,
         Permission.SSH_KEYS_DELETE,
+        Permission.PROJECTS_READ,
+        Permission.PROJECTS_CREATE,
         Permission.SKUS_READ,
         Permission.OFFERS_READ,
         Permission.QUOTES_CREATE,

@@ -8,10 +8,17 @@ from control_plane.db import ledger, organizations, usage
 from control_plane.db.connection import Connection
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
-from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
 from control_plane.world import World
+
+__all__ = [
+    "Bill",
+    "BillLine",
+    "Charge",
+    "Reconciliation",
+]  # Controllers name these, and do not import the layer below.
 
 
 def period_of(now: datetime) -> tuple[datetime, datetime]:
@@ -33,6 +40,9 @@ async def credit(
 class BillLine:
     lease_id: LeaseId
     name: str
+    project_id: ProjectId
+    project: str
+    """The project's name."""
     sku: str
     nano_per_gpu_hour: Nano
     gpu_seconds: int
@@ -91,6 +101,8 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
     return BillLine(
         lease_id=lease.id,
         name=lease.name,
+        project_id=lease.project_id,
+        project=lease.project,
         sku=lease.sku,
         nano_per_gpu_hour=price,
         gpu_seconds=lease.gpu_seconds,

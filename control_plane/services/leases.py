@@ -160,6 +160,7 @@ def _admitted(
         id=lease_id,
         organization_id=project.organization_id,
         project_id=project.id,
+        project=project.name,
         name=name,
         sku=request.sku,
         gpu_model=price.sku.shape.gpu_model,
@@ -283,10 +284,25 @@ async def page(
     *,
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
+    project: str | None = None,
     limit: int,
-) -> list[Shown]:
+) -> list[Shown] | Refused:
+    """Newest first; `project` is the name of the project whose leases are wanted."""
     async with world.db.reading(organization_id) as connection:
-        found = await leases.page(connection, organization_id, before=before, states=states, limit=limit)
+        project_id = None
+        if project is not None:
+            named = await projects.named(connection, organization_id, project)
+            if isinstance(named, Refused):
+                return named
+            project_id = named.id
+        found = await leases.page(
+            connection,
+            organization_id,
+            before=before,
+            states=states,
+            project_id=project_id,
+            limit=limit,
+        )
     now = world.now()
     return [shown(overview, now) for overview in found]
 

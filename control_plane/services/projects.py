@@ -35,9 +35,10 @@ async def of_lease(
     """The project that a new lease belongs to: the one that it names, or the organization's default one."""
     if name is None:
         return await projects.default(connection, organization_id)
+    return await named(connection, organization_id, name)
+
+
+async def named(connection: Connection, organization_id: OrganizationId, name: str) -> Project | Refused:
+    """The organization's project of this name."""
     found = await projects.named(connection, organization_id, name)
-    if found is not None:
-        return found
-    return Refused(
-        RefusalCode.PROJECT_UNKNOWN, f"There is no project called {name!r}; leave it out for the default one."
-    )
+    return found or Refused(RefusalCode.PROJECT_UNKNOWN, f"There is no project called {name!r}.")

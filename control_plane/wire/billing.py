@@ -19,6 +19,16 @@ class UsageRow(View):
     gpu_seconds: int
     price_per_gpu_hour: Money
     amount: Money
+    project: str
+    """The name of the lease's project."""
+    project_id: str
+    machine_id: str
+    provider: str
+    region: str
+    purchase: str
+    """How the lease is bought: `on_demand`, which is by the second until it is released."""
+    price_book: int
+    """The version of the price book that the price is from."""
 
 
 class UsagePage(View):
@@ -29,6 +39,9 @@ class UsagePage(View):
 class BillLineView(View):
     lease_id: str
     name: str
+    project: str
+    """The name of the lease's project."""
+    project_id: str
     sku: str
     price_per_gpu_hour: Money
     gpu_seconds: int

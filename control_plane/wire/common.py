@@ -1,7 +1,7 @@
 """What every page of the wire shares: the two kinds of body, the text types, money.
 
 Times are RFC 3339 in UTC. Money is an exact decimal text in US dollars with nine places, and the same
-amount as integer nano-US-dollars. Ids have a prefix (`le_`, `org_`, `key_`, `ssh_`, `in_`, `pf_`, `ch_`).
+amount as integer nano-US-dollars. Ids have a prefix (`le_`, `mc_`, `org_`, `prj_`, `key_`, `ssh_`, `pf_`, `ch_`).
 
 A request with an unknown field is refused. An answer may gain fields, and a reader passes over those that it
 does not know; a field that is added later has a default, so that a new reader understands an older API.
@@ -12,11 +12,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 # In Python's regular expressions `$` also matches before a final newline; `(?!\n)` excludes that.
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9 ._@:+-]*$(?!\n)"
+NAME_LENGTH_MAX = 63
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@:+-]*$(?!\n)",
-        max_length=63,
+        pattern=NAME_PATTERN,
+        max_length=NAME_LENGTH_MAX,
         description="1 to 63 letters, digits, spaces or . _ @ : + -, starting with a letter or digit.",
     ),
 ]

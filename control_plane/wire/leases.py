@@ -14,6 +14,8 @@ from control_plane.wire.proofs import ProofView
 class LeaseRequest(QuoteRequest):
     name: Name | None = None
     """Generated when it is left out. It need not be unique."""
+    project: Name | None = None
+    """The name of the project that the lease belongs to; the default one when it is left out."""
     ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=32)] = ()
 
 
@@ -78,6 +80,9 @@ def _no_proof() -> LeaseProofView:
 class LeaseView(View, kw_only=True):
     id: str
     name: str
+    project: str
+    """The name of the project that the lease belongs to."""
+    project_id: str
     request: LeaseRequestView
     gpu_model: str
     gpu_count: int

@@ -1,26 +1,31 @@
 """Usage, bills and reconciliations on the wire."""
 
-from typing import Any
-
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
-from control_plane.services.billing import Bill, BillLine, Reconciliation
+from control_plane.services.billing import Bill, BillLine, Charge, Reconciliation
 from control_plane.wire.billing import BillLineView, BillView, ReconciliationView, UsageRow
 
 
-def usage_row(row: Any) -> UsageRow:
+def usage_row(charge: Charge) -> UsageRow:
     return UsageRow(
-        id=on_wire(Prefix.CHARGE, row.id),
-        lease_id=on_wire(Prefix.LEASE, row.lease_id),
-        lease_name=row.lease_name,
-        number=row.number,
-        sku=row.sku,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        gpu_seconds=row.gpu_seconds,
-        price_per_gpu_hour=money(Nano(row.nano_per_gpu_hour)),
-        amount=money(Nano(row.amount_nano)),
+        id=on_wire(Prefix.CHARGE, charge.id),
+        lease_id=on_wire(Prefix.LEASE, charge.lease_id),
+        lease_name=charge.lease_name,
+        number=charge.number,
+        sku=charge.sku,
+        started_at=charge.started_at,
+        ended_at=charge.ended_at,
+        gpu_seconds=charge.gpu_seconds,
+        price_per_gpu_hour=money(charge.nano_per_gpu_hour),
+        amount=money(charge.amount_nano),
+        project=charge.project,
+        project_id=on_wire(Prefix.PROJECT, charge.project_id),
+        machine_id=on_wire(Prefix.MACHINE, charge.machine_id),
+        provider=charge.provider,
+        region=charge.region,
+        purchase=charge.purchase,
+        price_book=charge.price_book,
     )
 
 
@@ -41,6 +46,8 @@ def _line(line: BillLine) -> BillLineView:
     return BillLineView(
         lease_id=on_wire(Prefix.LEASE, line.lease_id),
         name=line.name,
+        project=line.project,
+        project_id=on_wire(Prefix.PROJECT, line.project_id),
         sku=line.sku,
         price_per_gpu_hour=money(line.nano_per_gpu_hour),
         gpu_seconds=line.gpu_seconds,

@@ -32,6 +32,8 @@ def lease_view(shown: Shown) -> LeaseView:
     return LeaseView(
         id=on_wire(Prefix.LEASE, lease.id),
         name=lease.name,
+        project=lease.project,
+        project_id=on_wire(Prefix.PROJECT, lease.project_id),
         request=_request(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,

@@ -49,6 +49,7 @@ def add(to: Commands) -> None:
         examples="""
         splitplane lease list
         splitplane lease list --all
+        splitplane lease list --project research
         splitplane lease list --state ready --json
         """,
     )
@@ -56,6 +57,7 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--state", action="append", choices=STATES, help="only leases in this state; may be repeated"
     )
+    parser.add_argument("--project", metavar="NAME", help="only leases of this project")
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     _add_ssh(leases)
@@ -104,10 +106,14 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x
         splitplane lease create h100-sxm.8x --name train-1 --region eu --max-price 25
         splitplane lease create h100-sxm.1x --ssh-key laptop --ssh-key ci --no-wait
+        splitplane lease create h100-sxm.1x --project research
         """,
     )
     add_constraints(parser)
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
+    parser.add_argument(
+        "--project", metavar="NAME", help="the project it belongs to (default: the one called default)"
+    )
     parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; may be repeated")
     parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that accepts no SSH key")
     parser.add_argument(
@@ -158,6 +164,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
         providers=tuple(args.provider),
         price_usd_per_hour_max=ceiling(args),
         name=args.name,
+        project=args.project,
         ssh_key_ids=tuple(_key_ids(client, args)),
     )
     answer = client.post("/v1/leases", LeaseView, request)
@@ -265,6 +272,8 @@ def list_leases(terminal: Terminal, args: Namespace) -> None:
         params["state"] = args.state
     elif not args.all:
         params["state"] = list(LIVE_STATES)
+    if args.project:
+        params["project"] = args.project
     answer = terminal.client().every("/v1/leases", LeasePage, params)
     all_states = args.all or bool(args.state)
     terminal.present(

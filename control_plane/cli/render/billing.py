@@ -20,6 +20,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     rows: list[Sequence[Cell]] = [
         (
             charge.lease_name,
+            charge.project,
             charge.sku,
             f"{charge.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
             span(charge.ended_at - charge.started_at),
@@ -30,9 +31,9 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     ]
     seconds = sum(charge.gpu_seconds for charge in charges)
     total = Nano(sum(charge.amount.nano for charge in charges))
-    rows.append(_total("Total", "", "", "", gpu_hours(seconds), cents(total)))
-    columns = ("LEASE", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
-    made = table(columns, rows, right=columns[3:], whole=("SKU",))
+    rows.append(_total("Total", "", "", "", "", gpu_hours(seconds), cents(total)))
+    columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
+    made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
 
 
@@ -58,6 +59,7 @@ def _bill_lines(bill: BillView) -> Table:
     rows: list[Sequence[Cell]] = [
         (
             line.name,
+            line.project,
             line.sku,
             price(line.price_per_gpu_hour),
             gpu_hours(line.gpu_seconds + line.unrated_gpu_seconds),
@@ -67,9 +69,9 @@ def _bill_lines(bill: BillView) -> Table:
         for line in bill.lines
     ]
     seconds = sum(line.gpu_seconds + line.unrated_gpu_seconds for line in bill.lines)
-    rows.append(_total("Total", "", "", gpu_hours(seconds), rounded(bill.amount), rounded(bill.unrated)))
-    columns = ("LEASE", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
-    return table(columns, rows, right=columns[2:], whole=("SKU",))
+    rows.append(_total("Total", "", "", "", gpu_hours(seconds), rounded(bill.amount), rounded(bill.unrated)))
+    columns = ("LEASE", "PROJECT", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
+    return table(columns, rows, right=columns[3:], whole=("SKU",), varying=("PROJECT",))
 
 
 def _total(*cells: str) -> list[Cell]:

@@ -30,10 +30,10 @@ def explanation_page(explanation: ExplanationView, now: datetime) -> RenderableT
         *_admission(explanation.admission, now),
         *_placements(explanation.placements, now),
     ]
-    for number, attempt in enumerate(explanation.attempts, start=1):
+    for attempt in explanation.attempts:
         reports = [report for report in explanation.reports if report.machine_id == attempt.machine_id]
         proofs = [proof for proof in explanation.proofs if proof.machine_id == attempt.machine_id]
-        parts += [Text(), *_attempt(number, attempt, reports, now)]
+        parts += [Text(), *_attempt(attempt, reports, now)]
         parts += [proof_lines(proof, now) for proof in reversed(proofs)]
     return Group(*parts, Text(), *_journal(explanation.journal, lease.created_at))
 
@@ -123,22 +123,33 @@ def _choice(placement: PlacementView) -> Text:
 # Attempts and what their machines showed
 
 
-def _attempt(
-    number: int, attempt: AttemptView, reports: Sequence[ReportView], now: datetime
-) -> list[RenderableType]:
+def _attempt(attempt: AttemptView, reports: Sequence[ReportView], now: datetime) -> list[RenderableType]:
     where = f"{attempt.provider} {attempt.region} {attempt.native_type}"
+    not_ordered = "never" if attempt.outcome else "not yet"
     return [
-        heading(f"Attempt {number}", where),
+        heading(f"Attempt {attempt.number}", where),
         facts(
-            ("Machine", attempt.machine_id),
-            ("Ordered", both(attempt.asked_at, now) or "not yet"),
+            ("Machine", f"{attempt.machine_id}, {attempt.state}"),
+            ("Started", both(attempt.started_at, now)),
+            ("Ordered", both(attempt.asked_at, now) or not_ordered),
             ("Last seen", both(attempt.sighted_at, now)),
             ("Last step", spaced(attempt.step) if attempt.step else None),
-            ("State", attempt.state),
-            ("Failed", _failure(attempt)),
+            *_outcome(attempt, now),
         ),
         *(_report(report, now) for report in reports),
     ]
+
+
+def _outcome(attempt: AttemptView, now: datetime) -> list[tuple[str, str | Text | None]]:
+    """When the attempt came to its outcome, and why it failed. A machine can also be lost after it was admitted."""
+    failure = _failure(attempt)
+    match attempt.outcome:
+        case None:
+            return [("Outcome", "none yet; the attempt is under way"), ("Failure", failure)]
+        case "admitted":
+            return [("Admitted", both(attempt.ended_at, now)), ("Lost later", failure)]
+        case outcome:
+            return [(spaced(outcome).capitalize(), both(attempt.ended_at, now)), ("Reason", failure)]
 
 
 def _failure(attempt: AttemptView) -> Text | None:
@@ -200,12 +211,15 @@ def _event(line: JournalLine) -> Text:
     before, after = line.state_before, line.state_after
     if after:
         made.append(f"  {before} → {after}" if before and before != after else f"  {after}", style="cyan")
-    made.append(f"  ({_actor(line.actor)})", style="dim")
+    made.append(f"  ({_actor(line)})", style="dim")
     if line.why:
         made.append(f"\n{sentence(line.why)}")
     return made
 
 
-def _actor(actor: str) -> str:
-    """A loop's name, or enough of a key's id to find it."""
-    return short_id(actor, []) if actor.startswith("key_") else actor.removeprefix("loop:")
+def _actor(line: JournalLine) -> str:
+    """A loop's name; of a person, the role, and enough of the API key's id to find it."""
+    if line.actor_kind == "loop":
+        return line.actor
+    name = short_id(line.actor, []) if line.actor.startswith("key_") else line.actor
+    return f"{line.actor_kind} {name}"

@@ -16,15 +16,19 @@ def table(
     *,
     right: Iterable[str] = (),
     whole: Iterable[str] = (),
+    varying: Iterable[str] = (),
 ) -> Table:
     """A table without lines. The columns in `right` are aligned to the right, as numbers are.
 
     Where the screen is too narrow, text continues in the next line, and nothing is cut off. The columns in
-    `right` and `whole` are never broken, because half an amount is a wrong amount.
+    `right` and `whole` are never broken, because half an amount is a wrong amount. A column in `varying` is
+    left out when it says the same in every row.
     """
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    drawn = [index for index, name in enumerate(columns) if name not in varying or _varies(cells, index)]
     made = _bare(header_style="dim")
-    for index, name in enumerate(columns):
+    for index in drawn:
+        name = columns[index]
         kept = name in right or name in whole
         made.add_column(
             name,
@@ -34,8 +38,13 @@ def table(
             min_width=max((row[index].cell_len for row in cells), default=0) if kept else None,
         )
     for row in cells:
-        made.add_row(*row)
+        made.add_row(*(row[index] for index in drawn))
     return made
+
+
+def _varies(rows: Sequence[Sequence[Text]], column: int) -> bool:
+    """Whether the rows differ in a column. A row of totals has nothing in it."""
+    return len({row[column].plain for row in rows} - {""}) > 1
 
 
 def facts(*pairs: tuple[str, str | Text | None]) -> RenderableType:

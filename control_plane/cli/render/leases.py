@@ -41,6 +41,7 @@ def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool)
         (
             short_id(lease.id, ids),
             Text(lease.name, style="bold"),
+            lease.project,
             lease.request.sku,
             phase_mark(lease.status),
             price(lease.price_per_hour),
@@ -48,8 +49,9 @@ def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool)
         )
         for lease in leases
     ]
-    columns = ("LEASE", "NAME", "SKU", "STATUS", "USD/H", "AGE")
-    return table(columns, rows, right=("USD/H", "AGE"), whole=("LEASE", "SKU", "STATUS"))
+    columns = ("LEASE", "NAME", "PROJECT", "SKU", "STATUS", "USD/H", "AGE")
+    whole = ("LEASE", "SKU", "STATUS")
+    return table(columns, rows, right=("USD/H", "AGE"), whole=whole, varying=("PROJECT",))
 
 
 def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
@@ -62,6 +64,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
         Text(),
         facts(
             ("Lease", lease.id),
+            ("Project", lease.project),
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Constraints", _constraints(lease.request)),

@@ -9,11 +9,13 @@ from uuid import UUID
 import httpx
 import pytest
 from litestar import Litestar
+from sqlalchemy import text
 
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
 from control_plane.db import accounts
 from control_plane.db.engine import Database, Role
+from control_plane.db.rows import read_one
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
@@ -37,6 +39,7 @@ H100X8 = ListPrice(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 800), CapacityShape.VM, Tier.LISTED),
     Nano(3_000_000_001),
 )
+_PROJECT = text("SELECT project_id FROM leases WHERE id = :lease_id")
 SETTINGS = Settings(database_url="unused", requests_per_second=1e6, requests_burst=1_000_000)
 
 
@@ -146,10 +149,14 @@ async def proof_of(db: Database, clock: Clock) -> ProofOf:
     """Writes a proof of a tenant's, as the reconciler would, and answers its id on the wire."""
 
     async def write(tenant: Tenant, lease: str, number: int = 1, **other: Any) -> str:
-        row = a_row("proofs", tenant.id, number, lease_id=UUID(hex=lease.removeprefix("le_")), at=clock.now())
-        known = {"gpu_model": "h100-sxm-80gb", "findings": [], "hints": [], "rates": []}
+        lease_id = UUID(hex=lease.removeprefix("le_"))
+        machine = a_row("machines", tenant.id, number, account="fake")
         async with db.transaction() as connection:
-            await insert(connection, "proofs", row | known | other)
+            project_id = await read_one(connection, _PROJECT, UUID, lease_id=lease_id)
+            of_lease = {"lease_id": lease_id, "project_id": project_id, "machine_id": machine["id"]}
+            row = a_row("proofs", tenant.id, number, at=clock.now(), **of_lease)
+            await insert(connection, "machines", machine)
+            await insert(connection, "proofs", row | other)
         return f"pf_{row['id'].hex}"
 
     return write

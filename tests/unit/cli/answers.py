@@ -5,8 +5,10 @@ from typing import Any
 
 NOW = datetime(2026, 11, 20, 15, 20, 0, tzinfo=UTC)
 LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b"
-INSTANCE_ID = "mc_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
-EARLIER_INSTANCE_ID = "mc_019aa1b2c0007e5f8a9b0c1d2e3f4a00"
+MACHINE_ID = "mc_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
+EARLIER_MACHINE_ID = "mc_019aa1b2c0007e5f8a9b0c1d2e3f4a00"
+PROJECT_ID = "prj_019aa0000000700080000000000000ab"
+RESEARCH_ID = "prj_019aa0000000700080000000000000ac"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPBmD0FyyjtQq8qQk8m4yMQy2o0jYj5vRr6a9QzJm3Yw"
 Json = dict[str, Any]
 
@@ -42,6 +44,14 @@ SSH_KEYS: Json = {
         }
         for number, name, letter in ((1, "laptop", "k"), (2, "ci runner @ forge", "Q"))
     ]
+}
+
+PROJECTS: Json = {
+    "items": [
+        {"id": PROJECT_ID, "name": "default", "created_at": at(days=40)},
+        {"id": RESEARCH_ID, "name": "research @ heliotrope", "created_at": at(days=3)},
+    ],
+    "next_cursor": None,
 }
 
 
@@ -163,7 +173,7 @@ PHASE_OF_STATE = {
     "placing": ("pending", None, 0, "Choosing a machine."),
     "starting": ("starting", "booted", 3, "The machine runs; connecting."),
     "ready": ("ready", "keys_installed", 7, "Ready."),
-    "ending": ("ending", "keys_installed", 7, "No longer billed; the machine is being ended."),
+    "ending": ("ending", "keys_installed", 7, "No longer billed; the machine is being terminated."),
     "ended": ("ended", "keys_installed", 7, "Ended; the provider confirmed that no machine is left."),
 }
 
@@ -174,7 +184,7 @@ def status(state: str) -> Json:
 
 
 MACHINE: Json = {
-    "machine_id": INSTANCE_ID,
+    "machine_id": MACHINE_ID,
     "provider": "local",
     "region": "eu-north-1",
     "state": "verified",
@@ -191,6 +201,8 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
     return {
         "id": LEASE_ID,
         "name": "train-1",
+        "project": "default",
+        "project_id": PROJECT_ID,
         "request": {
             "sku": "h100x8",
             "regions": ["eu"],
@@ -246,7 +258,7 @@ def a_proof(outcome: str, **changes: Any) -> Json:
     return {
         "id": PROOF_ID,
         "lease_id": LEASE_ID,
-        "machine_id": INSTANCE_ID,
+        "machine_id": MACHINE_ID,
         "at": at(hours=1, minutes=2),
         "occasion": "idle",
         "outcome": outcome,
@@ -321,7 +333,9 @@ def a_line(
     return {
         "number": number,
         "at": (created + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z"),
-        "actor": "loop:place_leases",
+        "actor_kind": "loop",
+        "actor": "place_leases",
+        "request_id": None,
         "event": event,
         "machine_id": None,
         "state_before": before,
@@ -330,11 +344,16 @@ def a_line(
     } | changes
 
 
+BY_A_CUSTOMER = {
+    "actor_kind": "customer",
+    "actor": "key_019aa0000000700080000000000000bb",
+    "request_id": "req_019aa1b2c3d47e5f8a9b0c1d2e3f4a00",
+}
 EXPLANATION: Json = {
     "lease": a_lease(),
     "admission": a_line(
         1, 0, "admitted", None, "placing",
-        actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held",
+        why="h100x8; 1 of 64 GPUs were held before", **BY_A_CUSTOMER,
     ),
     "placements": [
         {"number": 1, "decided_at": at(hours=3, minutes=19, seconds=59), "chosen": CANDIDATES[0]["key"], "candidates": CANDIDATES, "rejected": REJECTED},
@@ -361,27 +380,29 @@ EXPLANATION: Json = {
     ],
     "attempts": [
         {
-            "machine_id": EARLIER_INSTANCE_ID, "provider": "local", "region": "eu-north-1", "native_type": "nspawn.h100x8",
+            "number": 1, "started_at": at(hours=3, minutes=19, seconds=59), "ended_at": at(hours=3, minutes=18, seconds=8), "outcome": "failed",
+            "machine_id": EARLIER_MACHINE_ID, "provider": "local", "region": "eu-north-1", "native_type": "nspawn.h100x8",
             "state": "gone", "step": "launched", "asked_at": at(hours=3, minutes=19, seconds=58), "sighted_at": at(hours=3, minutes=18, seconds=30),
             "fail_reason": "never_booted", "fail_why": "it did not run within 90 s",
         },
         {
-            "machine_id": INSTANCE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
+            "number": 2, "started_at": at(hours=3, minutes=18, seconds=1), "ended_at": at(hours=3, minutes=16, seconds=12), "outcome": "admitted",
+            "machine_id": MACHINE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
             "state": "verified", "step": "keys_installed", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
             "fail_reason": None, "fail_why": None,
         },
     ],
     "journal": [
-        a_line(1, 0, "admitted", None, "placing", actor="key_019aa0000000700080000000000000bb", why="h100x8, 8 GPUs; 1 of 64 were held"),
+        a_line(1, 0, "admitted", None, "placing", why="h100x8; 1 of 64 GPUs were held before", **BY_A_CUSTOMER),
         a_line(2, 1, "placed", "placing", "starting"),
-        a_line(3, 1.2, "asked", "intended", "launching", actor="loop:launch_machines", instance_id=EARLIER_INSTANCE_ID),
-        a_line(4, 112, "attempt_failed", "starting", "placing", actor="loop:observe_machines", why="it did not run within 90 s"),
-        a_line(9, 228, "verified", "starting", "ready", actor="loop:bootstrap_machines"),
+        a_line(3, 1.2, "asked", "intended", "launching", actor="launch_machines", machine_id=EARLIER_MACHINE_ID),
+        a_line(4, 112, "attempt_failed", "starting", "placing", actor="observe_machines", why="it did not run within 90 s"),
+        a_line(9, 228, "verified", "starting", "ready", actor="admit_customers"),
     ],
     "reports": [
         {
             "id": "rep_1",
-            "machine_id": INSTANCE_ID,
+            "machine_id": MACHINE_ID,
             "at": at(hours=3, minutes=16, seconds=13),
             "verdict": "verified",
             "why": None,
@@ -393,7 +414,7 @@ EXPLANATION: Json = {
         },
         {
             "id": "rep_0",
-            "machine_id": EARLIER_INSTANCE_ID,
+            "machine_id": EARLIER_MACHINE_ID,
             "at": at(hours=3, minutes=18, seconds=40),
             "verdict": "mismatch",
             "why": "1 GPU shows; 8 were sold",
@@ -401,7 +422,7 @@ EXPLANATION: Json = {
             "gpus": [],
         },
     ],
-    "proofs": [a_proof("passed"), a_proof("failed", instance_id=EARLIER_INSTANCE_ID)],
+    "proofs": [a_proof("passed"), a_proof("failed", machine_id=EARLIER_MACHINE_ID)],
 }  # fmt: skip
 
 USAGE_ROWS = [
@@ -416,6 +437,13 @@ USAGE_ROWS = [
         "gpu_seconds": seconds * 8,
         "price_per_gpu_hour": usd(2_990_000_000),
         "amount": usd(amount),
+        "project": "default",
+        "project_id": PROJECT_ID,
+        "machine_id": MACHINE_ID,
+        "provider": "lambda_cloud",
+        "region": "eu-central-1",
+        "purchase": "on_demand",
+        "price_book": 3,
     }
     for number, start, end, seconds, amount in (
         (1, "2026-11-20T12:03:49Z", "2026-11-20T13:00:00Z", 3_371, 22_398_422_222),
@@ -429,11 +457,13 @@ BILL: Json = {
     "until": "2026-12-01T00:00:00Z",
     "lines": [
         {
-            "lease_id": LEASE_ID, "name": "train-1", "sku": "h100x8", "price_per_gpu_hour": usd(2_990_000_000),
+            "lease_id": LEASE_ID, "name": "train-1", "project": "default", "project_id": PROJECT_ID,
+            "sku": "h100x8", "price_per_gpu_hour": usd(2_990_000_000),
             "gpu_seconds": 84_568, "amount": usd(70_238_422_222), "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
         },
         {
-            "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5b", "name": "notebook", "sku": "h100x1", "price_per_gpu_hour": usd(2_490_000_000),
+            "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5b", "name": "notebook", "project": "default", "project_id": PROJECT_ID,
+            "sku": "h100x1", "price_per_gpu_hour": usd(2_490_000_000),
             "gpu_seconds": 352_800, "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
         },
     ],
@@ -524,3 +554,9 @@ ACCOUNTS: Json = {
         an_account("local", failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
     ]
 }  # fmt: skip
+
+
+def of_two_projects(page: Json, rows: str) -> Json:
+    """The same answer, with the last of its rows in another project than the others."""
+    *others, last = page[rows]
+    return page | {rows: [*others, last | {"project": "research", "project_id": RESEARCH_ID}]}

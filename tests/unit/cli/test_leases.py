@@ -10,7 +10,7 @@ import pytest
 
 from control_plane.cli import progress
 from tests.unit.cli import answers
-from tests.unit.cli.answers import HOST_KEY, INSTANCE_ID, LEASE_ID, Json, a_lease
+from tests.unit.cli.answers import HOST_KEY, LEASE_ID, MACHINE_ID, Json, a_lease
 from tests.unit.cli.stand import Answer, Became, Stand, Typed
 
 SHOW = f"GET /v1/leases/{LEASE_ID}"
@@ -200,10 +200,10 @@ def test_ssh_is_run_with_the_machines_key_pinned(tmp_path: Path) -> None:
     assert command[0] == "ssh"
     assert command[-7:] == ["-p", "22", "--", "ubuntu@203.0.113.7", "nvidia-smi", "-L", "--json"]
     assert "StrictHostKeyChecking=yes" in command
-    assert f"HostKeyAlias={INSTANCE_ID}" in command
-    pins = tmp_path / ".local/state/splitplane/known_hosts" / INSTANCE_ID
+    assert f"HostKeyAlias={MACHINE_ID}" in command
+    pins = tmp_path / ".local/state/splitplane/known_hosts" / MACHINE_ID
     assert f'UserKnownHostsFile="{pins}"' in command
-    assert pins.read_text() == f"{INSTANCE_ID} {HOST_KEY}\n"
+    assert pins.read_text() == f"{MACHINE_ID} {HOST_KEY}\n"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_ssh_is_run_with_the_machines_key_pinned(tmp_path: Path) -> None:
         ({"address": "a b"}, "address_unreadable"),
         ({"ssh_user": "-l"}, "address_unreadable"),
         ({"ssh_port": 0}, "address_unreadable"),
-        ({"instance_id": "../../authorized_keys"}, "host_key_unreadable"),
+        ({"machine_id": "../../authorized_keys"}, "host_key_unreadable"),
     ],
 )
 def test_ssh_goes_nowhere_with_what_cannot_be_trusted(changes: Json, code: str, tmp_path: Path) -> None:

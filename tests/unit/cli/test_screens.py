@@ -12,6 +12,7 @@ from tests.unit.cli.stand import Answer, Stand
 
 FOLDER = Path("tests/golden/cli")
 PAGE: Answer = {"items": answers.leases(), "next_cursor": None}
+PAGE_OF_PROJECTS = answers.of_two_projects({"items": answers.leases(), "next_cursor": None}, "items")
 EMPTY: Answer = {"items": [], "next_cursor": None}
 PROBLEM: Answer = httpx.Response(
     403,
@@ -33,6 +34,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION}),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
+    "project_list": ("project list", {"GET /v1/projects": answers.PROJECTS}),
+    "project_create": ("project create research", {"POST /v1/projects": answers.PROJECTS["items"][1]}),
     "skus": ("skus", {"GET /v1/skus": answers.SKUS}),
     "skus_empty": ("skus", {"GET /v1/skus": EMPTY}),
     "offers": ("offers", {"GET /v1/offers": answers.offers(cost=False)}),
@@ -40,6 +43,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "quote": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE}),
     "quote_refused": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE_REFUSED}),
     "lease_list": ("lease list --all", {"GET /v1/leases": PAGE}),
+    "lease_list_of_projects": ("lease list --all", {"GET /v1/leases": PAGE_OF_PROJECTS}),
     "lease_list_empty": ("lease list", {"GET /v1/leases": EMPTY}),
     "lease_show_pending": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("placing")}),
     "lease_show_starting": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("starting")}),
@@ -65,8 +69,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"POST /v1/operator/termination-permits": answers.PERMIT},
     ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
+    "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),
+    "bill_of_projects": ("bill", {"GET /v1/bill": answers.of_two_projects(answers.BILL, "lines")}),
     "bill_empty": (
         "bill",
         {"GET /v1/bill": answers.BILL | {"lines": [], "amount": answers.usd(0), "unrated": answers.usd(0)}},

@@ -22,6 +22,7 @@ LEASE = Lease(
     id=LeaseId(UUID(int=1)),
     organization_id=OrganizationId(UUID(int=0xA)),
     project_id=ProjectId(UUID(int=0xA)),
+    project="default",
     name="training",
     sku="h100x1",
     gpu_model=GpuModel.H100_SXM_80GB,

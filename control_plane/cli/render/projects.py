@@ -1,0 +1,15 @@
+"""Projects on the screen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import RenderableType
+
+from control_plane.cli.render.layout import table
+from control_plane.cli.words import coarse
+from control_plane.wire.projects import ProjectView
+
+
+def project_table(projects: Sequence[ProjectView], now: datetime) -> RenderableType:
+    rows = [(project.name, project.id, coarse(now - project.created_at)) for project in projects]
+    return table(("NAME", "PROJECT", "AGE"), rows, right=("AGE",), whole=("PROJECT",))

@@ -109,7 +109,7 @@ class LeaseController(Controller):
         responses=made(LeaseView, 202),
     )
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
-        """Release a lease. Billing stops now; the machine is terminated after that. It can be repeated."""
+        """Release a lease. Billing stops now; the machine is terminated after that. Repeating it changes nothing."""
         await idempotency.no_body(request)
         world, principal, wanted = request.world, request.principal, read_lease_id(lease_id)
 

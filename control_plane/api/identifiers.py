@@ -20,5 +20,5 @@ def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FO
     raise ApiError(code, f"There is nothing with this id here. An id looks like {prefix}_0190c2...")
 
 
-def lease_id(text: str) -> LeaseId:
+def read_lease_id(text: str) -> LeaseId:
     return LeaseId(read_id(Prefix.LEASE, text, code=RefusalCode.LEASE_NOT_FOUND))

@@ -11,8 +11,7 @@ from control_plane.api.catalogue import requested_by
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import lease_id as _lease_id
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_id, read_lease_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.streams import (
@@ -115,7 +114,7 @@ class LeaseController(Controller):
     @get("/{lease_id:str}", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         """One lease with its status, machine and proof."""
-        shown = await leases.get(request.world, request.principal.organization_id, _lease_id(lease_id))
+        shown = await leases.get(request.world, request.principal.organization_id, read_lease_id(lease_id))
         if isinstance(shown, Refused):
             raise refusal(shown)
         return lease_view(shown)
@@ -127,9 +126,9 @@ class LeaseController(Controller):
         responses=made(LeaseView, 202),
     )
     async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
-        """Release a lease. Billing stops now; the machine is terminated after that. It can be repeated."""
+        """Release a lease. Billing stops now; the machine is terminated after that. Repeating it changes nothing."""
         await idempotency.no_body(request)
-        world, principal, wanted = request.world, request.principal, _lease_id(lease_id)
+        world, principal, wanted = request.world, request.principal, read_lease_id(lease_id)
 
         async def effect(connection: Connection) -> Made | Refused:
             released = await leases.release(
@@ -153,7 +152,7 @@ class LeaseController(Controller):
         found = await leases.journal_page(
             request.world,
             request.principal.organization_id,
-            _lease_id(lease_id),
+            read_lease_id(lease_id),
             after=paging.number("journal", cursor),
             limit=limit + 1,
         )
@@ -174,7 +173,7 @@ class LeaseController(Controller):
         found = await proofs.page(
             request.world,
             request.principal.organization_id,
-            _lease_id(lease_id),
+            read_lease_id(lease_id),
             before=paging.moment("proofs", cursor),
             limit=limit + 1,
         )
@@ -187,7 +186,7 @@ class LeaseController(Controller):
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
         """Why the lease is where it is: admission, placements with every rejected offer, attempts and proofs."""
         principal = request.principal
-        found = await leases.explain(request.world, principal.organization_id, _lease_id(lease_id))
+        found = await leases.explain(request.world, principal.organization_id, read_lease_id(lease_id))
         if isinstance(found, Refused):
             raise refusal(found)
         return explanation_view(found, request.disclosure)
@@ -208,7 +207,7 @@ class LeaseController(Controller):
         ] = None,
     ) -> EventStream:
         """Server-sent events: `status` at once and after every change, `journal` lines with ids, then `end`."""
-        wanted = _lease_id(lease_id)
+        wanted = read_lease_id(lease_id)
         after = _last_event_id(request.headers.get("last-event-id", ""))
         first = await leases.watch(
             request.world, request.principal.organization_id, wanted, after=after, limit=LINES_PER_POLL

@@ -18,7 +18,7 @@ from control_plane.services import process
 from control_plane.settings import Settings
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
-from tests.integration.api.problems import SOME_ID, hold_denied
+from tests.integration.api.problems import SOME_ID, hold, hold_denied
 from tests.support.cases import case
 
 WITH_KEY = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
@@ -85,3 +85,17 @@ async def test_every_endpoint_refuses_a_role_that_lacks_just_its_permission(
         monkeypatch.setattr(auth, "PERMISSIONS", {Role.OPERATOR: OPERATOR - {endpoint.permission}})
         api.clock.advance(REMEMBER_SECONDS)
         await _is_refused(operator, endpoint)
+
+
+@pytest.mark.database
+async def test_the_methods_of_an_endpoint_need_a_key_and_no_permission(
+    api: Api, operator: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "PERMISSIONS", {Role.OPERATOR: frozenset()})
+    for endpoint in WITH_KEY:
+        path = endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
+        with case(endpoint):
+            hold(await api.anonymous.options(path), "unauthenticated")
+            answer = await operator.http.options(path)
+            assert (answer.status_code, answer.text) == (204, "")
+            assert "OPTIONS" in answer.headers["allow"]

@@ -102,8 +102,8 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
 
     def reason(self) -> str:
         """Why the line broke: printable and bounded, partly written by the machine."""
-        said = printable(self._errors.decode("ascii", "replace")).strip()
-        return f"{self.why or 'the prover ended'}{': ' if said else ''}{said}"
+        detail = printable(self._errors.decode("ascii", "replace")).strip()
+        return f"{self.why or 'the prover ended'}{': ' if detail else ''}{detail}"
 
 
 class SshLine:
@@ -119,7 +119,7 @@ class SshLine:
     async def send(self, frame: bytes) -> float:
         stream = self._stream
         # Taken before anything is sent: the machine grants the window, and could accept the last byte later.
-        asked = self._clock()
+        sent_at = self._clock()
         try:
             self._channel.write(frame)
             async with asyncio.timeout(SEND_SECONDS):
@@ -131,7 +131,7 @@ class SshLine:
             raise
         except Exception as error:  # noqa: BLE001 - a hostile peer can make the library raise anything
             raise LineBroken(f"{stream.reason()} ({type(error).__name__})") from None
-        return asked
+        return sent_at
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
         stream = self._stream

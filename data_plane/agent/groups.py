@@ -118,10 +118,10 @@ _TRUTHS = ("enabled", "rows_pending", "rows_failed", "pages_pending")
 
 
 def ecc(library: Library, handle: object) -> Ecc:
-    said: dict[str, Any] = dict(zip(_ECC, library.fields(handle, list(_ECC.values())), strict=True))
+    values: dict[str, Any] = dict(zip(_ECC, library.fields(handle, list(_ECC.values())), strict=True))
     for key in _TRUTHS:
-        said[key] = None if said[key] is None else said[key] != 0
-    return fitting(Ecc, **said)
+        values[key] = None if values[key] is None else values[key] != 0
+    return fitting(Ecc, **values)
 
 
 _PCIE = {
@@ -176,8 +176,8 @@ def nvlink(library: Library, handle: object) -> NvLinkHealth:
 
 
 def _sum(values: "list[int | None]") -> "int | None":
-    said = [value for value in values if value is not None]
-    return sum(said) if said else None
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def fabric(library: Library, handle: object) -> Fabric:

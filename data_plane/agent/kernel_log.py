@@ -57,9 +57,9 @@ def journal(line: bytes) -> "Sighting | None":
         return None
     if not isinstance(entry, dict):
         return None
-    said = cast("dict[str, Any]", entry)
-    text, at = said.get("MESSAGE"), said.get("__REALTIME_TIMESTAMP")
-    if said.get("SYSLOG_FACILITY") != str(_KERNEL) or not isinstance(text, str):
+    record = cast("dict[str, Any]", entry)
+    text, at = record.get("MESSAGE"), record.get("__REALTIME_TIMESTAMP")
+    if record.get("SYSLOG_FACILITY") != str(_KERNEL) or not isinstance(text, str):
         return None
     if not isinstance(at, str) or not re.fullmatch("[0-9]{1,19}", at):
         return None

@@ -35,8 +35,8 @@ def read(library: Library, handle: object) -> "Mig | None":
 def devices(library: Library, handle: object) -> "list[Any]":
     """The handles of the existing MIG devices. There may be empty slots between them."""
     slots = min(library.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0, INSTANCES_MAX)
-    asked = [library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in range(slots)]
-    return [one for one in asked if one is not None]
+    handles = [library.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in range(slots)]
+    return [one for one in handles if one is not None]
 
 
 def _instance(library: Library, handle: object, device: object, uuid: str) -> MigInstance:

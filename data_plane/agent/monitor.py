@@ -62,7 +62,7 @@ class Monitor:
 
     def look(self) -> Health:
         """Collect new errors, read the due groups of every card, and return the current state of all cards."""
-        self._hear()
+        self._collect_errors()
         if any(card.lost for card in self._cards):
             self._schedule.hasten("identity")  # The card may be back, or another one may be in its place.
         for group in self._schedule.due(self._monotonic()):
@@ -78,15 +78,15 @@ class Monitor:
             readings=tuple(self._readings.values()),
         )
 
-    def _hear(self) -> None:
+    def _collect_errors(self) -> None:
         now = int(self._unix())
         for event in self._events.new() if self._events is not None else ():
             for group in CHANGES.get(event.kind, ()):
                 self._schedule.hasten(group)
             if event.kind == XID:
-                self._xids.hear("xid", event.data, event.bus_id, now, "event")
+                self._xids.note("xid", event.data, event.bus_id, now, "event")
         for seen, at in self._kernel_log.new():
-            self._xids.hear(seen.kind, seen.number, seen.bus_id, at, "log")
+            self._xids.note(seen.kind, seen.number, seen.bus_id, at, "log")
 
     def _read(self, group: Group) -> None:
         library, began = self._library, self._monotonic()
@@ -110,11 +110,11 @@ class Monitor:
             return
         self._library.about = f"GPU {card.health.index}"
         try:
-            said: Any = {group: READERS[group](self._library, card.handle)}
+            reading: Any = {group: READERS[group](self._library, card.handle)}
         except Lost:
             card.lost = True
             return
-        card.health = replace(card.health, **said)
+        card.health = replace(card.health, **reading)
 
     def _admit(self) -> "list[_Card]":
         """The cards that are there now, in the order of their indices. Known cards keep their values."""

@@ -44,8 +44,8 @@ def link_states(library: Library, handle: object, states: "Sequence[int | None]"
     """Whether each link is active. `states` are the values of field 165, which drivers before R530 do not have."""
     up = []
     for link, state in enumerate(states):
-        said = library.ask("nvmlDeviceGetNvLinkState", handle, link) if state is None else state
-        up.append(bool(said))
+        answer = library.ask("nvmlDeviceGetNvLinkState", handle, link) if state is None else state
+        up.append(bool(answer))
     return up
 
 

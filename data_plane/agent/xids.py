@@ -12,10 +12,10 @@ SAME_SECONDS = 5
 
 @dataclass
 class Xids:
-    _heard: "deque[Xid]" = field(default_factory=deque)
+    _errors: "deque[Xid]" = field(default_factory=deque)
     dropped: int = 0
 
-    def hear(
+    def note(
         self,
         kind: Literal["xid", "sxid"],
         number: int,
@@ -24,19 +24,19 @@ class Xids:
         how: Literal["event", "log"],
     ) -> bool:
         """Note a report of an error at unix second `at`. Returns False if the error was known already."""
-        for place, known in enumerate(self._heard):
+        for place, known in enumerate(self._errors):
             if (known.kind, known.number, known.bus_id) == (kind, number, bus_id) and _near(known.at, at):
                 if known.heard != how:
-                    self._heard[place] = replace(known, heard="both")
+                    self._errors[place] = replace(known, heard="both")
                 return False
-        self._heard.append(Xid(kind, number, bus_id, at, how))
-        if len(self._heard) > XIDS_MAX:
-            self._heard.popleft()
+        self._errors.append(Xid(kind, number, bus_id, at, how))
+        if len(self._errors) > XIDS_MAX:
+            self._errors.popleft()
             self.dropped += 1
         return True
 
     def latest(self) -> "tuple[Xid, ...]":
-        return tuple(sorted(self._heard, key=lambda xid: xid.at))
+        return tuple(sorted(self._errors, key=lambda xid: xid.at))
 
 
 def _near(one: int, other: int) -> bool:

@@ -20,13 +20,13 @@ class ProcessLine:
         self._writer = writer
 
     async def send(self, frame: bytes) -> float:
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         try:
             self._writer.write(frame)
             await self._writer.drain()
         except ConnectionError:
             raise LineBroken("the prover ended") from None
-        return asked
+        return sent_at
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
         try:

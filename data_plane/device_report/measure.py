@@ -58,13 +58,13 @@ def exactness(device: Device) -> dict[str, Any]:
 
 
 def launch_round(device: Device, rounds: int = 2000) -> dict[str, float]:
-    """Microseconds for one launch with its copy back, as the mean of `rounds` launches."""
+    """Microseconds of one launch with its copy back, over `rounds` launches."""
     took = []
     result = NONCE
     for number in range(rounds):
-        asked = launches.message(result, number)
+        message = launches.message(result, number)
         began = time.perf_counter()
-        result = device.launch(asked)
+        result = device.launch(message)
         took.append((time.perf_counter() - began) * 1e6)
     quantiles = np.quantile(np.array(took), (0.5, 0.99))
     return {

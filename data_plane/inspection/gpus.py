@@ -41,7 +41,8 @@ class GpuReport:
     gpus: tuple[GpuReading, ...]
     """In ascending order of their indices."""
     agent_sha256: str
-    """The digest of the agent that ran: the one that we asked for, not one that the machine reported."""
+    """The digest of the agent that we pushed and ran. It does not come from the machine."""
+
     inventory: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`). It is kept as evidence only."""
 

@@ -214,19 +214,19 @@ def _card(described: "dict[str, Any]", every: "dict[str, Any]") -> _Thing:
     return card
 
 
-def _field(card: _Thing, asked: Any) -> Any:
+def _field(card: _Thing, wanted: Any) -> Any:
     """The value of one field, in the structure of the bindings."""
-    number, scope = asked if isinstance(asked, tuple) else (asked, 0)
+    number, scope = wanted if isinstance(wanted, tuple) else (wanted, 0)
     value = BINDINGS.c_nvmlFieldValue_t()
     value.fieldId, value.scopeId = number, scope
-    said = card.fields.get(str(number))
-    if isinstance(said, dict):
-        said = said.get(str(scope))
-    if said is None:
+    answer = card.fields.get(str(number))
+    if isinstance(answer, dict):
+        answer = answer.get(str(scope))
+    if answer is None:
         value.nvmlReturn = BINDINGS.NVML_ERROR_NOT_SUPPORTED
     else:
         value.valueType = BINDINGS.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
-        value.value.ullVal = c_ulonglong(said).value
+        value.value.ullVal = c_ulonglong(answer).value
     return value
 
 

@@ -104,9 +104,9 @@ class Library:
         self.calls += 1
         self.asking = call
         try:
-            said = getattr(self.api, call)(*arguments)
+            answer = getattr(self.api, call)(*arguments)
             # The bindings decode most texts, but return a few as bytes.
-            return said.decode("ascii", "replace") if isinstance(said, bytes) else said
+            return answer.decode("ascii", "replace") if isinstance(answer, bytes) else answer
         except pynvml.NVMLError as error:
             if error.value in _GONE:
                 raise Lost from None

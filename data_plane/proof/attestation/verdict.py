@@ -74,35 +74,35 @@ def verify(
     what was sold. Of `golden`, those for the report's driver or VBIOS version are used.
     """
     try:
-        said = report.read(content)
-        _check_nonce(said, nonce)
+        parsed = report.read(content)
+        _check_nonce(parsed, nonce)
         device = chain.verify(pem, roots, now)
-        _check_signature(said, device)
-        _check_firmware(said, device)
+        _check_signature(parsed, device)
+        _check_firmware(parsed, device)
         _check_model(device, model)
-        return _attested(said, device, golden)
+        return _attested(parsed, device, golden)
     except Malformed as error:
         return Rejected(Reason.MALFORMED, str(error))
     except NotTrusted as error:
         return Rejected(error.reason, str(error))
 
 
-def _check_nonce(said: Report, nonce: bytes) -> None:
-    if said.nonce != nonce:
+def _check_nonce(parsed: Report, nonce: bytes) -> None:
+    if parsed.nonce != nonce:
         raise NotTrusted(Reason.NONCE, "the report answers another nonce")
 
 
-def _check_signature(said: Report, device: Device) -> None:
+def _check_signature(parsed: Report, device: Device) -> None:
     half = report.SIGNATURE_BYTES // 2
-    r, s = (int.from_bytes(part, "big") for part in (said.signature[:half], said.signature[half:]))
+    r, s = (int.from_bytes(part, "big") for part in (parsed.signature[:half], parsed.signature[half:]))
     try:
-        device.key.verify(encode_dss_signature(r, s), said.signed, ec.ECDSA(SHA384()))
+        device.key.verify(encode_dss_signature(r, s), parsed.signed, ec.ECDSA(SHA384()))
     except InvalidSignature:
         raise NotTrusted(Reason.SIGNATURE, "the report was not signed by this GPU") from None
 
 
-def _check_firmware(said: Report, device: Device) -> None:
-    if said.fwid is not None and said.fwid != device.fwid:
+def _check_firmware(parsed: Report, device: Device) -> None:
+    if parsed.fwid is not None and parsed.fwid != device.fwid:
         raise NotTrusted(Reason.FIRMWARE, "the report and the certificate name different firmware")
 
 
@@ -111,33 +111,33 @@ def _check_model(device: Device, model: str) -> None:
         raise NotTrusted(Reason.MODEL, f"a {device.chip} attested itself, {model} was sold")
 
 
-def _attested(said: Report, device: Device, golden: Collection[Golden]) -> Attested:
+def _attested(parsed: Report, device: Device, golden: Collection[Golden]) -> Attested:
     unchecked = ["revocation"]
     compared = 0
-    for part, version in (("driver", said.driver), ("vbios", said.vbios)):
+    for part, version in (("driver", parsed.driver), ("vbios", parsed.vbios)):
         right = [one for one in golden if (one.chip, one.version) == (device.chip, version.upper())]
         for one in right:
-            compared += _compare(said, one)
+            compared += _compare(parsed, one)
         if not right:
             unchecked.append(f"{part}_measurements")
-    if said.fwid is None:
+    if parsed.fwid is None:
         unchecked.append("firmware_id")
     return Attested(
         chip=device.chip,
         architecture=device.architecture,
         device=device.serial,
-        board=said.board,
-        driver=said.driver,
-        vbios=said.vbios,
-        measured=sum(any(value) for value in said.measurements.values()),
+        board=parsed.board,
+        driver=parsed.driver,
+        vbios=parsed.vbios,
+        measured=sum(any(value) for value in parsed.measurements.values()),
         compared=compared,
         unchecked=tuple(unchecked),
     )
 
 
-def _compare(said: Report, golden: Golden) -> int:
-    skipped = {_NVDEC_INDEX} if said.nvdec_off else set[int]()
+def _compare(parsed: Report, golden: Golden) -> int:
+    skipped = {_NVDEC_INDEX} if parsed.nvdec_off else set[int]()
     for index in golden.values.keys() - skipped:
-        if said.measurements.get(index) not in golden.values[index]:
+        if parsed.measurements.get(index) not in golden.values[index]:
             raise NotTrusted(Reason.MEASUREMENT, f"measurement {index} is not that of {golden.version}")
     return len(golden.values.keys() - skipped)

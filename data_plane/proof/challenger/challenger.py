@@ -166,8 +166,8 @@ class ProofChallenger:
 
     async def _converse(self, conversation: Conversation, record: Record) -> None:
         sent = await conversation.order(Hello(), HELLO_SECONDS)
-        heard = await conversation.one(Turn(Identity, UNTIMED), sent, HELLO_SECONDS)
-        identity: Identity = heard.message
+        received = await conversation.one(Turn(Identity, UNTIMED), sent, HELLO_SECONDS)
+        identity: Identity = received.message
         record.identity = identity
         if identity.version != VERSION:
             raise Ended(
@@ -236,11 +236,11 @@ class _Phases:
         async def once(seconds: float) -> list[float]:
             starts = self._keys()
             sent = await self._conversation.order(LatencyOrder(rounds, starts), seconds, TIMED)
-            heard = await self._each(LatencyAnswer, sent, seconds)
-            answers = [one.message.final for one in heard]
+            received = await self._each(LatencyAnswer, sent, seconds)
+            answers = [one.message.final for one in received]
             for gpu in self._gpus:
                 self._owe(gpu, "launch", LaunchJob(starts[gpu], rounds, answers[gpu]))
-            took = [one.ended - sent for one in heard]
+            took = [one.ended - sent for one in received]
             tries = {"starts": [one.hex() for one in starts], "finals": [one.hex() for one in answers]}
             self._record.add("launch", {**tries, "seconds": [round(one, 6) for one in took]})
             return took
@@ -257,9 +257,9 @@ class _Phases:
         )
         seconds = EMULATION_SECONDS if self._emulated else FILL_SECONDS
         sent = await self._conversation.order(FillOrder(self._fills), seconds)
-        heard = await self._each(Filled, sent, seconds)
+        received = await self._each(Filled, sent, seconds)
         for gpu in self._gpus:
-            took, filled = heard[gpu].ended - sent, heard[gpu].message
+            took, filled = received[gpu].ended - sent, received[gpu].message
             self._rate(gpu, "fill", took, self._plan.units_computed(gpu))
             self._record.add(
                 "fill",
@@ -322,13 +322,13 @@ class _Phases:
         try:
             order = GapsOrder(milliseconds, self._sizes.gap_threshold_us)
             sent = await self._conversation.order(order, seconds)
-            heard = await self._each(GapsAnswer, sent, seconds)
+            received = await self._each(GapsAnswer, sent, seconds)
         except Ended as ended:
             if any(finding.code in judgement.FAILURES for finding in ended.findings):
                 raise
             self._record.hints += [Finding("gaps_unanswered", one.gpu, one.why) for one in ended.findings]
             return
-        for one in heard:
+        for one in received:
             self._record.gaps(one.message)
             if not self._emulated:
                 self._record.hints += judgement.gap_hints(one.message, self._identity.gpus[one.message.gpu])
@@ -342,7 +342,7 @@ class _Phases:
         turns = [(Turn(Evidence, UNTIMED, gpu, REPORT_BYTES_MAX + CHAIN_BYTES_MAX),) for gpu in self._gpus]
         try:
             sent = await self._conversation.order(AttestOrder(nonces), ATTEST_SECONDS)
-            heard = await self._conversation.each(turns, sent, ATTEST_SECONDS, lambda _: True)
+            received = await self._conversation.each(turns, sent, ATTEST_SECONDS, lambda _: True)
         except Ended as ended:
             if any(finding.code in judgement.FAILURES for finding in ended.findings):
                 raise
@@ -350,12 +350,12 @@ class _Phases:
                 Finding("attestation_unanswered", one.gpu, one.why) for one in ended.findings
             ]
             return
-        for gpu, (one,) in enumerate(heard):
-            said: Evidence = one.message
-            if said.missing is not None:
-                self._record.add("attestation", {"gpu": gpu, "missing": said.missing})
+        for gpu, (one,) in enumerate(received):
+            evidence: Evidence = one.message
+            if evidence.missing is not None:
+                self._record.add("attestation", {"gpu": gpu, "missing": evidence.missing})
                 continue
-            report, chain = one.blob[: said.report], one.blob[said.report :]
+            report, chain = one.blob[: evidence.report], one.blob[evidence.report :]
             judged = verdict.verify(
                 report, chain, nonce=nonces[gpu], roots=roots, now=now, model=self._record.expected.model
             )
@@ -443,21 +443,21 @@ class _Phases:
             for gpu in self._gpus
         ]
         sent = await self._conversation.order(order, seconds, TIMED)
-        heard = await self._conversation.each(turns, sent, seconds, is_mine)
+        received = await self._conversation.each(turns, sent, seconds, is_mine)
 
         samples = [tuple(sorted(self._choose(count, min(opened, count)))) for count in counts]
         groups = [tuple(sorted({number // group for number in sample})) for sample in samples]
-        shown = [
+        opening = [
             (Turn(Opened, OPENING, gpu, _digests(groups[gpu], group, counts[gpu]) * DIGEST_BYTES),)
             for gpu in self._gpus
         ]
-        asked = await self._conversation.order(OpenOrder(phase, tuple(groups)), TRANSFER_SECONDS, OPENING)
-        answers = await self._conversation.each(shown, asked, TRANSFER_SECONDS, is_mine)
+        sent_at = await self._conversation.order(OpenOrder(phase, tuple(groups)), TRANSFER_SECONDS, OPENING)
+        answers = await self._conversation.each(opening, sent_at, TRANSFER_SECONDS, is_mine)
 
         evidence: list[dict[str, Any]] = []
         took: list[float] = []
         for gpu in self._gpus:
-            (root, hashes), (digests,) = heard[gpu], answers[gpu]
+            (root, hashes), (digests,) = received[gpu], answers[gpu]
             commitment = Commitment(
                 phase,
                 keys[gpu],

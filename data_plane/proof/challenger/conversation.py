@@ -69,7 +69,7 @@ OPENING = Stage(silent="unopened", broken="unopened", refused="unopened")
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Received:
     message: Any
     blob: bytes
     ended: float
@@ -130,23 +130,23 @@ class Conversation:
         except LineBroken:
             return
 
-    async def one(self, turn: Turn, sent: float, seconds: float) -> Heard:
+    async def one(self, turn: Turn, sent: float, seconds: float) -> Received:
         """The only answer to an order about the whole machine."""
-        return await self._hear((turn,), sent, sent + seconds)
+        return await self._receive((turn,), sent, sent + seconds)
 
     async def each(
         self, turns: Sequence[Sequence[Turn]], sent: float, seconds: float, is_mine: Callable[[Any], bool]
-    ) -> list[list[Heard]]:
+    ) -> list[list[Received]]:
         """All answers of all GPUs. Each GPU answers `turns[gpu]` in this order, and the GPUs' answers may be mixed.
 
         The first answer of each GPU must arrive within `seconds` after `sent`. The others have TRANSFER_SECONDS after
         the last of the first ones. `is_mine` tells whether an answer belongs to the order.
         """
-        heard: list[list[Heard]] = [[] for _ in turns]
+        received: list[list[Received]] = [[] for _ in turns]
         until = sent + seconds
-        while owed := _owed(turns, heard):
-            one = await self._hear(owed, sent, until)
-            had_all_first = all(heard)
+        while owed := _owed(turns, received):
+            one = await self._receive(owed, sent, until)
+            had_all_first = all(received)
             gpu = one.message.gpu
             turn = next((turn for turn in owed if turn.gpu == gpu), None)
             if turn is None or not isinstance(one.message, turn.message) or not is_mine(one.message):
@@ -157,12 +157,12 @@ class Conversation:
             if not turn.takes(one.blob):
                 why = f"{_kind(one)} has {len(one.blob)} bytes, not {turn.blob_bytes}."
                 raise Ended(Finding("malformed", gpu, why))
-            heard[gpu].append(one)
-            if all(heard) and not had_all_first:
+            received[gpu].append(one)
+            if all(received) and not had_all_first:
                 until = self._now + TRANSFER_SECONDS
-        return heard
+        return received
 
-    async def _hear(self, turns: Sequence[Turn], sent: float, until: float) -> Heard:
+    async def _receive(self, turns: Sequence[Turn], sent: float, until: float) -> Received:
         """The next answer, which must be of a kind that is some GPU's turn."""
         stage, gpu = turns[0].stage, turns[0].gpu if len(turns) == 1 else None
         end = min(until, self._end)
@@ -188,7 +188,7 @@ class Conversation:
         if not isinstance(message, tuple(turn.message for turn in turns)):
             why = f"{type(message).__name__} came instead of {turns[0].message.__name__}."
             raise Ended(Finding("protocol", gpu, why))
-        return Heard(message, blob, frame.ended)
+        return Received(message, blob, frame.ended)
 
     @property
     def _end(self) -> float:
@@ -207,16 +207,18 @@ class Conversation:
         return Ended(Finding(turns[0].stage.silent, gpu, why))
 
 
-def _owed(turns: Sequence[Sequence[Turn]], heard: Sequence[Sequence[Heard]]) -> list[Turn]:
+def _owed(turns: Sequence[Sequence[Turn]], received: Sequence[Sequence[Received]]) -> list[Turn]:
     """The next turn of each GPU that still has one, beginning with the GPU that is furthest behind."""
-    rest = [(len(had), due[len(had)]) for had, due in zip(heard, turns, strict=True) if len(had) < len(due)]
+    rest = [
+        (len(had), due[len(had)]) for had, due in zip(received, turns, strict=True) if len(had) < len(due)
+    ]
     return [turn for _, turn in sorted(rest, key=lambda one: one[0])]
 
 
-def _kind(heard: Heard) -> str:
-    return type(heard.message).__name__
+def _kind(received: Received) -> str:
+    return type(received.message).__name__
 
 
 def _why(what: str, error: Exception) -> str:
-    said = strict.printable(str(error))
-    return f"{what}: {said}." if said else f"{what}."
+    text = strict.printable(str(error))
+    return f"{what}: {text}." if text else f"{what}."

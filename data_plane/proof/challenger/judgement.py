@@ -224,12 +224,12 @@ def judge_identity(
 def _of_machine(identity: Identity, expected: Expected) -> Iterable[Finding]:
     if len(identity.gpus) != expected.count:
         yield Finding("gpu_count", None, f"{len(identity.gpus)} GPUs found, {expected.count} sold.")
-    said = {
+    claimed = {
         "CUDA UUID": [gpu.cuda_uuid for gpu in identity.gpus],
         "NVML UUID": [gpu.nvml_uuid for gpu in identity.gpus if gpu.nvml_uuid],
         "PCI address": [_bus(gpu.cuda_pci_bus) for gpu in identity.gpus],
     }
-    for name, values in said.items():
+    for name, values in claimed.items():
         for value, times in Counter(values).items():
             if times > 1:
                 yield Finding("gpu_duplicate", None, f"{name} {value} is listed {times} times.")

@@ -81,8 +81,8 @@ class Times:
 
     def describe(self) -> str:
         """Which bases were used, with their notes, such as `measured (2026-12-03, driver 570.124.06)`."""
-        said = dict.fromkeys(f"{pace.basis} ({pace.note})" for pace in (self.walk, self.int8, self.bf16))
-        return "; ".join(said)
+        bases = dict.fromkeys(f"{pace.basis} ({pace.note})" for pace in (self.walk, self.int8, self.bf16))
+        return "; ".join(bases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class Claims:
         found = _DRIVER.search(self._text("proc/driver/nvidia/version"))
         if found is not None:
             return found[1]
-        said = None if self._nvml is None else self._nvml.ask("nvmlSystemGetDriverVersion")
-        return "unknown" if said is None else str(said)
+        version = None if self._nvml is None else self._nvml.ask("nvmlSystemGetDriverVersion")
+        return "unknown" if version is None else str(version)
 
     def of(self, pci_bus: str) -> "dict[str, Any]":
         """The fields of messages.GpuIdentity from NVML, sysfs and /proc, for the card at this PCI address."""
@@ -65,7 +65,7 @@ class Claims:
         self._stack.close()
 
     def _by_nvml(self, pci_bus: str) -> "dict[str, Any]":
-        said: dict[str, Any] = dict.fromkeys(
+        claims: dict[str, Any] = dict.fromkeys(
             (
                 "nvml_name",
                 "nvml_uuid",
@@ -77,10 +77,10 @@ class Claims:
                 "nvml_processes",
             )
         )
-        said["nvml_sharing"] = "unknown"
+        claims["nvml_sharing"] = "unknown"
         library, card = self._nvml, self._card(pci_bus)
         if library is None or card is None:
-            return said
+            return claims
         try:
             who = identity.read(library, card)
             ecc = library.ask("nvmlDeviceGetEccMode", card)
@@ -97,7 +97,7 @@ class Claims:
                 "nvml_processes": nvml.processes(library, card, "Compute"),
             }
         except (nvml.Lost, nvml.Unanswered):
-            return said
+            return claims
 
     def _card(self, pci_bus: str) -> Any:
         if self._nvml is None:

@@ -195,8 +195,10 @@ class Driver:
         try:
             self.cuModuleLoadDataEx(byref(module), text, len(options), options, values)
         except DeviceError as error:
-            said = printable(log.value.decode("ascii", "replace"))
-            raise DeviceError(error.code, f"{error.detail}. {said}" if said else error.detail) from None
+            messages = printable(log.value.decode("ascii", "replace"))
+            raise DeviceError(
+                error.code, f"{error.detail}. {messages}" if messages else error.detail
+            ) from None
         return module
 
     def function(self, module: c_void_p, name: str) -> c_void_p:

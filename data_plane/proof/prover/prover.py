@@ -207,13 +207,13 @@ class Prover:
         if order.phase != self._phase:
             raise _BadOrder(f"{order.phase} is not the last commitment")
         try:
-            shown = [
+            opened = [
                 committer.open(groups)
                 for committer, groups in zip(self._commitments, order.gpus, strict=True)
             ]
         except ValueError as error:
             raise _BadOrder(str(error)) from None
-        for gpu, digests in enumerate(shown):
+        for gpu, digests in enumerate(opened):
             emit(gpu, encode(Opened(gpu, order.phase), digests))
         return True
 

@@ -89,8 +89,8 @@ def _fault(job: Job) -> tuple[Fault, str] | None:
     if commitments.root(one.hashes, one.key, one.phase) != one.root:
         return Fault.ROOT, "The group hashes do not hash to the root."
     # Groups are in ascending order, and only the last of all groups may be smaller, as on the prover's side.
-    shown = commitments.group_hashes(one.digests, one.group, one.key, one.phase)
-    for number, found in zip(one.opened, _cut(shown, GROUP_HASH_BYTES), strict=True):
+    hashes = commitments.group_hashes(one.digests, one.group, one.key, one.phase)
+    for number, found in zip(one.opened, _cut(hashes, GROUP_HASH_BYTES), strict=True):
         if found != one.hashes[number * GROUP_HASH_BYTES : (number + 1) * GROUP_HASH_BYTES]:
             return Fault.GROUP, f"Group {number} is not what was committed to."
     return None

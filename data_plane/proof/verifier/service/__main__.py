@@ -50,9 +50,9 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
 
 
 async def _serve(chosen: settings.ServerSettings) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     metrics = Metrics()
     metrics_port = _show(metrics, chosen.metrics_listen)
     server = VerifierServer(chosen, metrics)
@@ -65,7 +65,7 @@ async def _serve(chosen: settings.ServerSettings) -> None:
         workers=chosen.workers,
         plaintext=chosen.tls is None,
     )
-    await told.wait()
+    await stop.wait()
     log.info("verifier_drains", seconds=chosen.drain_seconds)
     await server.drain()
     log.info("verifier_ended")

@@ -121,10 +121,10 @@ class Pool:
 
         Raises WorkerDied, OutOfTime, CheckFailed, and JobTooLarge if a worker has too little memory for the batch.
         """
-        asked = time.monotonic()
+        began = time.monotonic()
         with counted(self._metrics.queued, batch.jobs):
             worker = await self._sound()
-        self._metrics.queue_seconds.observe(time.monotonic() - asked)
+        self._metrics.queue_seconds.observe(time.monotonic() - began)
         with counted(self._metrics.running, batch.jobs):
             return await self._checked(worker, batch)
 

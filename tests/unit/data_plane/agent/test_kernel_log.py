@@ -210,10 +210,10 @@ def test_a_journal_without_a_single_line_was_not_ours_to_read() -> None:
 
 def test_an_error_told_again_within_moments_is_one() -> None:
     xids = Xids()
-    assert xids.hear("xid", 13, "0000:3b:00.0", 100, "log")
-    assert not xids.hear("xid", 13, "0000:3b:00.0", 100 + SAME_SECONDS, "log")
-    assert not xids.hear("xid", 13, "0000:3b:00.0", 100 - SAME_SECONDS, "event")
-    assert xids.hear("xid", 13, "0000:3b:00.0", 101 + SAME_SECONDS, "log")
+    assert xids.note("xid", 13, "0000:3b:00.0", 100, "log")
+    assert not xids.note("xid", 13, "0000:3b:00.0", 100 + SAME_SECONDS, "log")
+    assert not xids.note("xid", 13, "0000:3b:00.0", 100 - SAME_SECONDS, "event")
+    assert xids.note("xid", 13, "0000:3b:00.0", 101 + SAME_SECONDS, "log")
     assert [(xid.at, xid.heard) for xid in xids.latest()] == [(100, "both"), (101 + SAME_SECONDS, "log")]
 
 
@@ -230,20 +230,20 @@ def test_another_error_another_card_or_a_switch_is_another(
     kind: str, number: int, bus_id: str | None
 ) -> None:
     xids = Xids()
-    xids.hear("xid", 13, "0000:3b:00.0", 100, "log")
-    assert xids.hear("sxid" if kind == "sxid" else "xid", number, bus_id, 100, "log")
+    xids.note("xid", 13, "0000:3b:00.0", 100, "log")
+    assert xids.note("sxid" if kind == "sxid" else "xid", number, bus_id, 100, "log")
 
 
 def test_a_storm_keeps_the_latest_and_counts_what_it_dropped() -> None:
     xids = Xids()
     for n in range(XIDS_MAX + 100):
-        xids.hear("xid", 13, "0000:3b:00.0", 100 * n, "log")
+        xids.note("xid", 13, "0000:3b:00.0", 100 * n, "log")
     latest = xids.latest()
     assert (len(latest), xids.dropped, latest[-1].at) == (XIDS_MAX, 100, 100 * (XIDS_MAX + 99))
 
 
 def test_what_is_told_late_stands_at_its_time() -> None:
     xids = Xids()
-    xids.hear("xid", 79, "0000:3b:00.0", 500, "event")
-    xids.hear("xid", 31, "0000:3b:00.0", 100, "log")
+    xids.note("xid", 79, "0000:3b:00.0", 500, "event")
+    xids.note("xid", 31, "0000:3b:00.0", 100, "log")
     assert [xid.number for xid in xids.latest()] == [31, 79]

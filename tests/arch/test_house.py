@@ -100,6 +100,40 @@ def test_no_state_is_spelled_out_in_sql() -> None:
     assert not spelled
 
 
+# Types.
+
+
+UNTYPED_ROWS = {
+    "control_plane/db/connection.py": "the protocol of drivers, whose rows get their types in rows.py",
+    "control_plane/db/fast.py": "a driver",
+}
+
+
+def _hints(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+    arguments = function.args
+    named = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    ]
+    hints = [argument.annotation for argument in named if argument is not None]
+    return [hint for hint in (*hints, function.returns) if hint is not None]
+
+
+def test_no_public_function_of_the_database_layer_or_above_it_mentions_any() -> None:
+    untyped = [
+        f"{source.path}:{function.lineno} {function.name}"
+        for source in sources("control_plane/db", "control_plane/outcomes", "control_plane/services")
+        if source.path not in UNTYPED_ROWS and not source.is_migration
+        for function in source.functions()
+        if not function.name.startswith("_") or function.name == "__init__"
+        if re.search(r"\bAny\b", " ".join(map(ast.unparse, _hints(function))))
+    ]
+    assert not untyped
+
+
 # Errors.
 
 

@@ -7,8 +7,9 @@ and a test holds every table of the migrated database against its marks, so a ta
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, StrEnum, auto
-from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     CheckConstraint,
@@ -19,7 +20,6 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
-    Text,
     Uuid,
     text,
 )
@@ -85,12 +85,12 @@ def marks_of(found: Table) -> Marks:
     return marks
 
 
-def at(name: str, *, nullable: bool = True) -> Column[Any]:
+def at(name: str, *, nullable: bool = True) -> Column[datetime]:
     """A moment."""
     return Column(name, DateTime(timezone=True), nullable=nullable)
 
 
-def tenant(*, nullable: bool = False) -> Column[Any]:
+def tenant(*, nullable: bool = False) -> Column[UUID]:
     return Column("organization_id", Uuid, ForeignKey("organizations.id"), nullable=nullable)
 
 
@@ -121,8 +121,3 @@ def among(column: str, values: Iterable[StrEnum]) -> str:
     """SQL: the column holds one of these values."""
     words = ", ".join(f"'{value}'" for value in sorted(values))
     return f"{column} IN ({words})"
-
-
-def word(name: str, *, nullable: bool = False) -> Column[Any]:
-    """A text column."""
-    return Column(name, Text, nullable=nullable)

@@ -203,7 +203,7 @@ async def test_an_id_that_is_none(endpoint: Endpoint, shared: Shared) -> None:
         f"{prefix}_{SOME_ID.upper()}",
         f"{prefix}_{SOME_ID}0",
         f"{prefix}_+{SOME_ID[1:]}",
-        f"in_{SOME_ID}",
+        f"mc_{SOME_ID}",
         SOME_ID,
         "x",
         "%00",

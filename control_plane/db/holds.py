@@ -107,17 +107,18 @@ class Posted:
     """Nothing is posted after this, so the rest of the hold is returned."""
 
 
-# A posted charge comes out of the hold; a hold that is used up keeps nothing back.
+# A posted charge comes out of the hold; a hold that is used up keeps nothing back. Another replica may post the last
+# charge first: what is posted afterwards finds a hold that is returned, and is counted all the same.
 _USE = text(f"""
 WITH before AS (
   SELECT h.lease_id, h.organization_id, posted.amount_nano AS posted, posted.final,
          CASE WHEN posted.final THEN h.amount_nano ELSE least(h.amount_nano, posted.amount_nano) END AS used
   FROM {Recordset(Posted, "posted")} JOIN holds h ON h.lease_id = posted.lease_id
-  WHERE h.released_at IS NULL ORDER BY h.lease_id FOR UPDATE OF h
+  ORDER BY h.lease_id FOR UPDATE OF h
 ), used AS (
   UPDATE holds SET
     amount_nano = holds.amount_nano - before.used, posted_nano = holds.posted_nano + before.posted,
-    released_at = CASE WHEN before.final THEN CAST(:now AS timestamptz) END
+    released_at = CASE WHEN before.final THEN CAST(:now AS timestamptz) ELSE holds.released_at END
   FROM before WHERE holds.lease_id = before.lease_id
 )
 UPDATE standings SET held_nano = held_nano - returned.amount_nano

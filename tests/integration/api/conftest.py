@@ -150,7 +150,7 @@ async def proof_of(db: Database, clock: Clock) -> ProofOf:
 
     async def write(tenant: Tenant, lease: str, number: int = 1, **other: Any) -> str:
         lease_id = UUID(hex=lease.removeprefix("le_"))
-        machine = a_row("machines", tenant.id, number, account="fake")
+        machine = a_row("machines", tenant.id, number, account="fake", gpu_count=1)
         async with db.transaction() as connection:
             project_id = await read_one(connection, _PROJECT, UUID, lease_id=lease_id)
             of_lease = {"lease_id": lease_id, "project_id": project_id, "machine_id": machine["id"]}

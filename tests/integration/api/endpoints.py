@@ -72,6 +72,8 @@ ENDPOINTS = (
     _get("/v1/ssh-keys", Permission.SSH_KEYS_READ),
     _post("/v1/ssh-keys", Permission.SSH_KEYS_CREATE, {"name": "laptop", "public_key": SSH_KEY}),
     Endpoint("DELETE", "/v1/ssh-keys/{key_id}", Permission.SSH_KEYS_DELETE),
+    _get("/v1/projects", Permission.PROJECTS_READ, "limit", "cursor"),
+    _post("/v1/projects", Permission.PROJECTS_CREATE, {"name": "research"}),
     _get("/v1/skus", Permission.SKUS_READ),
     _get("/v1/offers", Permission.OFFERS_READ, "gpu_model"),
     _post(
@@ -79,13 +81,14 @@ ENDPOINTS = (
         Permission.QUOTES_CREATE,
         {"sku": "h100x1", "regions": [], "providers": [], "price_usd_per_hour_max": "25"},
     ),
-    _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state"),
+    _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state", "project"),
     _post(
         "/v1/leases",
         Permission.LEASES_CREATE,
         {
             "sku": "h100x1",
             "name": "train",
+            "project": "default",
             "regions": [],
             "providers": [],
             "price_usd_per_hour_max": "25.5",

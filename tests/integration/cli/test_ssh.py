@@ -11,7 +11,7 @@ import pytest
 
 from control_plane.cli import ssh
 
-ALIAS = "in_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
+ALIAS = "mc_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
 
 

@@ -64,7 +64,7 @@ def test_a_word_that_names_two_leases_is_refused_with_both(tmp_path: Path) -> No
     assert LEASE_ID in shown.err
 
 
-@pytest.mark.parametrize("word", ["nothing", "le_0", "019", "in_019aa1b2c3d4"])
+@pytest.mark.parametrize("word", ["nothing", "le_0", "019", "mc_019aa1b2c3d4"])
 def test_a_word_that_names_nothing_is_refused(word: str, tmp_path: Path) -> None:
     shown = Stand(tmp_path, {"GET /v1/leases": listing(a_lease())}).run("lease", "show", word)
     assert (shown.code, shown.err.startswith("error: lease_not_found:")) == (1, True)
@@ -87,7 +87,7 @@ def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Pat
         "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
     }
     stand = Stand(tmp_path, known)
-    wish = [
+    options = [
         "--region",
         "eu",
         "--region",
@@ -98,19 +98,22 @@ def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Pat
         "25",
         "--name",
         "train-1",
+        "--project",
+        "research",
     ]
-    assert stand.run("lease", "create", "h100x8", *wish, "--no-wait").code == 0
+    assert stand.run("lease", "create", "h100x8", *options, "--no-wait").code == 0
     assert _created(stand) == {
         "sku": "h100x8",
         "regions": ["eu", "us-east-1"],
         "providers": ["local"],
         "price_usd_per_hour_max": "25",
         "name": "train-1",
+        "project": "research",
         "ssh_key_ids": [key["id"] for key in answers.SSH_KEYS["items"]],
     }
     stand = Stand(tmp_path, known)
     stand.run("lease", "create", "h100x8", "--ssh-key", "laptop", "--detach")
-    assert _created(stand)["ssh_key_ids"] == [answers.SSH_KEYS["items"][0]["id"]]
+    assert _created(stand) == {"sku": "h100x8", "ssh_key_ids": [answers.SSH_KEYS["items"][0]["id"]]}
 
 
 def test_a_lease_that_nobody_could_log_in_to_needs_a_word(tmp_path: Path) -> None:

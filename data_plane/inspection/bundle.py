@@ -1,7 +1,7 @@
 """Builds the agent: one file that needs nothing but Python on the machine.
 
 The same sources give the same bytes, and so the same digest, on every replica: the order and the timestamps are fixed,
-and the members are stored uncompressed, since deflate's output differs between zlib builds. The file has 570 kB and is
+and the members are stored uncompressed, since deflate's output differs between zlib builds. The file has 580 kB and is
 sent to each machine once.
 """
 

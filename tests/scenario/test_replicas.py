@@ -19,6 +19,7 @@ from control_plane.db.engine import Database, Role
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
 from reconciler import registry
 from reconciler.worlds.complete import CompleteWorld
+from tests.scenario import settling
 from tests.scenario.conftest import Moment
 from tests.scenario.lively import ends_well
 from tests.support.rows import rows
@@ -75,6 +76,8 @@ async def test_a_loop_beside_itself_and_beside_every_loop_that_writes_the_same_t
             stage.clock.advance(3)
             await _at_once(stage, [(other, one), (name, two)])
             await stage.check()
+            if other == name:
+                await settling.settles(stage, lively, name)
             await stage.round()
             await _nobody_is_lost_on_the_hub(stage)
             await stage.check()

@@ -2,7 +2,7 @@
 
     PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/disproven--> ENDING --gone--> ENDED
        ^                   |
-       `--attempt failed---'      a release, or giving up, leads to ENDING from anywhere before
+       `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
 
 The bill runs exactly while the lease is READY. ENDING holds until the provider has confirmed the
 end of every machine that was ordered for the lease; why it ended is `EndReason`, not more states.
@@ -45,7 +45,7 @@ class LeaseEvent(StrEnum):
     UNFUNDED = "unfunded"
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
-    """The machine of a ready lease is gone, by the provider's word."""
+    """The machine of a ready lease is gone, according to the provider."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     MACHINES_GONE = "machines_gone"
@@ -53,10 +53,10 @@ class LeaseEvent(StrEnum):
 
 
 class PurchaseKind(StrEnum):
-    """How a lease is bought."""
+    """How a lease is paid for."""
 
     ON_DEMAND = "on_demand"
-    """By the second, until it is released."""
+    """Per second, until it is released."""
 
 
 class EndReason(StrEnum):
@@ -107,7 +107,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it is written down now."""
+    """A lease as it is stored now."""
 
     id: LeaseId
     organization_id: OrganizationId
@@ -118,7 +118,7 @@ class Lease:
     gpu_count: int
     purchase: PurchaseKind
     nano_per_gpu_hour: Nano
-    """Fixed when the lease was admitted; later price changes do not touch it."""
+    """Fixed when the lease was admitted; later price changes do not affect it."""
     price_book: int
     """The version of the price book that the price is from."""
     proof: Tier
@@ -139,7 +139,7 @@ class Lease:
 
     @property
     def request(self) -> CapacityRequest:
-        """What was asked for."""
+        """The customer's request."""
         return CapacityRequest(self.sku, self.regions, self.providers, self.price_nano_per_hour_max)
 
 
@@ -149,7 +149,7 @@ class LeaseMove:
 
     id: LeaseId
     seen: int
-    """The generation the decision was made on."""
+    """The generation that the decision was based on."""
     moved: Moved[LeaseState, LeaseEvent]
     why: str | None = None
     billed_until: datetime | None = None

@@ -29,7 +29,7 @@ from control_plane.settings import Settings, SettingsError
 from control_plane.world import World
 
 
-class Failure(Exception):  # noqa: N818 - how a command ends, not a fault
+class Failure(Exception):  # noqa: N818 - an expected end of a command, not a bug
     """Ends the command with a sentence for the person at the terminal and exit code 1."""
 
 
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     commands.add_parser("serve", help="serve the API until a signal stops it")
-    commands.add_parser("migrate", help="bring the database to the newest schema")
+    commands.add_parser("migrate", help="migrate the database to the newest schema")
     commands.add_parser("openapi", help="print the OpenAPI document")
 
     bootstrap = commands.add_parser(
@@ -74,13 +74,11 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     book = commands.add_parser("price-book", help="put a price book in force")
-    book.add_argument(
-        "file", type=Path, nargs="?", metavar="FILE", help="default: the price book that is shipped"
-    )
+    book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped price book")
     return parser
 
 
-def _say(sentence: str) -> None:
+def _print_message(sentence: str) -> None:
     sys.stderr.write(sentence + "\n")
 
 
@@ -94,7 +92,7 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
     )
     if isinstance(made, Refused):
         raise Failure(made.why)
-    _say(
+    _print_message(
         f"Created {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)}). Its first API key, shown once:"
     )
     sys.stdout.write(made.issued.secret + "\n")
@@ -105,9 +103,9 @@ async def _credit(world: World, arguments: argparse.Namespace) -> None:
     if isinstance(posted, Refused):
         raise Failure(posted.why)
     if posted:
-        _say(f"Posted {usd(arguments.amount)} USD to {arguments.organization}.")
+        _print_message(f"Posted {usd(arguments.amount)} USD to {arguments.organization}.")
     else:
-        _say(f"Nothing changed: the key {arguments.key!r} was posted before.")
+        _print_message(f"Nothing changed: the key {arguments.key!r} was posted before.")
 
 
 async def _price_book(world: World, arguments: argparse.Namespace) -> None:
@@ -119,7 +117,7 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
         raise Failure(f"{arguments.file}: {error}") from error
     except CatalogueError as error:
         raise Failure(f"{arguments.file or 'the shipped price book'}: {error}") from error
-    _say(f"{count} SKUs are in force.")
+    _print_message(f"{count} SKUs are in force.")
 
 
 _AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
@@ -138,7 +136,7 @@ async def _as_owner(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def document() -> bytes:
-    """The OpenAPI document. It needs no database."""
+    """Render the OpenAPI document. No database is needed."""
     app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings(database_url=""))
     return msgspec.json.format(msgspec.json.encode(app.openapi_schema.to_schema()), indent=1) + b"\n"
 
@@ -153,7 +151,7 @@ def _run(arguments: argparse.Namespace) -> None:
         server.serve(settings)
     elif arguments.command == "migrate":
         asyncio.run(migrate(settings.database_url))
-        _say("The database is at the newest schema.")
+        _print_message("The database is at the newest schema.")
     else:
         asyncio.run(_as_owner(arguments, settings))
 
@@ -163,12 +161,12 @@ def main() -> int:
     try:
         _run(arguments)
     except (Failure, SettingsError) as error:
-        _say(str(error))
+        _print_message(str(error))
         return 1
     except Exception as error:
         if not health.is_database_trouble(error):
             raise
-        _say(f"The database cannot be reached: {type(error).__name__}.")
+        _print_message(f"The database cannot be reached: {type(error).__name__}.")
         return 1
     return 0
 

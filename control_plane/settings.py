@@ -1,12 +1,12 @@
-"""The environment of the API process and the admin commands, read once.
+"""Settings of the API process and the admin commands, read once from the environment.
 
 SPLITPLANE_DATABASE_URL        postgresql://... (required)
-SPLITPLANE_LISTEN              where the API listens (127.0.0.1:8080)
-SPLITPLANE_METRICS_LISTEN      where /metrics listens, a port of its own (127.0.0.1:9090)
-SPLITPLANE_REQUESTS_PER_SECOND per API key and process, on average (100)
-SPLITPLANE_REQUESTS_BURST      per API key and process, at once (200)
+SPLITPLANE_LISTEN              host and port of the API (127.0.0.1:8080)
+SPLITPLANE_METRICS_LISTEN      host and port of /metrics, which has a listener of its own (127.0.0.1:9090)
+SPLITPLANE_REQUESTS_PER_SECOND requests per API key and process, on average (100)
+SPLITPLANE_REQUESTS_BURST      requests per API key and process, at once (200)
 SPLITPLANE_STREAMS_MAX         open event streams per process (200)
-SPLITPLANE_DATABASE_CONNECTIONS for writes, and as many again for reads (10)
+SPLITPLANE_DATABASE_CONNECTIONS connections for writes, and as many again for reads (10)
 SPLITPLANE_LOG_LEVEL           debug, info, warning or error (info)
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_SSH_KEY")
-"""The public process holds no provider key and no SSH key: it does not start where it could read one."""
+"""Prefixes of secrets that the public process must not hold. It refuses to start when it could read one."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 class SettingsError(ValueError):
-    """A variable that is missing or cannot be used; the message names it and never shows a secret."""
+    """A variable is missing or invalid. The message names the variable and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         raise SettingsError("SPLITPLANE_DATABASE_URL is not set; it names the PostgreSQL database")
     level = environment.get("SPLITPLANE_LOG_LEVEL", "info").lower()
     if level not in LOG_LEVELS:
-        raise SettingsError(f"SPLITPLANE_LOG_LEVEL is one of {', '.join(LOG_LEVELS)}")
+        raise SettingsError(f"SPLITPLANE_LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}")
     return Settings(
         database_url=url,
         listen=_address(environment, "SPLITPLANE_LISTEN", "127.0.0.1:8080"),
@@ -60,7 +60,7 @@ def read(environment: Mapping[str, str]) -> Settings:
 
 
 def refuse_secrets(environment: Mapping[str, str]) -> None:
-    """Raise when the environment holds what the public process must not be able to read."""
+    """Raise SettingsError when the environment holds a secret that the public process must not be able to read."""
     found = sorted(name for name in environment if name.startswith(FORBIDDEN_PREFIXES))
     if found:
         raise SettingsError(
@@ -72,12 +72,12 @@ def refuse_secrets(environment: Mapping[str, str]) -> None:
 def _address(environment: Mapping[str, str], name: str, default: str) -> Address:
     host, _, port = environment.get(name, default).rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise SettingsError(f"{name} is a host and a port, such as {default}")
+        raise SettingsError(f"{name} must be a host and a port, such as {default}")
     return Address(host.strip("[]"), int(port))
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     text = environment.get(name, str(default))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 1_000_000 or len(text) > 9:
-        raise SettingsError(f"{name} is a whole number from 1 to 1000000")
+        raise SettingsError(f"{name} must be a whole number from 1 to 1000000")
     return int(text)

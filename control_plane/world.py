@@ -1,6 +1,6 @@
-"""What a process may touch besides its arguments: the database, the clock, chance.
+"""What a process may use besides its arguments: the database, the clock and new ids.
 
-Built in the composition roots (`__main__.py`), replaced in tests by a virtual clock and a counter.
+The composition roots (`__main__.py`) build it; tests pass a virtual clock and ids from a counter.
 """
 
 import os
@@ -18,7 +18,7 @@ def utc_now() -> datetime:
 
 
 def uuid7() -> UUID:
-    """A time-ordered id (RFC 9562, version 7): 48 bits of Unix milliseconds, then chance."""
+    """A time-ordered id (RFC 9562, version 7): 48 bits of Unix milliseconds, then random bits."""
     milliseconds = time.time_ns() // 1_000_000
     chance = int.from_bytes(os.urandom(10), "big")
     value = (milliseconds & ((1 << 48) - 1)) << 80
@@ -31,7 +31,7 @@ def uuid7() -> UUID:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the API process may touch. It holds no provider key and no SSH key."""
+    """What the API process may use. It holds no provider key and no SSH key."""
 
     db: Database
     now: Callable[[], datetime] = utc_now

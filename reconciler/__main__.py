@@ -1,11 +1,11 @@
-"""The reconciler's entry: settings to a world, loops until a signal.
+"""Starts the reconciler: builds its world from the settings and runs loops until a signal.
 
 python -m reconciler run                 run every loop
 python -m reconciler run --only money    run the loops of some wings; may be given more than once
-python -m reconciler providers           which provider accounts are on, and why others are off
+python -m reconciler providers           print which provider accounts are on, and why others are off
 
-A process that runs only money and housekeeping reads and writes rows: it needs no provider account, no SSH key
-and no hub.
+A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
+or hub.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from reconciler.runner import Runner
 from reconciler.world import World
 
 ROWS_ONLY = frozenset({"money", "housekeeping"})
-"""Wings whose loops reach nothing but the database."""
+"""Wings whose loops use only the database."""
 
 log = structlog.get_logger()
 
@@ -56,10 +56,10 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
 def _parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
     """The command, and the wings to run."""
     parser = argparse.ArgumentParser(
-        prog="python -m reconciler", description="The only process that touches providers."
+        prog="python -m reconciler", description="The only process that calls providers and machines."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="run the loops until told to stop")
+    run = commands.add_parser("run", help="run the loops until a signal stops them")
     run.add_argument(
         "--only",
         action="append",
@@ -73,14 +73,14 @@ def _parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _print_accounts(environ: Mapping[str, str]) -> None:
-    from reconciler.compose import configured_accounts  # noqa: PLC0415 - adapters load only where they are used
+    from reconciler.compose import configured_accounts  # noqa: PLC0415 - load adapters only where they are used
 
     for account in configured_accounts(settings.read_accounts(environ), environ):
         print(f"{account.name:30} {'on' if account.on else 'off: ' + (account.off_because or '')}")
 
 
 async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:
-    """Run the loops of `wings`. Raises SettingsError."""
+    """Run the loops of `wings` until a signal. Raises SettingsError."""
     chosen = settings.read(environ)
     start_http_server(chosen.metrics_listen[1], chosen.metrics_listen[0])
     async with AsyncExitStack() as closing:

@@ -1,4 +1,4 @@
-"""The pace towards providers that all replicas keep together, in Postgres."""
+"""The call budget per provider account that all replicas share, kept in Postgres."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from control_plane.domain.ids import AccountName
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """Hands out moments at which a call may leave, evenly spaced per account and bucket."""
+    """Reserves the moments at which calls may be sent, evenly spaced per account and bucket."""
 
     db: Database
     now: Callable[[], datetime]
@@ -19,7 +19,7 @@ class SharedBudget:
     async def reserve(
         self, account: AccountName, bucket: str, *, calls: int, seconds: float, wait_seconds_max: float
     ) -> float | None:
-        """Seconds to wait before the call; None when that would exceed `wait_seconds_max`, and nothing is taken."""
+        """Seconds to wait before the call; None, without a reservation, when that would exceed `wait_seconds_max`."""
         now = self.now()
         async with self.db.transaction() as connection:
             starts_at = await accounts.reserve(

@@ -1,6 +1,6 @@
-"""Builds the world of a process whose loops reach providers and machines, from its settings.
+"""Builds, from settings, the world of a process whose loops reach providers and machines.
 
-Only such a process imports this file: one that runs money loops alone never loads an SSH library or an adapter.
+Only such a process imports this file, so one that runs only money loops loads neither an SSH library nor an adapter.
 """
 
 import random
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 def configured_accounts(names: Sequence[AccountName], environ: Mapping[str, str]) -> tuple[Account, ...]:
-    """The provider accounts of these names, on or off. Raises SettingsError for one that makes no sense."""
+    """The provider accounts with these names, on or off. Raises SettingsError for an invalid one."""
     try:
         return configured(tuple(names), environ)
     except ValueError as error:
@@ -46,7 +46,7 @@ def configured_accounts(names: Sequence[AccountName], environ: Mapping[str, str]
 async def compose(
     reach: Reach, accounts: Sequence[Account], db: Database, *, replica: str, closing: AsyncExitStack
 ) -> CompleteWorld:
-    """The world of every wing. What has to be closed at the end is pushed onto `closing`.
+    """The world of every wing. Everything that has to be closed at the end is pushed onto `closing`.
 
     Raises SettingsError when the verifier's certificates cannot be used.
     """
@@ -65,7 +65,7 @@ async def compose(
     for provider in connected.values():
         closing.push_async_callback(provider.close)
     budget = SharedBudget(db, utc_now)
-    access, hub, login_key = _ways_in(reach, db)
+    access, hub, login_key = _access_and_hub(reach, db)
     return CompleteWorld(
         db=db,
         now=utc_now,
@@ -91,7 +91,7 @@ async def compose(
 
 
 def _verifier(chosen: ClientSettings | None) -> Verifier:
-    """Who recomputes samples of GPU proofs. Raises SettingsError."""
+    """The verifier that recomputes samples of GPU proofs. Raises SettingsError."""
     if chosen is None:
         log.warning("verifier_in_process", why="SPLITPLANE_VERIFIER_ADDRESS is not set")
         return LocalVerifier()
@@ -101,8 +101,8 @@ def _verifier(chosen: ClientSettings | None) -> Verifier:
         raise SettingsError(str(error)) from error
 
 
-def _ways_in(reach: Reach, db: Database) -> tuple[Access, Hub, str]:
-    """How machines and the hub are reached, and the public key that machines are told to trust."""
+def _access_and_hub(reach: Reach, db: Database) -> tuple[Access, Hub, str]:
+    """Access to the machines and to the hub, and our public key that machines trust."""
     if reach.ssh_key is None or reach.hub is None:
         log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
         fake_hub = FakeHub()

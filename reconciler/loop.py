@@ -1,7 +1,7 @@
-"""A loop, one activation of it, and what it reports. Knows no loop by name.
+"""What a loop is, how one activation acts on its items, and what it reports.
 
-A loop takes no input: it looks at the database, decides, acts, records. Whatever goes wrong, the next
-activation is the retry; a crash between any two lines leaves rows that the next activation finds.
+A loop takes no input: it reads the database, decides, acts and records. When anything fails, the next activation
+is the retry, and a crash between any two lines leaves rows that the next activation finds.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from reconciler.world import World
 
 @dataclass
 class Report:
-    """What one activation did. Stored, and shown to operators as the loop's last report."""
+    """What one activation did. It is stored as the loop's last report, which operators read."""
 
     looked_at: int = 0
     acted_on: int = 0
     errors: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     more: bool = False
-    """The activation hit its bound; there is work left, come back at once."""
+    """The activation reached its limit and work is left, so the next one starts at once."""
 
 
 Item = TypeVar("Item")
 
 
 async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], report: Report) -> None:
-    """Act on all items at once. One that fails is an error in the report and disturbs no other.
+    """Act on all items concurrently. A failure of one is an error in the report and does not affect the others.
 
-    Cancelling the others would be worse than a failure: their question to a provider may be under way.
+    The others are not cancelled, because their calls to a provider may be under way.
     """
 
     async def guarded(item: Item) -> None:
@@ -47,7 +47,7 @@ async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], re
 
 
 LASTS = timedelta(seconds=30)
-"""How long most activations may take: they wait for providers and databases, and not for machines."""
+"""How long most activations may take: they wait for providers and the database, but not for machines."""
 
 Needs_contra = TypeVar("Needs_contra", bound=World, contravariant=True)
 """The world of the loop's wing."""
@@ -55,20 +55,20 @@ Needs_contra = TypeVar("Needs_contra", bound=World, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Loop(Generic[Needs_contra]):
-    """A loop of the whole system."""
+    """A loop that runs once for the whole system."""
 
     name: str
     every: timedelta
     activate: Callable[[Needs_contra], Awaitable[Report]]
     wakes: tuple[str, ...] = ()
-    """Loops that have something to do when this one acted."""
+    """Loops that may have work after this one acted."""
     lasts: timedelta = LASTS
-    """How long one activation may take and still be healthy."""
+    """How long one activation may take before the loop counts as unhealthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountLoop(Generic[Needs_contra]):
-    """A loop that runs for each provider account on its own: a slow provider delays nobody else (law 14)."""
+    """A loop that runs separately for each provider account, so that a slow provider delays no other (law 14)."""
 
     name: str
     every: timedelta
@@ -76,5 +76,5 @@ class AccountLoop(Generic[Needs_contra]):
     wakes: tuple[str, ...] = ()
     lasts: timedelta = LASTS
     lanes: int = 1
-    """How many activations of one account run side by side, where a single one may take minutes, so that one
-    slow machine does not delay the others. They share rows as replicas do: each takes its own."""
+    """How many activations of one account run concurrently. More than one where an activation may take minutes, so
+    that a slow machine does not delay the others. Each takes rows of its own, as replicas do."""

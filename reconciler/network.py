@@ -1,7 +1,7 @@
-"""The place of a claim's machine in its tenant's private network, written down before the hub hears of it.
+"""Adds the machine of a claim to its organization's private network: stores its address, then updates the hub.
 
-The hub takes a network's whole list of peers at once, so only one worker may speak to it for a network at a time:
-of two lists under way, the older one could drop the machine that the newer one adds.
+An update of the hub contains all peers of a network, so only one worker at a time may update a network: of two
+concurrent updates, the older one could remove the machine that the newer one adds.
 """
 
 from datetime import timedelta
@@ -13,19 +13,19 @@ from data_plane.mesh.port import Hub, HubIdentity, MeshLink, Network, Peer, link
 from reconciler.worlds.mesh import MeshWorld
 
 HELD_FOR = timedelta(seconds=45)
-"""Longer than a hub call ever takes."""
+"""Longer than any call to the hub takes."""
 
 
 class NetworkBusy(Unreachable):
-    """Another replica speaks to the hub for this network; come back in a moment."""
+    """Another replica is updating the hub for this network; try again in a moment."""
 
 
 async def join(
     world: MeshWorld, organization_id: OrganizationId, claim_id: ClaimId, public_key: str
 ) -> MeshLink:
-    """Give a claim's machine its address, make the hub know it, and answer what the machine needs to join.
+    """Assign a claim's machine its address, add it to the hub, and return what the machine needs to join.
 
-    Raises AccessError when the hub cannot be reached, NetworkBusy when it is another replica's turn.
+    Raises AccessError when the hub cannot be reached, NetworkBusy when another replica is updating the network.
     """
     async with world.db.transaction() as connection:
         network = Network(await mesh.network_number(connection, organization_id))
@@ -36,7 +36,7 @@ async def join(
 
 
 async def sync(world: MeshWorld, organization_id: OrganizationId, network: Network) -> HubIdentity:
-    """Make the hub's peers of a network exactly those that are written down now."""
+    """Make the hub's peers of a network exactly those that are stored now."""
     return await world.hub_sync.covering(
         organization_id, lambda: _sync(world, world.hub, organization_id, network)
     )
@@ -47,7 +47,7 @@ async def _sync(world: MeshWorld, hub: Hub, organization_id: OrganizationId, net
     now = world.now()
     async with world.db.transaction() as connection:
         if not await mesh.take(connection, organization_id, token=token, now=now, until=now + HELD_FOR):
-            raise NetworkBusy("another replica speaks to the hub for this network")
+            raise NetworkBusy("another replica is updating the hub for this network")
     async with world.db.reading() as connection:
         listed = await mesh.peers(connection, organization_id)
     synced_at = None
@@ -57,8 +57,8 @@ async def _sync(world: MeshWorld, hub: Hub, organization_id: OrganizationId, net
     finally:
         async with world.db.transaction() as connection:
             if synced_at is not None:
-                # A claim that ended during the hub's call has marked the network as changed, and that mark must
-                # outlive this: under the network's lock, a list that has changed since does not count as synced.
+                # A claim that ended during the call to the hub has marked the network as changed, and that mark must
+                # stay. So, under the network's lock, a list that has changed since does not count as synced.
                 await mesh.network_number(connection, organization_id)
                 if await mesh.peers(connection, organization_id) != listed:
                     synced_at = None

@@ -1,4 +1,4 @@
-"""What an error means that a machine answered with: another try, or the end of our patience with it."""
+"""Decides whether a machine gets another try after an error, or is given up."""
 
 from datetime import datetime, timedelta
 
@@ -11,13 +11,13 @@ RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
 STEP_TRIES_MAX = 5
 STRANGE_KEY_TRIES_MAX = 10
-"""How often another host key is tolerated: cloud-init replaces the image's own key during boot."""
+"""How often an unexpected host key is accepted as temporary: cloud-init replaces the image's key during boot."""
 
 
 def failure(error: AccessError, tries: int) -> MachineFailure | None:
-    """The failure that an error amounts to after `tries` failed tries before it; None when it is worth another try.
+    """The failure of a machine whose step failed with `error` after `tries` failed tries; None to try again.
 
-    Silence is no failure by itself: it becomes one at the deadline (expire_machines).
+    An unreachable machine has not failed yet: it fails at its deadline (expire_machines).
     """
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, HostKeyChanged) and tries + 1 >= STRANGE_KEY_TRIES_MAX:
@@ -28,5 +28,5 @@ def failure(error: AccessError, tries: int) -> MachineFailure | None:
 
 
 def next_try(tries: int, now: datetime) -> datetime:
-    """When to try again after `tries` failed tries and one more."""
+    """When to try again after one more failure than the `tries` counted so far."""
     return now + delay(tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)

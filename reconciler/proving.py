@@ -1,8 +1,8 @@
-"""One challenge of a machine over an open session, and its report as it is stored.
+"""Challenges a machine over an open session, and converts the report to what is stored.
 
-The challenger bounds every answer that it waits for. This file bounds the challenge as a whole, so that neither
-a prover nor a fault of ours keeps a worker for longer than it may hold the machine. Text that a machine wrote is
-made printable here.
+The challenger limits the time of every single answer. This file limits the time of the whole challenge, so that
+neither a prover nor a fault of ours keeps a worker for longer than it may hold the machine. It also makes text from
+the machine printable.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from data_plane.proof.challenger.prover_line import prover_line
 from reconciler.worlds.proof import ProofWorld
 
 CHALLENGE_SECONDS_MAX = 300.0
-"""Of one challenge as a whole, including our verifier's checks. A healthy machine should need about a minute."""
+"""Limit of one whole challenge, including our verifier's checks. A healthy machine needs about a minute."""
 LOOK_SECONDS = 75.0
-"""Of one look at a machine's health, before a challenge and after it."""
+"""Limit of one reading of a machine's health, before or after a challenge."""
 HELD_FOR = timedelta(seconds=CHALLENGE_SECONDS_MAX + 2 * LOOK_SECONDS + 30)
-"""How long a worker holds a machine for a challenge, and for what comes before and after it on the same session."""
+"""How long a worker holds a machine for a challenge and the health readings before and after it."""
 TEXT_MAX = 500
 LISTED_MAX = 256
-"""Findings, hints or rates of one report that are stored."""
+"""How many findings, hints and rates of one report are stored, each."""
 
 PROOFS = Counter("proofs", "Challenges of machines' GPUs.", ("occasion", "outcome"))
 
@@ -50,12 +50,12 @@ async def challenge(
 
     Raises Unreachable, and VerifierAway; everything else is in the report.
     """
-    looks = APPEARANCES[machine.gpu_model]
+    appearance = APPEARANCES[machine.gpu_model]
     expected = Expected(
         model=machine.gpu_model.value,
         count=machine.gpu_count,
-        names=looks.nvml_names,
-        memory_mib=looks.memory_mib,
+        names=appearance.nvml_names,
+        memory_mib=appearance.memory_mib,
         memory_tolerance_percent=MEMORY_TOLERANCE_PERCENT,
     )
     limit = CHALLENGE_SECONDS_MAX if seconds is None else seconds
@@ -63,13 +63,13 @@ async def challenge(
         async with asyncio.timeout(limit), prover_line(session, world.agent) as line:
             return await world.challenger.challenge(line, expected, port.Occasion(occasion.value))
     except TimeoutError:
-        return unanswered(occasion, OwnCode.NO_END, f"no end after {limit:g} s", limit)
+        return unanswered(occasion, OwnCode.NO_END, f"the challenge did not end within {limit:g} s", limit)
     except StepFailed as error:
         return unanswered(occasion, OwnCode.NO_PROVER, str(error), 0.0)
 
 
 def unanswered(occasion: Occasion, code: OwnCode, why: str, seconds: float) -> ProofReport:
-    """The report of a challenge that came to nothing, or that could not be made although the machine is in reach."""
+    """The report of a challenge that had no result, or could not be made although the machine was reachable."""
     return ProofReport(
         outcome=port.Outcome.UNANSWERED,
         occasion=port.Occasion(occasion.value),
@@ -86,7 +86,7 @@ def unanswered(occasion: Occasion, code: OwnCode, why: str, seconds: float) -> P
 
 
 def challenged(machine: Machine, token: UUID, report: ProofReport, *, proof_id: UUID) -> Challenged:
-    """A report as it is judged and stored."""
+    """Convert a report to the form that is judged and stored, and count it in the metrics."""
     outcome = settled(ProofOutcome(report.outcome.value), report.source)
     findings = _findings(report.findings)
     first = findings[0] if findings else None
@@ -123,7 +123,7 @@ def _findings(findings: Sequence[Finding]) -> list[proofs.Finding]:
 
 
 def _printable(text: str) -> str:
-    """At most TEXT_MAX characters, without those that PostgreSQL refuses or that control a terminal."""
+    """At most TEXT_MAX characters; those that PostgreSQL refuses or that control a terminal are replaced."""
     return _without_control(text[:TEXT_MAX])
 
 
@@ -132,7 +132,7 @@ def _without_control(text: str) -> str:
 
 
 def _evidence(evidence: Mapping[str, object]) -> dict[str, object]:
-    """The evidence as plain JSON, or only its size when it is larger than agreed."""
+    """The evidence as plain JSON, or only its size when it is larger than EVIDENCE_BYTES_MAX."""
     cleaned = {_without_control(str(key)): _cleaned(value) for key, value in evidence.items()}
     size = len(json.dumps(cleaned))
     return cleaned if size <= EVIDENCE_BYTES_MAX else {"too_large_bytes": size}

@@ -1,4 +1,4 @@
-"""Challenges with current reference times: those that we measured and ship, and those that were learnt since."""
+"""A challenger with current reference times: those that we measured and ship, and those learnt from proofs."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -54,12 +54,12 @@ class LearningChallenger:
 
 
 def of_driver(major: int) -> str:
-    """Which driver a reference is for, in words."""
+    """The driver that a reference applies to, in words."""
     return "every driver" if major == EVERY_DRIVER else f"driver {major}"
 
 
 def observed(learnt: Sequence[Learnt]) -> tuple[Observed, ...]:
-    """Learnt references as the data plane takes them: one value for each model and driver branch."""
+    """Convert learnt references to the data plane's form: one value per model and driver branch."""
     paces: dict[tuple[str, int], dict[TimedPhase, Pace]] = defaultdict(dict)
     for row in learnt:
         note = f"{row.learnt_on}, {of_driver(row.driver_major)}, {row.providers} providers"

@@ -1,4 +1,4 @@
-"""Which loops exist: every module of a wing in `reconciler/loops/` is one, and has a LOOP. No list names them."""
+"""Discovers the loops: every module of a wing in `reconciler/loops/` defines one, as LOOP. There is no list."""
 
 import importlib
 import pkgutil
@@ -11,12 +11,12 @@ from reconciler import loops
 from reconciler.loop import AccountLoop, Loop
 
 AnyLoop = Loop[Any] | AccountLoop[Any]
-"""A loop of whichever wing: whoever runs it brings a world that has what the wing needs."""
+"""A loop of any wing. The caller passes a world that has what the wing needs."""
 
 
 @cache
 def wings() -> tuple[str, ...]:
-    """The wings in order of name: the folders of `reconciler/loops/`."""
+    """The wings, sorted by name: the folders of `reconciler/loops/`."""
     return tuple(sorted(entry.name for entry in pkgutil.iter_modules(loops.__path__) if entry.ispkg))
 
 
@@ -28,13 +28,13 @@ def of_wing(wing: str) -> Mapping[str, AnyLoop]:
     for entry in pkgutil.iter_modules(package.__path__):
         loop = importlib.import_module(f"{package.__name__}.{entry.name}").LOOP
         if not isinstance(loop, Loop | AccountLoop) or loop.name != entry.name:
-            raise TypeError(f"reconciler/loops/{wing}/{entry.name}.py has no LOOP of its own name")
+            raise TypeError(f"reconciler/loops/{wing}/{entry.name}.py has no LOOP named {entry.name!r}")
         found[loop.name] = loop
     return MappingProxyType(found)
 
 
 def discovered(only: Collection[str] | None = None) -> Mapping[str, AnyLoop]:
-    """Every loop by name, in order of name; or those of the wings in `only`."""
+    """Every loop by name, sorted by name; with `only`, those of these wings."""
     chosen = wings() if only is None else tuple(only)
     found = {name: loop for wing in chosen for name, loop in of_wing(wing).items()}
     return MappingProxyType(dict(sorted(found.items())))

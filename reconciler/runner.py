@@ -1,7 +1,7 @@
-"""Runs every loop until told to stop: paced, woken when there is work for it, never overlapping itself except in lanes.
+"""Runs every loop until it is stopped: at the loop's interval, or earlier when another loop wakes it.
 
-A loop that fails is an entry in its report, a metric and a log line; it runs again at its next turn. No
-loop waits for another one, and an account's loops wait for no other account's.
+A loop overlaps itself only in lanes. A failure becomes an entry in the loop's report, a metric and a log line, and
+the loop runs again at its next turn. No loop waits for another one, and no account for another account.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ ACTIVATIONS = Counter("loop_activations", "Activations of a loop.", ("loop", "ac
 ACTED = Counter("loop_acted_on", "What a loop acted on.", ("loop", "account"))
 SECONDS = Histogram("loop_seconds", "Duration of one activation.", ("loop", "account"))
 REPORT_EVERY = timedelta(seconds=5)
-"""An uneventful loop writes its report this often; an eventful one at once."""
+"""How often a loop stores an uneventful report. An eventful one is stored at once."""
 LATE_AFTER_TURNS = 3
 ERRORS_KEPT = 10
 TEXT_MAX = 500
@@ -41,7 +41,7 @@ class Runner:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Until `stop`. Activations that are under way finish first."""
+        """Run until `stop` is called. Activations that are under way finish first."""
         async with asyncio.TaskGroup() as group:
             for loop in self._loops:
                 for account in self._turns(loop):
@@ -59,7 +59,7 @@ class Runner:
         if not isinstance(loop, AccountLoop):
             return (None,)
         if not isinstance(self._world, AccountWorld):
-            raise TypeError(f"{loop.name} runs for accounts, and this process has none")
+            raise TypeError(f"{loop.name} runs per account, and this process has no accounts")
         return self._world.account_names
 
     async def _keep_running(self, loop: AnyLoop, account: AccountName | None) -> None:
@@ -67,27 +67,27 @@ class Runner:
         reporting = _Reporting(self._world, loop, account)
         while not self._stopping.is_set():
             wake.clear()
-            report = await reporting.activation(_bound(loop, account, self._world))
+            report = await reporting.activation(_bind(loop, account, self._world))
             if report.acted_on:
-                self._rouse(loop.wakes)
+                self._wake_loops(loop.wakes)
             if not report.more:
                 await _wait(wake, loop.every)
 
-    def _rouse(self, names: tuple[str, ...]) -> None:
+    def _wake_loops(self, names: tuple[str, ...]) -> None:
         for (name, _), event in self._wake.items():
             if name in names:
                 event.set()
 
 
 def late_after(loop: AnyLoop) -> timedelta:
-    """How long a loop that is well may be silent: a few turns, one of which takes as long as it may."""
+    """How long a healthy loop may go without a report: a few turns, one of which takes as long as it may."""
     return LATE_AFTER_TURNS * max(loop.every, REPORT_EVERY) + loop.lasts
 
 
-def _bound(loop: AnyLoop, account: AccountName | None, world: World) -> Callable[[], Awaitable[Report]]:
+def _bind(loop: AnyLoop, account: AccountName | None, world: World) -> Callable[[], Awaitable[Report]]:
     if isinstance(loop, AccountLoop):
         if account is None:
-            raise TypeError(f"{loop.name} runs for an account")
+            raise TypeError(f"{loop.name} runs per account")
         return lambda: loop.activate(world, account)
     return lambda: loop.activate(world)
 
@@ -101,7 +101,7 @@ async def _wait(wake: asyncio.Event, every: timedelta) -> None:
 
 
 class _Reporting:
-    """Runs activations of one loop and tells the database, the metrics and the log about them."""
+    """Runs activations of one loop, and reports them to the database, the metrics and the log."""
 
     def __init__(self, world: World, loop: AnyLoop, account: AccountName | None) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""The reconciler's environment, read once into a frozen object. No other file of it reads the environment."""
+"""The reconciler's settings, read once from the environment. No other file of the reconciler reads it."""
 
 import socket
 from collections.abc import Mapping
@@ -10,23 +10,23 @@ from data_plane.proof.verifier.service.settings import ClientSettings, read_clie
 
 
 class SettingsError(ValueError):
-    """A variable is missing or makes no sense; the message names it and says what to set."""
+    """A variable is missing or invalid. The message names it and says what to set."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubSettings:
-    """Where the mesh hub is and how we know it."""
+    """Where the mesh hub is, and its SSH host key."""
 
     address: str
     ssh_port: int
     host_key: str
     outside: str | None
-    """The address machines reach the hub at, when it differs from `address`."""
+    """The address at which machines reach the hub, when it differs from `address`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every process of the reconciler is told."""
+    """The settings of every reconciler process."""
 
     database_url: str
     metrics_listen: tuple[str, int]
@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a process is told whose loops reach providers or machines."""
+    """The settings of a process whose loops reach providers or machines."""
 
     accounts: tuple[AccountName, ...]
     ssh_key: Path | None
@@ -45,7 +45,7 @@ class Reach:
     orphans_dry_run: bool
     proof_dry_run: bool
     verifier: ClientSettings | None
-    """Where samples of GPU proofs are recomputed; None: in this process, for development."""
+    """The service that recomputes samples of GPU proofs; None recomputes them in this process, for development."""
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -67,9 +67,7 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
     simulated = _flag(environ, "SPLITPLANE_SIMULATED_MACHINES")
     ssh_key = environ.get("SPLITPLANE_SSH_KEY_PATH")
     if not simulated and not ssh_key:
-        raise SettingsError(
-            "SPLITPLANE_SSH_KEY_PATH is not set: the private key that machines are ordered to trust"
-        )
+        raise SettingsError("SPLITPLANE_SSH_KEY_PATH is not set; it names our private SSH key for machines")
     return Reach(
         accounts=read_accounts(environ),
         ssh_key=Path(ssh_key) if ssh_key and not simulated else None,
@@ -95,7 +93,7 @@ def _accounts(text: str) -> tuple[AccountName, ...]:
 def _flag(environ: Mapping[str, str], name: str) -> bool:
     value = environ.get(name, "no").strip().lower()
     if value not in ("yes", "no"):
-        raise SettingsError(f"{name} is {value!r}; say yes or no")
+        raise SettingsError(f"{name} is {value!r}; set it to yes or no")
     return value == "yes"
 
 
@@ -103,7 +101,7 @@ def _listen(environ: Mapping[str, str], name: str, default: str) -> tuple[str, i
     value = environ.get(name, default)
     host, _, port = value.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise SettingsError(f"{name} is {value!r}; write host:port")
+        raise SettingsError(f"{name} is {value!r}; set it to host:port")
     return host, int(port)
 
 

@@ -1,6 +1,6 @@
-"""Simulated machines: each shows exactly what was ordered. For development without root.
+"""Simulated machines for development without root. Each reports exactly what was ordered.
 
-Nothing here reaches out; a reading is marked `emulated` and proves nothing, and so is every answer of the prover.
+Nothing here uses a network. Readings and the prover's answers are marked `emulated` and prove nothing.
 """
 
 from uuid import NAMESPACE_OID, uuid5
@@ -19,7 +19,7 @@ from data_plane.simulation.prover import simulated_prover
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
-    """A way into machines that are not there: what was ordered is looked up when one is first reached."""
+    """Access to simulated machines. What was ordered is looked up when a machine is first reached."""
     shapes: dict[str, Shape] = {}
 
     async def look_up(target: Target, _step: str) -> None:
@@ -38,7 +38,7 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
 
 
 def report(shape: Shape, serial: str) -> Inventory:
-    """An honest machine of this shape; `serial` makes its cards' ids its own."""
+    """The reading of an honest machine of this shape. `serial` makes the ids of its cards unique."""
     appearance = APPEARANCES[shape.gpu_model]
     name = min(appearance.nvml_names)
     gpus = tuple(
@@ -57,6 +57,6 @@ def report(shape: Shape, serial: str) -> Inventory:
 
 
 def prover(shape: Shape, serial: str) -> Line:
-    """A line to an emulation of these cards. It says of itself that it is one."""
+    """A line to an emulated prover of these cards, which says that it is an emulation."""
     claims = [Claim(gpu.name, gpu.uuid, gpu.memory_total_mib) for gpu in report(shape, serial).gpus]
     return simulated_prover(claims)

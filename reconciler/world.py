@@ -1,4 +1,4 @@
-"""What every loop may touch: rows, the clock, new ids. A wing that reaches further has a world of its own."""
+"""What every loop may use: the database, the clock and new ids. Wings that need more have a world of their own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from control_plane.domain.actor import Actor
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Enough for loops that work on rows alone: money, housekeeping. Tests bring a virtual clock."""
+    """The world of loops that work on rows alone: money, housekeeping. Tests pass a virtual clock."""
 
     db: Database
     now: Callable[[], datetime]
     new_id: Callable[[], UUID]
     replica: str = "one"
-    """Names this process in reports."""
+    """The name of this process in reports."""
 
     def actor(self, loop: str) -> Actor:
-        """How the journal names a loop."""
+        """The loop as the journal's actor."""
         return actor.loop(loop)

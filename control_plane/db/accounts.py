@@ -1,4 +1,4 @@
-"""Queries on provider accounts: whose turn a listing is, what the last one showed, orphans, and the shared pace."""
+"""Queries on provider accounts: when each is listed next, its last list, its orphans, and its call budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ UPDATE provider_accounts SET listing_due_at = :next WHERE name = :name AND listi
 _TAKE_OFFERS = text("""
 UPDATE provider_accounts SET offers_due_at = :next WHERE name = :name AND offers_due_at <= :now
 """)
-# The time of the last list is the evidence of every machine that no list missed. A list that is not believed
-# records no absence, so it must not be evidence either: it would vouch for machines that it does not show.
+# The time of the last list is the evidence for every machine that no list missed. A list that is not believed
+# records no absence, so its time must not count: it would be evidence for machines that it does not show.
 _LISTED = text("""
 UPDATE provider_accounts SET
   listing_asked_at = CASE WHEN CAST(:frozen_since AS timestamptz) IS NULL THEN greatest(listing_asked_at, :asked_at)
@@ -68,20 +68,20 @@ _INSTALLATION = text("SELECT code FROM installation")
 
 
 async def installation(connection: Connection) -> str:
-    """The eight digits in every launch key of this database. Raises LookupError before the first migration."""
+    """The eight hexadecimal digits in this database's launch keys. Raises LookupError before the first migration."""
     code = await read_one(connection, _INSTALLATION, str)
     if code is None:
-        raise LookupError("the database was not migrated: it names no installation")
+        raise LookupError("the database has no installation code; run the migrations")
     return code
 
 
 async def register(connection: Connection, name: AccountName, provider: str, *, now: datetime) -> None:
-    """Write an account down, unless it is known already."""
+    """Store an account, unless it is known already."""
     await write(connection, _REGISTER, name=name, provider=provider, now=now)
 
 
 async def get(connection: Connection, name: AccountName) -> Account:
-    """Raises LookupError for an account that was never registered."""
+    """One account. Raises LookupError when it was never registered."""
     found = await read_one(connection, _ALL, Account, name=name)
     if found is None:
         raise LookupError(f"the provider account {name!r} was never registered")
@@ -95,7 +95,7 @@ async def every(connection: Connection) -> list[Account]:
 async def take_listing(
     connection: Connection, name: AccountName, *, now: datetime, due_next: datetime
 ) -> bool:
-    """Whether this replica lists the account now. When it dies, the next turn is anyone's."""
+    """Whether this replica lists the account now. If it dies, any replica may list the account at `due_next`."""
     return bool(await write(connection, _TAKE_LISTING, name=name, now=now, next=due_next))
 
 
@@ -115,7 +115,7 @@ async def record_listing(
     foreign: int,
     freeze: Freeze | None,
 ) -> None:
-    """Write down what a complete list showed; the account's failure, if it had one, is over."""
+    """Store what a complete list showed, and clear the account's failure if it had one."""
     await write(
         connection,
         _LISTED,
@@ -134,7 +134,7 @@ async def record_refresh(connection: Connection, name: AccountName, *, now: date
 
 
 async def record_failure(connection: Connection, name: AccountName, *, why: str, now: datetime) -> None:
-    """The account did not answer. Operators read it, and placement buys nothing there meanwhile."""
+    """Store that the account did not answer. Operators can read it, and placement buys nothing there meanwhile."""
     await write(connection, _FAILING, name=name, why=why, now=now)
 
 
@@ -154,7 +154,7 @@ class ListedOrphan:
     lists_seen: int
     terminate_asked_at: datetime | None
     note: str | None
-    """What came of the last try to terminate it."""
+    """The result of the last try to terminate it."""
 
 
 _LISTING = Recordset(Sighting, "listed")
@@ -183,7 +183,7 @@ WHERE account = :account AND provider_ref = :ref
 async def see_orphans(
     connection: Connection, account: AccountName, listed: Sequence[Sighting], *, asked_at: datetime
 ) -> None:
-    """Make the account's orphans those that its last list shows."""
+    """Replace the account's orphans with those that its last list shows."""
     await write(
         connection, _SEE_ORPHANS, listed=_LISTING.document(listed), account=account, asked_at=asked_at
     )
@@ -202,11 +202,11 @@ async def orphans_shown(connection: Connection) -> list[ListedOrphan]:
 async def note_orphan(
     connection: Connection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
 ) -> None:
-    """Write down what came of a try to terminate an orphan."""
+    """Store the result of a try to terminate an orphan."""
     await write(connection, _NOTE_ORPHAN, account=account, ref=ref, note=note, now=now)
 
 
-# The pace that all replicas keep together
+# The call budget that all replicas share
 
 _RESERVE = text("""
 INSERT INTO budgets (account, bucket, free_at) VALUES (:account, :bucket, CAST(:now AS timestamptz) + :spacing)
@@ -226,6 +226,6 @@ async def reserve(
     wait_max: timedelta,
     now: datetime,
 ) -> datetime | None:
-    """Take the next free moment of a bucket, at most `wait_max` from now; None when it is further away."""
+    """Reserve the next free moment of a bucket, at most `wait_max` from now; None when it is further away."""
     values = {"account": account, "bucket": bucket, "spacing": spacing, "wait_max": wait_max, "now": now}
     return await read_one(connection, _RESERVE, datetime, **values)

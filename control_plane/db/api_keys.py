@@ -25,7 +25,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose an API key is, and what it may do."""
+    """The owner of an API key, and its role."""
 
     organization_id: OrganizationId
     api_key_id: ApiKeyId
@@ -36,7 +36,8 @@ _INSERT = text("""
 INSERT INTO api_keys (id, organization_id, name, role, secret_sha256, hint, created_at)
 VALUES (:id, :organization_id, :name, :role, :secret_sha256, :hint, :now)
 """)
-# A function with the owner's rights: before the key is known, no tenant is set and the filter shows nothing.
+# A function that runs with its owner's rights: no tenant is set before the key is known, so the tenant filter would
+# hide every row.
 _OWNER = text("SELECT organization_id, api_key_id, role FROM api_key_owner(:secret_sha256)")
 _ALL = text("""
 SELECT id, name, role, hint, created_at, revoked_at FROM api_keys
@@ -66,7 +67,7 @@ async def insert(
 
 
 async def owner(connection: Connection, secret_sha256: bytes) -> Owner | None:
-    """None for a key that is unknown or revoked."""
+    """The owner of a key by the digest of its secret; None when the key is unknown or revoked."""
     return await read_one(connection, _OWNER, Owner, secret_sha256=secret_sha256)
 
 
@@ -78,5 +79,5 @@ async def every(connection: Connection, organization_id: OrganizationId) -> list
 async def revoke(
     connection: Connection, organization_id: OrganizationId, key_id: UUID, *, now: datetime
 ) -> bool:
-    """False when there is no such key, or it is revoked already."""
+    """Revoke a key. False when there is no such key, or it is revoked already."""
     return bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))

@@ -1,4 +1,4 @@
-"""Queries on attempts: the lines of a lease's history."""
+"""Queries on attempts, the entries in a lease's history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from control_plane.domain.progress import Step
 
 @dataclass(frozen=True, slots=True)
 class AttemptOverview(Attempt):
-    """An attempt with its machine, as it is now."""
+    """An attempt with the current state of its machine."""
 
     provider: str
     region: str
     native_type: str
     state: MachineState
     step: Step
-    """The last step of the claim if it has begun, of the machine otherwise."""
+    """The last completed step: of the claim if it has begun, of the machine otherwise."""
     asked_at: datetime | None
     sighted_at: datetime | None
 
@@ -48,7 +48,7 @@ WHERE t.lease_id = ANY(:lease_ids) ORDER BY t.lease_id, t.number
 
 
 async def insert(connection: Connection, attempts: Sequence[Attempt]) -> None:
-    """Write attempts that begin. Each belongs to its lease's organization and project."""
+    """Store attempts that begin. Each belongs to its lease's organization and project."""
     if attempts:
         await write(connection, _INSERT, made=_MADE.document(attempts))
 
@@ -58,7 +58,7 @@ async def of_leases(connection: Connection, lease_ids: Sequence[LeaseId]) -> lis
     return await read(connection, _OF_LEASES, AttemptOverview, lease_ids=list(lease_ids))
 
 
-# An attempt that came to its outcome keeps it: a machine that is lost after its customer was admitted adds the reason.
+# An attempt keeps its outcome: when the machine is lost after its customer was admitted, only the reason is added.
 _CLOSE = text("""
 UPDATE attempts SET outcome = :outcome, ended_at = :now WHERE lease_id = ANY(:lease_ids) AND outcome IS NULL
 """)
@@ -67,8 +67,8 @@ UPDATE attempts SET fail_reason = :reason, fail_why = :why, outcome = coalesce(o
   ended_at = coalesce(ended_at, :now)
 WHERE lease_id = :lease_id AND number = :number
 """)
-# The latest attempt on an offer counts. It failed when it came to its outcome: how long its machine took to go says
-# nothing of when to try again, and must not hide what a later attempt found.
+# The latest attempt on an offer counts, and it failed when its outcome was stored. How long its machine took to
+# terminate says nothing about when to try again, and must not hide the result of a later attempt.
 _FAILURES = text("""
 SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS reason, ended_at AS at
 FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL
@@ -79,7 +79,7 @@ ORDER BY lease_id, offer_key, number DESC
 async def close(
     connection: Connection, lease_ids: Sequence[LeaseId], outcome: AttemptOutcome, *, now: datetime
 ) -> None:
-    """Give the attempts of these leases that are under way their outcome."""
+    """Store the outcome of those attempts of these leases that are under way."""
     await write(connection, _CLOSE, lease_ids=list(lease_ids), outcome=outcome, now=now)
 
 

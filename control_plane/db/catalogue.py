@@ -19,7 +19,7 @@ from control_plane.domain.sku import CapacityShape, Shape, Sku
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a price book, as its columns."""
+    """A line of a price book, one field per column."""
 
     sku: str
     gpu_model: GpuModel
@@ -45,13 +45,13 @@ WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
 ORDER BY s.name, p.effective_from DESC
 """)
 _BOOK = Recordset(_Line, "book")
-# The shape of a SKU never changes. What it demands as proof may: new leases go by it.
+# The shape of a SKU never changes. The proof that it demands may change, and then applies to new leases.
 _PUT_SKUS = text(f"""
 INSERT INTO skus (name, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof)
 SELECT sku, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof FROM {_BOOK}
 ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excluded.proof
 """)
-# A price that did not change is not written again, and a book in which nothing changed is no new version.
+# An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
 WITH changed AS (
   SELECT book.sku, book.nano_per_gpu_hour FROM {_BOOK}
@@ -65,12 +65,12 @@ WITH changed AS (
 )
 SELECT version FROM made
 """)
-# Two books that are loaded at the same time become two versions, one after the other.
+# Two books that are loaded at the same time become two consecutive versions.
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('price_books'))")
 
 
 async def prices(connection: Connection, *, now: datetime, sku: str | None = None) -> list[Price]:
-    """The prices in force at `now`: of every SKU, or of one."""
+    """The prices in force at `now`, of every SKU or of one."""
     return [
         Price(Sku(row.sku, _shape(row), row.capacity, row.proof), row.nano_per_gpu_hour, row.book)
         for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku)
@@ -78,7 +78,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
 
 
 async def put_price_book(connection: Connection, book: Sequence[ListPrice], *, now: datetime) -> int | None:
-    """Put SKUs and prices in force from `now` on. The new version; None when no price changed."""
+    """Put SKUs and prices in force from `now` on. Returns the new version; None when no price changed."""
     lines = Recordset.document([_line(price) for price in book])
     await connection.execute(_ONE_AT_A_TIME, {})
     await write(connection, _PUT_SKUS, book=lines)
@@ -102,7 +102,7 @@ def _line(price: ListPrice) -> _Line:
 
 @dataclass(frozen=True, slots=True)
 class _OfferRow:
-    """An offer, as its columns."""
+    """An offer, one field per column."""
 
     key: str
     account: str
@@ -129,7 +129,7 @@ WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
   AND (CAST(:gpu_count AS int) IS NULL OR gpu_count = :gpu_count)
 ORDER BY cost_nano_per_hour, key
 """)
-# The whole account at once: an offer that is no longer listed stays, unavailable, with its age.
+# Replaces the offers of a whole account. An offer that is no longer listed stays, as unavailable, with its age.
 _REPLACE_OFFERS = text(f"""
 WITH listed AS (
   SELECT * FROM {Recordset(_OfferRow, "offers")}
@@ -151,7 +151,7 @@ ON CONFLICT (key) DO UPDATE SET
 async def offers(
     connection: Connection, *, gpu_model: GpuModel | None = None, gpu_count: int | None = None
 ) -> list[Offer]:
-    """Every offer, or those with these GPUs; cheapest first."""
+    """Every offer, or those with this GPU model and count; cheapest first."""
     model = None if gpu_model is None else gpu_model.value
     found = await read(connection, _OFFERS, _OfferRow, gpu_model=model, gpu_count=gpu_count)
     return [
@@ -176,7 +176,7 @@ async def offers(
 async def replace_offers(
     connection: Connection, account: AccountName, listed: Sequence[Offer], *, now: datetime
 ) -> None:
-    """Make the account's offers what it lists at `now`."""
+    """Replace the account's offers with those that it lists at `now`."""
     rows = [
         _OfferRow(
             key=offer.key,

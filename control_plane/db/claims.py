@@ -36,10 +36,10 @@ _LOCK_OPEN = text(
 async def insert(
     connection: Connection, claims: Sequence[Claim], *, now: datetime, deadline_at: datetime | None = None
 ) -> None:
-    """Write new claims.
+    """Store new claims.
 
-    `deadline_at` is until when their customers have to be admitted, where the machine is verified already. The
-    other claims get it from `machine_verified`.
+    `deadline_at` is the time by which their customers have to be admitted, for machines that are verified already.
+    Other claims get theirs from `machine_verified`.
     """
     if claims:
         await write(connection, _INSERT, made=_MADE.document(claims), now=now, deadline_at=deadline_at)
@@ -50,7 +50,7 @@ async def open_of_machine(connection: Connection, machine_id: MachineId) -> list
 
 
 async def unreleased_of_machine(connection: Connection, machine_id: MachineId) -> list[Claim]:
-    """Claims that are open, or whose end the machine's side has not dealt with."""
+    """Claims that are open, or that have ended but are not released yet."""
     return await read(connection, _UNRELEASED, Claim, machine_id=machine_id)
 
 
@@ -64,7 +64,7 @@ async def lock_open_of_machine(connection: Connection, machine_id: MachineId) ->
     return await read(connection, _LOCK_OPEN_OF_MACHINE, Claim, machine_id=machine_id)
 
 
-# The end of a claim. The API's role may write `ended_at` and nothing else, so the other end has its own statement.
+# The API's role may update only `ended_at`, so ending and releasing together has a statement of its own.
 _END = text("UPDATE claims SET ended_at = :now WHERE id = ANY(:ids) AND ended_at IS NULL")
 _END_AND_RELEASE = text(f"""
 UPDATE claims SET ended_at = :now, released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids) AND ended_at IS NULL
@@ -77,27 +77,27 @@ _RELEASED = text(f"UPDATE claims SET released_at = :now, {work.GIVE_BACK} WHERE 
 
 
 async def end(connection: Connection, claim_ids: Sequence[ClaimId], *, now: datetime, released: bool) -> None:
-    """End claims. `released` says that their machine is dealt with in the same transaction."""
+    """End claims. `released` says that the same transaction also handles their machine."""
     if claim_ids:
         await write(connection, _END_AND_RELEASE if released else _END, ids=list(claim_ids), now=now)
 
 
 async def take_ended(connection: Connection, *, limit: int) -> list[Claim]:
-    """Claims that ended and whose machines do not know it yet, locked for this transaction, oldest end first.
+    """Claims that have ended and are not released yet, locked for this transaction, oldest end first.
 
-    Those in other hands are skipped.
+    Claims locked by others are skipped.
     """
     return await read(connection, _TAKE_ENDED, Claim, limit=limit)
 
 
 async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now: datetime) -> None:
-    """The machines of these claims have been dealt with."""
+    """Release ended claims: their machines have been handled."""
     await write(connection, _RELEASED, ids=list(claim_ids), now=now)
 
 
-# Admitting customers. Those of slots are not admitted like those of whole machines: see `admit_customers`.
+# Admitting customers. Claims on slots are admitted differently from claims on whole machines: see `admit_customers`.
 _WAITS = "admitted_at IS NULL AND ended_at IS NULL"
-# A machine whose GPU proofs speak against it admits nobody until another challenge clears it.
+# A suspect machine admits nobody until another challenge clears it.
 _ADMITS = f"m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL"
 _STILL_ADMITS = f"EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND {_ADMITS})"
 _TAKE_ADMITTING = work.take(
@@ -140,9 +140,9 @@ async def take_admitting(
     limit: int,
     slots: bool = False,
 ) -> list[Claim]:
-    """Hold claims on verified machines of an account whose customers wait to be admitted, until `until`.
+    """Hold, until `until`, claims on verified machines of an account whose customers wait to be admitted.
 
-    Claims on whole machines, or those on `slots` of nodes. A claim past its deadline is not taken any more.
+    Takes claims on whole machines, or with `slots` those on slots of nodes. A claim past its deadline is not taken.
     """
     values = {"account": account, "token": token, "until": until, "now": now, "limit": limit, "slots": slots}
     ids = await read(connection, _TAKE_ADMITTING, ClaimId, **values)
@@ -151,7 +151,7 @@ async def take_admitting(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the customer of a claim is admitted: how the machine is reached, and whose keys are installed."""
+    """The machine that the customer of a claim is admitted to, and the keys to install on it."""
 
     claim_id: ClaimId
     launch_key: LaunchKey
@@ -169,7 +169,7 @@ async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[
 
 
 async def retry(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
-    """Give a claim back after a failed try. Writes nothing when another worker has it."""
+    """Give a claim back after a failed try. Has no effect when another worker holds it."""
     await write(connection, _RETRY, id=claim_id, token=token, due_at=due_at)
 
 
@@ -182,9 +182,9 @@ async def record_step(
     now: datetime,
     until: datetime,
 ) -> bool:
-    """Note a step for the customer's eyes, None when there is none to show, and hold the claim until `until`.
+    """Store a step that the customer reads (None: no new step), and hold the claim until `until`.
 
-    False when another worker has it, when it has ended, or when its machine admits nobody now.
+    False when another worker holds the claim, when it has ended, or when its machine admits nobody now.
     """
     values = {"id": claim_id, "step": step, "token": token, "now": now, "until": until}
     return bool(await write(connection, _STEP, **values))
@@ -193,15 +193,15 @@ async def record_step(
 async def machine_verified(
     connection: Connection, machine_id: MachineId, *, now: datetime, deadline_at: datetime
 ) -> None:
-    """The customers of a machine's open claims can be admitted from now on, and have to be by `deadline_at`."""
+    """Let the customers of a machine's open claims be admitted from now on; they have to be by `deadline_at`."""
     await write(connection, _MACHINE_VERIFIED, machine_id=machine_id, now=now, deadline_at=deadline_at)
 
 
 async def admitted(connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime) -> bool:
-    """Record that the customer is admitted. False when `record_step` would answer False."""
+    """Record that the customer is admitted. False when `record_step` would return False."""
     return bool(await write(connection, _ADMITTED, id=claim_id, token=token, now=now))
 
 
 async def overdue(connection: Connection, *, now: datetime, limit: int) -> list[Claim]:
-    """Claims on whole machines whose customers were not admitted in time, and on which nobody works now."""
+    """Claims on whole machines whose customers were not admitted in time, and which no worker holds now."""
     return await read(connection, _OVERDUE, Claim, now=now, limit=limit)

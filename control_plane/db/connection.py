@@ -1,7 +1,7 @@
-"""What a query needs of a connection, whichever pool it came from.
+"""The part of a connection that queries use, whichever pool the connection came from.
 
-SQLAlchemy's connections and the fast ones of `fast.py` both fit. Query modules, services and outcomes name
-this protocol and no driver.
+SQLAlchemy's connections and the fast ones of `fast.py` both fit this protocol. Query modules, services and
+outcomes name it, and never a driver.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from sqlalchemy import TextClause
 
 
 class Rows(Protocol):
-    """The outcome of a statement."""
+    """The result of a statement."""
 
     @property
     def rowcount(self) -> int:
-        """Rows written, or read."""
+        """The number of rows written or read."""
         ...
 
     def all(self) -> Sequence[Any]: ...

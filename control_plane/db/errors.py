@@ -1,4 +1,4 @@
-"""What errors of the database mean for a request."""
+"""Classifies errors of the database by what they mean for a request."""
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -11,7 +11,7 @@ _BAD_VALUE_CLASS = "22"
 
 
 def is_database_trouble(error: BaseException) -> bool:
-    """Whether the same request may succeed soon: the database is unreachable, full or locked."""
+    """Whether the same request may succeed soon, because the database is unreachable, full or locked."""
     if is_bad_value(error):
         return False
     return (
@@ -22,8 +22,8 @@ def is_database_trouble(error: BaseException) -> bool:
 
 
 def is_bad_value(error: BaseException) -> bool:
-    """Whether PostgreSQL refused a value as such. Validation should have refused it before."""
-    # The driver raises ValueError for what it cannot encode, such as a number that the column is too narrow for.
+    """Whether PostgreSQL refused a value, which our validation should have refused before."""
+    # The driver raises ValueError for a value that it cannot encode, such as a number too large for the column.
     return _sqlstate(error).startswith(_BAD_VALUE_CLASS) or (
         isinstance(error, DBAPIError) and isinstance(error.orig, ValueError)
     )

@@ -1,4 +1,4 @@
-"""Statements straight on asyncpg, for the reads and writes that are made thousands of times a second.
+"""Statements directly on asyncpg, for the reads and writes that are made thousands of times a second.
 
 A statement through SQLAlchemy's async engine costs 500 to 600 us of CPU, most of it in building
 result metadata and switching greenlets; the same statement on asyncpg costs 100 (see
@@ -23,15 +23,16 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 STATEMENTS_KEPT_MAX = 200
-"""Prepared statements per connection; ours are constants, so this many are never reached."""
+"""Prepared statements per connection. Ours are constants, so this limit is never reached."""
 _REFUSED = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""The last one: the server cut the line while we began to ask, and the driver has lost its place on it."""
+"""Errors that are raised as SQLAlchemy's. InternalClientError: the server closed the connection while a request
+began, and the driver's state of the protocol is lost."""
 _DIALECT = dialect()  # type: ignore[no-untyped-call]
 _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, false)")
 
 
 class Row(asyncpg.Record):  # type: ignore[misc]
-    """A record that is read by attribute, as SQLAlchemy's rows are: see `_row_class`."""
+    """A record whose columns are attributes, as in SQLAlchemy's rows: see `_row_class`."""
 
     @property
     def _mapping(self) -> Mapping[str, Any]:
@@ -40,12 +41,12 @@ class Row(asyncpg.Record):  # type: ignore[misc]
 
 @lru_cache(maxsize=1_000)
 def _row_class(columns: tuple[str, ...]) -> type[Row]:
-    """Rows of these columns. A property of a C function costs a quarter of a `__getattr__`."""
+    """The row class for these columns. A property on a C function costs a quarter of a `__getattr__`."""
     return type("Row", (Row,), {name: property(itemgetter(at)) for at, name in enumerate(columns)})
 
 
 _row_class_of: dict[str, type[Row]] = {}
-"""By statement; the columns are known once any connection has prepared it."""
+"""Row classes by statement. The columns of one are known once any connection has prepared it."""
 
 
 class Result:
@@ -58,28 +59,28 @@ class Result:
 
     @property
     def rowcount(self) -> int:
-        """Rows read or written, out of the command's tag: `UPDATE 3`."""
+        """The number of rows read or written, from the command tag such as `UPDATE 3`."""
         count = self._status.rpartition(" ")[2]
         return int(count) if count.isdigit() else -1
 
 
 @lru_cache(maxsize=1_000)
 def _compiled(statement: ClauseElement) -> tuple[str, tuple[str, ...], Mapping[str, Any]]:
-    """The text with numbered placeholders, the names in their order, and values the statement brings along."""
+    """The SQL with numbered placeholders, the parameter names in their order, and the statement's own values."""
     compiled = statement.compile(dialect=_DIALECT)
     assert isinstance(compiled, SQLCompiler)  # noqa: S101 - what the dialect makes of any statement
     return str(compiled), tuple(compiled.positiontup or ()), compiled.params
 
 
 def _as_sqlalchemy(error: Exception, sql: str | None, *, lost: bool) -> DBAPIError:
-    """The same error whichever door a statement took. Values stay out of its text."""
+    """The error that SQLAlchemy would have raised. Its text contains no values."""
     violated = isinstance(error, asyncpg.IntegrityConstraintViolationError)
     kind = IntegrityError if violated else DBAPIError
     return kind(sql, None, error, hide_parameters=True, connection_invalidated=lost)
 
 
 class FastConnection:
-    """One connection. It remembers which tenant it acted for last, and what it has prepared."""
+    """One connection. It remembers the tenant that it acted for last, and its prepared statements."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -106,7 +107,7 @@ class FastConnection:
             try:
                 return await self._run(sql, arguments)
             except asyncpg.InvalidCachedStatementError:
-                # A migration ran beside us; nothing was executed, and the next preparation sees the new schema.
+                # A migration ran meanwhile. Nothing was executed, and the statement is prepared for the new schema.
                 self._prepared.clear()
                 _row_class_of.pop(sql, None)
                 return await self._run(sql, arguments)
@@ -115,18 +116,18 @@ class FastConnection:
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
-        """One transaction of `tenant`. A task that is cancelled in it loses the connection, and so rolls back."""
-        await self._plainly(f"BEGIN; SELECT set_config('app.organization_id', '{tenant}', true)")
+        """One transaction of `tenant`. When its task is cancelled, the connection is closed, which rolls it back."""
+        await self._run_script(f"BEGIN; SELECT set_config('app.organization_id', '{tenant}', true)")
         try:
             yield
         except Exception:
             if not self.closed:
-                await self._plainly("ROLLBACK")
+                await self._run_script("ROLLBACK")
             raise
-        await self._plainly("COMMIT")
+        await self._run_script("COMMIT")
 
-    async def _plainly(self, sql: str) -> None:
-        """Text without arguments, several statements in one round trip."""
+    async def _run_script(self, sql: str) -> None:
+        """Run SQL without arguments: several statements in one round trip."""
         try:
             await self._connection.execute(sql)
         except _REFUSED as error:
@@ -152,10 +153,10 @@ class FastConnection:
 
 
 class FastPool:
-    """A bounded pool of fast connections, opened as they are needed."""
+    """A bounded pool of fast connections, opened when needed."""
 
     def __init__(self, url: str, *, settings: Mapping[str, str], size: int, wait_seconds: float) -> None:
-        # SQLAlchemy's driver name is not part of what asyncpg reads.
+        # asyncpg does not accept SQLAlchemy's driver name in the URL.
         self._url = urlsplit(url)._replace(scheme="postgresql").geturl()
         self._settings = dict(settings)
         self._wait_seconds = wait_seconds
@@ -163,34 +164,34 @@ class FastPool:
         self._places = asyncio.Semaphore(size)
 
     @asynccontextmanager
-    async def one(self, tenant: str) -> AsyncIterator[FastConnection]:
-        """A reader that is `tenant`'s for now (a UUID, or empty for nobody)."""
+    async def connection(self, tenant: str) -> AsyncIterator[FastConnection]:
+        """A connection that acts for `tenant` (a UUID; empty for none) until it is given back."""
         if self._places.locked():
             await asyncio.wait_for(self._places.acquire(), self._wait_seconds)
         else:
             await self._places.acquire()
-        reader: FastConnection | None = None
+        pooled: FastConnection | None = None
         try:
-            reader = await self._take()
-            await reader.become(tenant)
-            yield reader
+            pooled = await self._take()
+            await pooled.become(tenant)
+            yield pooled
         except Exception:
-            self._give_back(reader)  # A refused statement leaves a usable connection behind.
+            self._give_back(pooled)  # The connection is still usable after a refused statement.
             raise
         except BaseException:
-            if reader is not None:
-                reader.close()  # Cancelled halfway: an answer may still be on its way.
+            if pooled is not None:
+                pooled.close()  # It was cancelled: an answer may still arrive on this connection.
             raise
         else:
-            self._give_back(reader)
+            self._give_back(pooled)
         finally:
             self._places.release()
 
     async def _take(self) -> FastConnection:
         while self._free:
-            reader = self._free.pop()
-            if not reader.closed:
-                return reader
+            pooled = self._free.pop()
+            if not pooled.closed:
+                return pooled
         try:
             connection = await asyncpg.connect(
                 self._url, server_settings=self._settings, timeout=self._wait_seconds, record_class=Row
@@ -203,9 +204,9 @@ class FastPool:
             )
         return FastConnection(connection)
 
-    def _give_back(self, reader: FastConnection | None) -> None:
-        if reader is not None and not reader.closed:
-            self._free.append(reader)
+    def _give_back(self, pooled: FastConnection | None) -> None:
+        if pooled is not None and not pooled.closed:
+            self._free.append(pooled)
 
     async def close(self) -> None:
         while self._free:

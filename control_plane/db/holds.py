@@ -1,8 +1,8 @@
-"""Queries on holds: money of a live lease that is set aside for its next hour.
+"""Queries on holds: money that is set aside for the next hour of a live lease.
 
-A hold is placed together with its lease, and released when the lease ends before it was ready
-(`db/leases.py`). In between it is used by charges and renewed ahead of time. Locks are taken in the order lease,
-standing, hold.
+A hold is placed together with its lease, used by posted charges, and renewed ahead of time. It is released with
+the lease's last charge, or when the lease ends without having been ready (`db/leases.py`). Locks are taken in the
+order lease, standing, hold.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from control_plane.domain.money import Nano
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funded(Use):
-    """A ready lease with what its funding is decided on."""
+    """A ready lease with the facts that its funding is decided on."""
 
     lease_id: LeaseId
     organization_id: OrganizationId
@@ -64,27 +64,27 @@ UPDATE leases SET funding_warned_at = NULL WHERE id = :lease_id AND funding_warn
 
 
 async def ready(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
-    """The lease is ready: its hold is looked at from `due_at` on."""
+    """Check the hold of a lease that became ready from `due_at` on."""
     await write(connection, _READY, lease_id=lease_id, due_at=due_at)
 
 
 async def look_again(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
-    """Look at an open hold next at `due_at`."""
+    """Check an open hold next at `due_at`."""
     await write(connection, _LOOK_AGAIN, lease_id=lease_id, due_at=due_at)
 
 
 async def due(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
-    """Ready leases whose hold is to be looked at, the longest due first."""
+    """Ready leases whose hold is due for a check, the longest due first."""
     return await read(connection, _DUE, LeaseId, now=now, limit=limit)
 
 
 async def funded(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Funded | None:
-    """One lease's funding; None when it is not ready any more, or somebody has looked at its hold meanwhile."""
+    """One lease's funding; None when the lease is no longer ready, or its hold was checked meanwhile."""
     return await read_one(connection, _FUNDED, Funded, lease_id=lease_id, now=now)
 
 
 async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
-    """Set more aside, and take a warning back.
+    """Set more aside, and withdraw a warning.
 
     The caller holds the locks of the lease and the standing, and has checked what is available.
     """
@@ -93,13 +93,13 @@ async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
 
 
 async def warn(connection: Connection, lease_id: LeaseId, *, now: datetime) -> bool:
-    """Write down that the customer was warned. False when that is so already."""
+    """Store that the customer was warned. False when they had been warned before."""
     return bool(await write(connection, _WARN, lease_id=lease_id, now=now))
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """What was posted for a lease in one go."""
+    """The sum that was posted for a lease at once."""
 
     lease_id: LeaseId
     amount_nano: Nano

@@ -31,7 +31,7 @@ DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
 """)
 
 
-class KeyTaken(Exception):  # noqa: N818 - not a fault: a twin of this request was faster
+class KeyTaken(Exception):  # noqa: N818 - expected: the same request was sent twice
     """Another request with this key committed first; its effect stands and ours must roll back."""
 
 
@@ -59,5 +59,5 @@ async def insert(
 
 
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Drop answers from before `before`, oldest first. How many were dropped."""
+    """Delete answers that are older than `before`, oldest first. Returns how many."""
     return await write(connection, _FORGET, before=before, limit=limit)

@@ -1,8 +1,9 @@
-"""The journal: reading it, and lines that move no state. Moves write their own lines: see `move()` of a noun.
+"""Queries on the journal: reading it, and adding lines that change no state.
 
-A line about a lease belongs to its organization. A line about a machine goes to every lease that has a claim
-on it, and to the last one of a whole machine after its claim ended; while nobody has claimed the machine,
-there is one line without an organization, which only operators read.
+State changes write their own lines: see `leases.move` and `machines.move`. A line about a lease belongs to the
+lease's organization. A line about a machine is written once for every lease with an open claim on it, and for
+each lease that ever claimed the whole machine. While no lease has claimed the machine, there is one line without
+an organization, which only operators read.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,14 @@ LEFT JOIN LATERAL (
   WHERE c.machine_id = {machine} AND (c.slot IS NULL OR c.ended_at IS NULL)
 ) claimant ON true
 """
-"""SQL: whose journal a line about a machine goes to. `{machine}` is the machine's id."""
+"""SQL: the leases whose journals get a line about a machine. `{machine}` is the machine's id."""
 
 INSERT = """
 INSERT INTO journal (organization_id, project_id, lease_id, machine_id, at, actor_kind, actor, request_id, event,
                      state_before, state_after, why)
 """
 ACTOR = ":actor_kind, :actor, :request_id"
-"""SQL: who did it, as `actor_values` binds it."""
+"""SQL: the actor's parameters, which `actor_values` binds."""
 
 
 def actor_values(actor: Actor) -> dict[str, str | None]:
@@ -77,14 +78,14 @@ FROM machines m {CLAIMANTS.format(machine="m.id")} WHERE m.id = ANY(:machine_ids
 
 
 async def page(connection: Connection, lease_id: LeaseId, *, after: int, limit: int) -> list[Line]:
-    """Lines of a lease after number `after`, oldest first."""
+    """A lease's lines after number `after`, oldest first."""
     return await read(connection, _PAGE, Line, lease_id=lease_id, after=after, limit=limit)
 
 
 async def note_lease(
     connection: Connection, lease_id: LeaseId, *, event: str, why: str, actor: Actor, now: datetime
 ) -> None:
-    """A line about a lease that leaves its state as it is."""
+    """Add a line about a lease that does not change its state."""
     await write(
         connection, _NOTE_LEASE, lease_id=lease_id, event=event, why=why, now=now, **actor_values(actor)
     )
@@ -93,7 +94,7 @@ async def note_lease(
 async def note_machine(
     connection: Connection, machine_id: MachineId, *, event: str, why: str, actor: Actor, now: datetime
 ) -> None:
-    """A line about a machine that leaves its state as it is."""
+    """Add a line about a machine that does not change its state."""
     values = {"machine_ids": [machine_id], "event": event, "why": why, "now": now}
     await write(connection, _NOTE_MACHINES, **values, **actor_values(actor))
 
@@ -101,6 +102,6 @@ async def note_machine(
 async def note_intended(
     connection: Connection, machine_ids: Sequence[MachineId], *, actor: Actor, now: datetime
 ) -> None:
-    """The first line of each machine. Comes after their claims, so that it reaches those who claim them."""
+    """Add the first line of each machine. Call it after the claims are stored, so that their leases get the line."""
     if machine_ids:
         await write(connection, _NOTE_INTENDED, machine_ids=list(machine_ids), now=now, **actor_values(actor))

@@ -40,9 +40,9 @@ _SELECT = f"SELECT {_LEASE} FROM leases l"
 _LATER = frozenset(
     {"generation", "attempts", "end_reason", "end_why", "ready_at", "billed_until", "ended_at"}
 )
-"""Columns that a new lease has from the table's defaults."""
+"""Columns that a new lease gets from the table's defaults."""
 _GIVEN = tuple(column for column in _COLUMNS if column != "state" and column not in _LATER)
-# The lease, its first journal line, its hold and the organization's standing: one statement, one round trip.
+# Stores the lease, its first journal line, its hold and the organization's standing in one round trip.
 _INSERT = text(f"""
 WITH lease AS (
   INSERT INTO leases ({", ".join(_GIVEN)}, state, due_at)
@@ -61,7 +61,7 @@ WHERE organization_id = :organization_id
 
 
 async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor: Actor, why: str) -> None:
-    """Write an admitted lease with its hold. The caller holds the standing's lock."""
+    """Store an admitted lease with its hold. The caller holds the standing's lock."""
     given: dict[str, object] = {column: getattr(lease, column) for column in _GIVEN}
     for column in ("regions", "providers", "authorized_keys"):
         given[column] = list(getattr(lease, column))
@@ -70,7 +70,7 @@ async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor
 
 @dataclass(frozen=True, slots=True)
 class _Moving:
-    """A move and what follows from leaving one state for another."""
+    """A move, with the columns that change with the state."""
 
     id: LeaseId
     seen: int
@@ -134,10 +134,10 @@ WHERE organization_id = :organization_id
 async def move(
     connection: Connection, moves: Sequence[LeaseMove], *, actor: Actor, now: datetime
 ) -> frozenset[LeaseId]:
-    """Apply the moves of those leases that nobody moved since; answers the leases that did move.
+    """Apply the moves whose leases have not moved meanwhile; returns the leases that moved.
 
-    Leaving READY stamps `billed_until`; leaving the live states frees the quota, and the hold too when the lease
-    was never ready (a billed lease keeps its hold until its last charge is posted).
+    Leaving READY sets `billed_until`. Leaving the live states frees the quota, and also the hold when the lease was
+    never ready: a billed lease keeps its hold until its last charge is posted.
     """
     if not moves:
         return frozenset()
@@ -182,7 +182,7 @@ _LOCK = text(f"{_SELECT} WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
 
 
 async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
-    """Lock leases, in id order. The order everywhere is: lease, claim, machine, standing, hold."""
+    """Lock leases, in id order. Locks are always taken in the order lease, claim, machine, standing, hold."""
     found = await read(connection, _LOCK, Lease, ids=sorted(set(lease_ids)))
     return {lease.id: lease for lease in found}
 
@@ -227,16 +227,16 @@ class LatestProof:
 class Overview:
     lease: Lease
     evidence: Evidence | None = None
-    """Of the latest attempt's machine; None before the first attempt."""
+    """What is known about the latest attempt's machine; None before the first attempt."""
     record: Record | None = None
-    """What all GPU proofs of that machine add up to."""
+    """The summary of all GPU proofs of that machine."""
     proof: LatestProof | None = None
     """Its latest GPU proof; None before its first challenge."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """What stands beside a lease in its row once it has had an attempt."""
+    """The other columns of a lease's row, once it has had an attempt."""
 
     machine_id: MachineId
     provider: str
@@ -301,7 +301,7 @@ async def page(
     project_id: ProjectId | None = None,
     limit: int,
 ) -> list[Overview]:
-    """Newest first; `before` is creation time and id of the last lease of the page before."""
+    """An organization's leases, newest first; `before` is creation time and id of the previous page's last lease."""
     before_at, before_id = before or (None, None)
     return await _overviews(
         connection,
@@ -320,7 +320,7 @@ _TAKE_PLACING = text(f"""
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _POSTPONE = text("UPDATE leases SET due_at = :due_at WHERE id = ANY(:ids)")
-# Whoever had a slot leaves the node behind; a whole machine goes with its lease.
+# A lease on a slot ends while its node stays; a lease on a whole machine ends when the machine is gone.
 _TAKE_FINISHED = text(f"""
 {_SELECT} WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
   SELECT FROM claims c JOIN machines m ON m.id = c.machine_id
@@ -330,12 +330,12 @@ ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 
 async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[Lease]:
-    """Leases that wait for a machine, locked for this transaction; those in other hands are skipped."""
+    """Leases that wait for a machine, locked for this transaction. Leases locked by others are skipped."""
     return await read(connection, _TAKE_PLACING, Lease, now=now, limit=limit)
 
 
 async def postpone(connection: Connection, lease_ids: Sequence[LeaseId], *, due_at: datetime) -> None:
-    """Look at leases that wait for a machine again at `due_at`."""
+    """Look again at `due_at` at leases that wait for a machine."""
     if lease_ids:
         await write(connection, _POSTPONE, ids=list(lease_ids), due_at=due_at)
 

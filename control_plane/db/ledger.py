@@ -23,7 +23,7 @@ WHERE organization_id IS NULL OR organization_id = :organization_id ORDER BY org
 
 
 async def open_account(connection: Connection, account: LedgerAccount) -> None:
-    """Write an account. An organization has one of a kind."""
+    """Store an account. An organization has at most one of each kind."""
     await write(
         connection,
         _OPEN,
@@ -35,7 +35,7 @@ async def open_account(connection: Connection, account: LedgerAccount) -> None:
 
 
 async def accounts(connection: Connection, organization_id: OrganizationId) -> list[LedgerAccount]:
-    """The accounts that postings of this organization refer to: its own, and ours."""
+    """The accounts that postings of this organization can refer to: its own, and ours."""
     return await read(connection, _ACCOUNTS, LedgerAccount, organization_id=organization_id)
 
 
@@ -57,7 +57,7 @@ class _Line:
     amount_nano: Nano
 
 
-# A posting whose account does not exist fails for want of an account id: it is not left out.
+# A posting whose account does not exist fails, because its account id is null. It is never skipped.
 _POST = text(f"""
 WITH made AS (
   INSERT INTO transactions (id, organization_id, project_id, key, kind, recorded_at)
@@ -82,23 +82,28 @@ SELECT id FROM made
 async def post(
     connection: Connection, transactions: Sequence[tuple[UUID, Transaction]], *, now: datetime
 ) -> frozenset[UUID]:
-    """Post transactions under these ids, once per key: a key that is known already changes nothing.
+    """Post transactions under these ids, once per key: a known key has no effect.
 
-    Answers the ids that were posted. The caller holds the standings' locks when it brings several
-    organizations.
+    Returns the ids that were posted. The caller holds the standings' locks when the transactions belong to
+    several organizations.
     """
     if not transactions:
         return frozenset()
     heads = [
         _NewTransaction(
-            transaction_id, one.key, one.kind, one.organization_id, one.project_id, one.wallet_nano
+            transaction_id,
+            transaction.key,
+            transaction.kind,
+            transaction.organization_id,
+            transaction.project_id,
+            transaction.wallet_nano,
         )
-        for transaction_id, one in transactions
+        for transaction_id, transaction in transactions
     ]
     lines = [
         _Line(transaction_id, number, posting.kind, posting.amount_nano)
-        for transaction_id, one in transactions
-        for number, posting in enumerate(one.postings, start=1)
+        for transaction_id, transaction in transactions
+        for number, posting in enumerate(transaction.postings, start=1)
     ]
     values = {"transactions": Recordset.document(heads), "lines": Recordset.document(lines), "now": now}
     return frozenset(await read(connection, _POST, UUID, **values))
@@ -120,6 +125,6 @@ class _Total:
 async def totals(
     connection: Connection, organization_id: OrganizationId | None = None
 ) -> dict[AccountKind, Nano]:
-    """Sum of postings per kind of account, of one organization's money or of all."""
+    """The sum of the postings per kind of account, for one organization's money or for all."""
     found = await read(connection, _TOTALS, _Total, organization_id=organization_id)
     return {total.kind: total.amount_nano for total in found}

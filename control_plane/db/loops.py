@@ -1,4 +1,4 @@
-"""The last report of every loop, per replica: what an operator looks at first."""
+"""Queries on the last report of every loop and replica, which an operator looks at first."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class LoopReport:
 
     loop: str
     account: str
-    """Empty for a loop of the whole system."""
+    """Empty for a loop that covers the whole system."""
     replica: str
     started_at: datetime
     finished_at: datetime
@@ -29,7 +29,7 @@ class LoopReport:
     errors: Sequence[str]
     notes: Sequence[str]
     activations: int
-    """How many activations were reported; one without events is reported only every few seconds."""
+    """How many activations were reported. Uneventful ones are reported only every few seconds."""
 
 
 _RECORD = text("""
@@ -90,5 +90,5 @@ async def reports(connection: Connection) -> list[LoopReport]:
 
 
 async def forget(connection: Connection, *, before: datetime) -> None:
-    """Drop the reports of replicas that have not reported since `before`."""
+    """Delete the reports of replicas that have not reported since `before`."""
     await write(connection, _FORGET, before=before)

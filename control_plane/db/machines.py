@@ -1,6 +1,6 @@
 """Queries on machines. A state changes only through `move`.
 
-Machines belong to no organization: a line about one goes to the journal of every lease that has a claim on it.
+A machine belongs to no organization. `journal.py` explains which leases get the journal lines about it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.state = '{Mach
 """
 """SQL: when the provider last listed machine `m` of account `a`.
 
-While no list misses a machine, the account's last listing is the evidence that it lives, so a steady fleet of any
-size costs no write.
+While no list misses a machine, the account's last listing is the evidence that it is alive, so a steady fleet of
+any size costs no write.
 """
 
 _COLUMNS = ", ".join(
@@ -35,10 +35,9 @@ _COLUMNS = ", ".join(
     for field in fields(Machine)
 )
 SELECT = f"SELECT {_COLUMNS} FROM machines m JOIN provider_accounts a ON a.name = m.account"
-"""SQL: machines as `read` makes them of it."""
+"""SQL: the columns that `read` needs to build a `Machine`."""
 
-
-# Rows come and move
+# Inserting and moving rows
 
 _ORDERS = Recordset(MachineOrder, "orders")
 _ORDERED = ", ".join(field.name for field in fields(MachineOrder))
@@ -51,7 +50,7 @@ _KEPT = (
     *("host_key", "asked_at", "deadline_at", "provider_ref", "provider_state", "address", "ssh_port", "step"),
     *("fail_reason", "gone_evidence", "proof_due_at", "erasing_until"),
 )
-"""Columns that a move sets when it says so, and leaves as they are otherwise."""
+"""Columns that a move sets when it has a value for them, and keeps otherwise."""
 _MOVE = text(f"""
 WITH moved AS (
   UPDATE machines m SET
@@ -72,8 +71,8 @@ WITH moved AS (
 )
 SELECT id FROM moved
 """)
-# A machine that exists is never forgotten, whatever happened to its row meanwhile. The journal line makes the
-# late answer visible; the state stays what it is, and a terminating row now knows what to terminate.
+# A machine that exists is never forgotten, whatever happened to its row meanwhile. The state does not change, but a
+# terminating row now has the reference to terminate, and the journal line shows the late answer.
 _ADOPT = text(f"""
 WITH adopted AS (
   UPDATE machines SET provider_ref = :ref, due_at = :now
@@ -90,7 +89,7 @@ SELECT id FROM adopted
 
 
 async def insert(connection: Connection, orders: Sequence[MachineOrder], *, now: datetime) -> None:
-    """Write machines down as intended. Their first lines of the journal are `journal.note_intended`'s."""
+    """Store machines as intended. `journal.note_intended` writes their first journal lines."""
     if orders:
         await write(connection, _INSERT, orders=_ORDERS.document(orders), now=now)
 
@@ -98,7 +97,7 @@ async def insert(connection: Connection, orders: Sequence[MachineOrder], *, now:
 async def move(
     connection: Connection, moves: Sequence[MachineMove], *, actor: Actor, now: datetime
 ) -> frozenset[MachineId]:
-    """Apply the moves whose machine nobody moved since; answers the machines that did move."""
+    """Apply the moves whose machines have not moved meanwhile; returns the machines that moved."""
     if not moves:
         return frozenset()
     document = _MOVES.document(moves)
@@ -115,7 +114,7 @@ async def adopt(
     why: str,
     now: datetime,
 ) -> bool:
-    """Record the provider's reference on a row that has none, in any open state. False when it has one, or is gone."""
+    """Store the provider's reference on an open row that has none. False when the row has one, or is gone."""
     values = journal.actor_values(actor)
     return bool(await read(connection, _ADOPT, MachineId, id=machine_id, ref=ref, why=why, now=now, **values))
 
@@ -141,30 +140,29 @@ async def get(connection: Connection, machine_id: MachineId) -> Machine | None:
 
 
 async def lock(connection: Connection, machine_ids: Iterable[MachineId]) -> dict[MachineId, Machine]:
-    """Lock machines in id order, as everybody does who writes several of them in one transaction.
+    """Lock machines in id order, which every transaction that writes several machines has to follow.
 
-    Leases and claims are locked before: see `outcomes/machines.py`.
+    Leases and claims are locked before them: see `outcomes/machines.py`.
     """
     found = await read(connection, _LOCK, Machine, ids=sorted(set(machine_ids)))
     return {machine.id: machine for machine in found}
 
 
 async def open_of_account(connection: Connection, account: AccountName) -> list[Machine]:
-    """Every record of an account for which a machine may exist."""
+    """The machines of an account that may exist at the provider."""
     return await read(connection, _OPEN_OF_ACCOUNT, Machine, account=account)
 
 
 async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, int]:
-    """GPU model and count of the machine that was ordered with this host key. Raises LookupError."""
+    """GPU model and count of the machine that was ordered with this host key. Raises LookupError when there is none."""
     found = await read_one(connection, _ORDERED_AS, _Gpus, host_key=host_key)
     if found is None:
         raise LookupError("no machine was ordered with this host key")
     return found.gpu_model, found.gpu_count
 
 
-# Work on rows
-
-# An intent of a lease that has released it is not asked for any more: release_machines closes it.
+# Taking work and giving it back
+# The intent of a lease that has ended is no longer requested from the provider: release_machines closes it.
 _INTENDED = text(f"""
 {SELECT} WHERE m.account = :account AND m.state = '{MachineState.INTENDED}' AND m.due_at <= :now
   AND (m.purpose <> '{Purpose.LEASE}' OR EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.ended_at IS NULL))
@@ -199,7 +197,7 @@ WHERE id = :id AND {work.HELD}
 async def take_intended(
     connection: Connection, account: AccountName, *, now: datetime, limit: int
 ) -> list[Machine]:
-    """Due intents of this account, locked for this transaction; those in other hands are skipped."""
+    """Due intents of this account, locked for this transaction. Rows locked by others are skipped."""
     return await read(connection, _INTENDED, Machine, account=account, now=now, limit=limit)
 
 
@@ -214,10 +212,10 @@ async def take(
     limit: int,
     with_reference: bool = False,
 ) -> list[Machine]:
-    """Hold due machines for longer than a transaction: until `until`, or until they move.
+    """Hold due machines beyond this transaction: until `until`, or until they move.
 
-    A machine that waits for the proof that its memory is overwritten is not due before, and one whose time for
-    being set up is over is no longer due. `with_reference` leaves out those whose reference is not known.
+    A machine that waits for the proof that its memory is overwritten is due only after that wait, and one whose time
+    for setup is over is no longer due. `with_reference` leaves out machines whose reference is unknown.
     """
     taken = await read(
         connection,
@@ -235,7 +233,7 @@ async def take(
 
 
 async def retry(connection: Connection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
-    """Give a machine back after a failed try, due again at `due_at`. Writes nothing when the hold was lost."""
+    """Give a machine back after a failed try, due again at `due_at`. Has no effect when the hold was lost."""
     await write(connection, _RETRY, id=machine_id, token=token, due_at=due_at)
 
 
@@ -247,9 +245,9 @@ async def postpone(
     due_at: datetime,
     deadline_at: datetime | None = None,
 ) -> None:
-    """Give a machine back without counting a failed try. Writes nothing when the hold was lost.
+    """Give a machine back without counting a failed try. Has no effect when the hold was lost.
 
-    `deadline_at` puts the machine's deadline off; it never brings it nearer.
+    `deadline_at` can extend the machine's deadline, never shorten it.
     """
     values = {"id": machine_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
     await write(connection, _POSTPONE, **values)
@@ -258,7 +256,7 @@ async def postpone(
 async def terminate_asked(
     connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
 ) -> None:
-    """The provider was asked to terminate it; ask again at `due_at` unless a list shows its end."""
+    """Record that the provider was asked to terminate it; ask again at `due_at` unless a list shows its end."""
     await write(connection, _TERMINATE_ASKED, id=machine_id, token=token, now=now, due_at=due_at)
 
 
@@ -271,27 +269,27 @@ async def record_step(
     now: datetime,
     until: datetime,
 ) -> bool:
-    """Note progress (None when there is none to show) and hold the machine on until `until`.
+    """Store a step (None: no new step) and extend the hold on the machine until `until`.
 
-    False when the hold was lost: somebody else does the work now.
+    False when the hold was lost: another worker does the work now.
     """
     shown = None if step is None else step.value
     return bool(await write(connection, _STEP, id=machine_id, step=shown, token=token, now=now, until=until))
 
 
-# What lists leave behind
+# Recording lists
 
 _SIGHTED = text("""
 UPDATE machines SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
 WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
 """)
-# A machine that is missed for the first time was last seen by the listing before.
+# A machine that is missed for the first time was last sighted by the previous listing.
 _MISSED = text(f"""
 UPDATE machines m SET sighted_at = {SIGHTED_AT},
   missed_since = coalesce(m.missed_since, :asked_at), missed_lists = m.missed_lists + 1
 FROM provider_accounts a WHERE a.name = m.account AND m.id = ANY(:ids)
 """)
-# A worker that holds a machine at its deadline may finish: its hold runs out soon.
+# A worker that holds a machine at its deadline may finish: its hold expires soon.
 _STUCK = text(f"""
 {SELECT} WHERE (m.state IN ('{MachineState.LAUNCHING}', '{MachineState.BOOTING}') AND m.deadline_at <= :now)
   OR (m.state = '{MachineState.BOOTSTRAPPING}' AND m.deadline_at <= :now AND {work.FREE})
@@ -303,7 +301,7 @@ ORDER BY m.id LIMIT :limit
 async def record_sighted(
     connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
-    """A complete list that was asked for at `asked_at` shows them, for the first time or again."""
+    """Record machines that a complete list requested at `asked_at` shows for the first time or again."""
     if machine_ids:
         await write(connection, _SIGHTED, ids=list(machine_ids), asked_at=asked_at)
 
@@ -311,7 +309,7 @@ async def record_sighted(
 async def record_missed(
     connection: Connection, machine_ids: Sequence[MachineId], *, asked_at: datetime
 ) -> None:
-    """Count one more complete list without them. Runs before the account's listing time moves on."""
+    """Count one more complete list without these machines. Call it before the account's listing time is updated."""
     if machine_ids:
         await write(connection, _MISSED, ids=list(machine_ids), asked_at=asked_at)
 

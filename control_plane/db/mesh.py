@@ -1,4 +1,4 @@
-"""Queries on private networks: one per organization, and in it one address per claim."""
+"""Queries on private networks: one per organization, with one address per claim."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from control_plane.domain.ids import ClaimId, OrganizationId
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The place of a claim's machine in its organization's network."""
+    """The machine of a claim as a member of its organization's network."""
 
     claim_id: ClaimId
     slot: int
@@ -28,7 +28,7 @@ class Network:
     number: int
 
 
-# Numbers are handed out one by one under an advisory lock; organizations come seldom.
+# Numbers are assigned one at a time under an advisory lock, which is fast enough: new organizations are rare.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane networks'))")
 _NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
 _NEW_NETWORK = text("""
@@ -73,7 +73,7 @@ WHERE organization_id = :organization_id AND {work.HELD}
 
 
 async def network_number(connection: Connection, organization_id: OrganizationId) -> int:
-    """The organization's network, made at its first use, and locked: slots are handed out one by one."""
+    """The number of the organization's network, created at first use. Locks it: slots are assigned one at a time."""
     number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
     if number is not None:
         return number
@@ -86,12 +86,12 @@ async def network_number(connection: Connection, organization_id: OrganizationId
 
 
 async def unsynced(connection: Connection, *, before: datetime, limit: int) -> list[Network]:
-    """Networks of which the hub has no list since they changed, or since `before`."""
+    """Networks whose list the hub has not received since they changed, or since `before`."""
     return await read(connection, _UNSYNCED, Network, before=before, limit=limit)
 
 
 async def slot_for(connection: Connection, organization_id: OrganizationId, claim_id: ClaimId) -> int:
-    """The claim's slot in its network, or the lowest free one. The caller holds the network's lock."""
+    """The claim's slot in its network, or the lowest free slot. The caller holds the network's lock."""
     (slot,) = await read(connection, _SLOT, int, organization_id=organization_id, claim_id=claim_id)
     return slot
 
@@ -109,19 +109,19 @@ async def put_peer(connection: Connection, organization_id: OrganizationId, peer
 
 
 async def peers(connection: Connection, organization_id: OrganizationId) -> list[Peer]:
-    """Who belongs on the hub now: the machines of open claims."""
+    """The peers that the hub should have now: the machines of open claims."""
     return await read(connection, _PEERS, Peer, organization_id=organization_id)
 
 
 async def drop_ended(connection: Connection) -> int:
-    """Delete the peers of claims that have ended; answers how many networks changed."""
+    """Delete the peers of claims that have ended; returns how many networks changed."""
     return await write(connection, _DROP)
 
 
 async def take(
     connection: Connection, organization_id: OrganizationId, *, token: UUID, now: datetime, until: datetime
 ) -> bool:
-    """Whether this worker may speak to the hub for the network: of two lists at once, one could lose a peer."""
+    """Whether this worker may update the hub for the network. Two updates at once could lose a peer."""
     values = {"organization_id": organization_id, "token": token, "now": now, "until": until}
     return bool(await write(connection, _TAKE, **values))
 
@@ -129,5 +129,5 @@ async def take(
 async def give_back(
     connection: Connection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
 ) -> None:
-    """Give the network back. `synced_at` is when the list was read that reached the hub, None when none did."""
+    """Give the network back. `synced_at` is when the list that reached the hub was read; None when none did."""
     await write(connection, _GIVE_BACK, organization_id=organization_id, token=token, synced_at=synced_at)

@@ -1,4 +1,7 @@
-"""Bring a database to the newest schema. Migrations run beside old code; destructive steps come apart."""
+"""Upgrade a database to the newest schema.
+
+Migrations run while the old version serves; destructive steps are separate migrations.
+"""
 
 from importlib import resources
 

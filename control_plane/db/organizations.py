@@ -51,7 +51,7 @@ SELECT organization_id FROM standings WHERE organization_id = ANY(:ids) ORDER BY
 async def insert(
     connection: Connection, organization_id: OrganizationId, name: str, *, gpu_quota: int, now: datetime
 ) -> bool:
-    """Write an organization and its standing. False when the name is taken."""
+    """Store an organization and its standing. False when the name is taken."""
     return bool(await write(connection, _INSERT, id=organization_id, name=name, gpu_quota=gpu_quota, now=now))
 
 
@@ -64,7 +64,7 @@ async def named(connection: Connection, name: str) -> OrganizationId | None:
 
 
 async def standing(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Standing | None:
-    """The facts that admission decides on. With `lock`, nothing else spends for this organization meanwhile."""
+    """The facts that admission decides on. With `lock`, no other transaction can spend for this organization."""
     return await read_one(connection, _LOCKED_STANDING if lock else _STANDING, Standing, id=organization_id)
 
 

@@ -1,6 +1,6 @@
-"""Queries on termination permits: an operator found the provider at fault for many failed proofs at an account.
+"""Queries on termination permits, which operators give when a provider is at fault for many failed proofs.
 
-A permit lasts for a while and cannot be withdrawn; the table keeps who gave it and why.
+A permit is valid for a limited time and cannot be withdrawn; the table keeps who gave it and why.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _INSERT = text("""
 INSERT INTO termination_permits (id, account, why, actor, at, until)
 VALUES (:id, :account, :why, :actor, :at, :until)
 """)
-# Of several permits of one account, the one that lasts longest.
+# Of several permits for one account, the one that is valid longest.
 _VALID = text("""
 SELECT DISTINCT ON (account) account, why, actor, at, until FROM termination_permits
 WHERE until > :now AND (CAST(:account AS text) IS NULL OR account = :account) ORDER BY account, until DESC
@@ -49,5 +49,5 @@ async def insert(connection: Connection, permit_id: UUID, permit: Permit) -> Non
 
 
 async def valid(connection: Connection, *, now: datetime, account: AccountName | None = None) -> list[Permit]:
-    """The permits that are valid at `now`, of one account or of all, one per account."""
+    """The permits that are valid at `now`, for one account or for all; one per account."""
     return await read(connection, _VALID, Permit, now=now, account=account)

@@ -1,4 +1,4 @@
-"""Queries on placements: every decision on where a lease goes, with the losers and why they lost."""
+"""Queries on placements: every decision on where a lease is placed, with the reason for each rejected offer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RejectedOffer(PlacedOffer):
     code: RejectCode
     why: str
     proofs: tuple[UUID, ...] = ()
-    """The GPU proofs that speak against it, where that is the reason."""
+    """The failed GPU proofs, where they are the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ WHERE id = ANY(:lease_ids) AND placement_sha256 IS NOT NULL
 
 
 async def insert(connection: Connection, rankings: dict[LeaseId, Ranking], *, now: datetime) -> None:
-    """Store decisions, and their digests with their leases."""
+    """Store decisions, and their digests on the leases."""
     if rankings:
         rows = [_decision(lease_id, ranking) for lease_id, ranking in rankings.items()]
         await write(connection, _INSERT, decided=_DECIDED.document(rows), now=now)

@@ -25,7 +25,7 @@ ORDER BY created_at, id LIMIT :limit
 
 
 async def insert(connection: Connection, project: Project) -> bool:
-    """False when the organization already has a project of that name."""
+    """Store a project. False when the organization already has one of that name."""
     values = {"id": project.id, "organization_id": project.organization_id, "name": project.name}
     return bool(await write(connection, _INSERT, **values, now=project.created_at))
 
@@ -35,7 +35,7 @@ async def named(connection: Connection, organization_id: OrganizationId, name: s
 
 
 async def default(connection: Connection, organization_id: OrganizationId) -> Project:
-    """The project of leases that name none. Raises LookupError when the organization is not visible."""
+    """The project of leases whose request names none. Raises LookupError when the organization is not visible."""
     found = await named(connection, organization_id, DEFAULT_NAME)
     if found is None:
         raise LookupError(f"organization {organization_id} has no default project")
@@ -49,7 +49,7 @@ async def page(
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Project]:
-    """Oldest first; `after` is creation time and id of the last project of the page before."""
+    """An organization's projects, oldest first; `after` is creation time and id of the previous page's last project."""
     return await read(
         connection,
         _PAGE,

@@ -1,8 +1,8 @@
-"""Queries on GPU proofs: storing them with what they add up to, reading them, and whose turn it is.
+"""Queries on GPU proofs: storing and reading them, and finding the machines that are challenged next.
 
-A proof is stored twice: with all its evidence among the facts of the customer whose machine it was, and as a
-line of its provider's record, which names no customer and is read across all tenants. What the proofs of a
-machine add up to is kept on the machine's row (`domain/proof.py`, `Record`) by the statement that stores them.
+A proof is stored twice: with all its evidence, for the customer whose machine it was, and as a line of the
+provider's record, which names no customer and is read across all tenants. The statement that stores a proof also
+updates the summary on the machine's row (`domain/proof.py`, `Record`).
 """
 
 import json
@@ -32,13 +32,13 @@ class Finding:
 
     code: str
     gpu: int | None
-    """Index of the GPU; None when it is about the machine as a whole."""
+    """Index of the GPU; None when the finding concerns the whole machine."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What one GPU did in one try of a timed phase."""
+    """What one GPU achieved in one try of a timed phase."""
 
     gpu: int
     phase: str
@@ -49,7 +49,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class NewProof:
-    """A proof to be stored. Its JSON values are bounded, and hold nothing that PostgreSQL refuses."""
+    """A proof to store. Its JSON values are bounded, and PostgreSQL accepts all of them."""
 
     id: UUID
     occasion: Occasion
@@ -71,7 +71,7 @@ class NewProof:
     evidence: dict[str, object]
 
     def result(self, at: datetime) -> Result:
-        """The challenge as decisions see it."""
+        """The part of the challenge that decisions need."""
         hinted = bool(self.hints)
         return Result(self.occasion, self.outcome, at, self.code, self.why, hinted, self.attested)
 
@@ -80,7 +80,7 @@ _COLUMNS = [field.name for field in fields(NewProof)]
 _LISTS = ("findings", "hints", "rates")
 _JSON = frozenset({*_LISTS, "evidence"})
 _VALUES = ", ".join(f"CAST(:{name} AS jsonb)" if name in _JSON else f":{name}" for name in _COLUMNS)
-# The proof belongs to the lease that has or had the whole machine; no proof of a node belongs to a lease.
+# The proof belongs to the lease that has or last had the whole machine; a node's proof belongs to no lease.
 _INSERT = text(f"""
 WITH proof AS (
   INSERT INTO proofs ({", ".join(_COLUMNS)}, organization_id, project_id, lease_id, machine_id, account, offer_key,
@@ -106,9 +106,9 @@ WHERE id = :machine_id
 async def insert(
     connection: Connection, machine: Machine, proof: NewProof, *, ended: bool, now: datetime
 ) -> None:
-    """Store a proof, its line in the provider's record, and the machine's new record.
+    """Store a proof, its line in the provider's record, and the machine's new summary.
 
-    `machine` is locked, and as it is written down now. `ended` says that it is terminated because of this proof.
+    `machine` is locked, with its current row. `ended` says that it is terminated because of this proof.
     """
     record = machine.record.after(proof.result(now))
     values = {name: getattr(proof, name) for name in _COLUMNS}
@@ -131,14 +131,14 @@ async def insert(
     )
 
 
-# Whose turn it is
+# Machines that are challenged next
 
 _TAKE_DUE = work.take(
     "machines",
     f"account = :account AND state = '{MachineState.VERIFIED}' AND proof_due_at <= :now",
     order="proof_due_at, id",
 )
-# Held no longer than the wait lasts: the machine is terminated in time, whoever has it.
+# The hold ends with the wait, so the machine is terminated in time even if the worker dies.
 _TAKE_ERASING = work.take(
     "machines",
     f"account = :account AND state = '{MachineState.TERMINATING}' AND erasing_until > :now AND due_at <= :now",
@@ -179,7 +179,7 @@ UPDATE machines SET erasing_until = NULL, tries = 0, due_at = :now, {work.GIVE_B
 
 
 async def still_held(connection: Connection, machine_id: MachineId, *, token: UUID) -> bool:
-    """Lock a machine if this worker still holds it. A worker that lost it drops what it found."""
+    """Lock a machine if this worker still holds it. A worker that lost it discards its result."""
     return await read_one(connection, _STILL_HELD, UUID, id=machine_id, token=token) is not None
 
 
@@ -194,20 +194,20 @@ async def next_challenge(
 ) -> None:
     """Give a verified machine back, to be challenged next at `due_at`.
 
-    `suspect` says whether something speaks against it now; None leaves that as it is.
+    `suspect` says whether the machine is suspect now; None leaves that as it was.
     """
     values = {"due_at": due_at, "judged": suspect is not None, "suspect": bool(suspect), "now": now}
     await write(connection, _NEXT, id=machine_id, token=token, **values)
 
 
 async def erased(connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime) -> None:
-    """Give a machine back whose termination waits no longer."""
+    """Give a machine back whose termination need not wait any longer."""
     await write(connection, _ERASED, id=machine_id, token=token, now=now)
 
 
-# GPUs that two machines show
+# GPUs that two machines report
 
-# Two workers that find the same GPU at the same moment wait for each other here, before they lock anything else.
+# Workers that find the same GPU at the same moment run one after the other from here, before any other lock.
 _LOCK_GPUS = text("""
 SELECT pg_advisory_xact_lock(hashtextextended(gpu, 4711)) FROM (SELECT gpu FROM unnest(CAST(:gpus AS text[])) gpu
   ORDER BY gpu) ordered
@@ -228,16 +228,16 @@ WHERE id = :id AND state = '{MachineState.VERIFIED}' AND proof_due_at > :now
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A machine that has shown a GPU."""
+    """A machine that has passed a proof with a GPU."""
 
     machine_id: MachineId
     account: AccountName
 
 
 async def lock_gpus(connection: Connection, proof: NewProof) -> None:
-    """Keep everybody else from judging a machine that shows one of these GPUs, until the transaction ends.
+    """Until the transaction ends, let no other worker judge a machine that reports one of these GPUs.
 
-    This lock comes before all others.
+    Take this lock before all others.
     """
     gpus = [*proof.gpu_uuids, *proof.devices]
     if gpus:
@@ -263,10 +263,10 @@ async def challenge_now(connection: Connection, machine_id: MachineId, *, now: d
 
 # The record of a provider
 
-# Under a lock, so that replicas that judge machines of one account count each other's.
+# Taken so that replicas that judge machines of one account count each other's failures.
 _LOCK_ACCOUNT = text("SELECT pg_advisory_xact_lock(hashtextextended(:account, 4712))")
 _BLAMED = f"code IS DISTINCT FROM '{OwnCode.SHOWN_ELSEWHERE}'"
-# A machine that is only silent fails too, once it was silent often enough. Most faults of ours look like that.
+# A machine that only stays silent fails too, after enough unanswered challenges. Most of our own faults look like this.
 _FAILING = text(f"""
 SELECT count(*) FROM (
   SELECT machine_id FROM proof_records
@@ -277,7 +277,7 @@ SELECT count(*) FROM (
   WHERE account = :account AND state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL
 ) failing WHERE machine_id <> :but
 """)
-# A machine that passed and was terminated all the same made a lower tier than was sold. No offer promised that tier.
+# A machine that passed and was still terminated reached a lower tier than was sold, which its offer never promised.
 _DISPROVEN = text(f"""
 SELECT offer_key, array_agg(proof_id ORDER BY at, proof_id) AS proofs FROM proof_records
 WHERE ended AND outcome <> '{ProofOutcome.PASSED}' AND at > :since AND {_BLAMED}
@@ -288,9 +288,9 @@ GROUP BY offer_key
 async def failing_machines(
     connection: Connection, account: AccountName, *, since: datetime, but: MachineId
 ) -> int:
-    """How many machines of an account, without `but`, failed or were terminated since then, or are suspect now.
+    """How many machines of an account, except `but`, failed or were terminated since `since`, or are suspect now.
 
-    Whoever asks for the same account waits until this transaction ends.
+    Other calls for the same account wait until this transaction ends.
     """
     await connection.execute(_LOCK_ACCOUNT, {"account": account})
     return await read_one(connection, _FAILING, int, account=account, since=since, but=but) or 0
@@ -303,7 +303,7 @@ class _DisprovenOffer:
 
 
 async def disproven(connection: Connection, *, since: datetime) -> dict[str, Disproven]:
-    """By offer key, the machines that were terminated for their proof since then."""
+    """By offer key, the machines that were terminated for their proof since `since`."""
     found = await read(connection, _DISPROVEN, _DisprovenOffer, since=since)
     return {offer.offer_key: Disproven(offer.proofs) for offer in found}
 
@@ -339,14 +339,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class ProofDetail(Proof):
-    """A proof with all that is needed to check it again."""
+    """A proof with everything that is needed to check it again."""
 
     evidence: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """A line of a provider's record. It does not say whose machine it was."""
+    """A line of a provider's record. It does not name the customer."""
 
     proof_id: UUID
     machine_id: MachineId
@@ -358,7 +358,7 @@ class RecordLine:
     code: str | None
     why: str | None
     ended: bool
-    """Whether its machine was terminated because of it."""
+    """Whether the machine was terminated because of this proof."""
     at: datetime
 
 
@@ -409,7 +409,7 @@ async def record_page(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[RecordLine]:
-    """How the machines of our providers answered, newest first."""
+    """The results of our providers' machines, newest first."""
     before_at, before_id = before or (None, None)
     values = {"account": account, "outcome": outcome, "limit": limit}
     return await read(

@@ -1,4 +1,4 @@
-"""Queries on the reference times of GPU proofs: what passed proofs showed, and what was learnt from them."""
+"""Queries on the reference times of GPU proofs: the rates of passed proofs, and the references learnt from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class Learnt:
     """The day on which its rate last changed, ISO 8601."""
 
 
-# Of each phase, the best try of a proof counts. Accounts of one provider are one source. A machine counts only with the
+# The best try of each phase of a proof counts. Accounts of one provider are one source. A machine counts only with the
 # GPUs that it first passed with: it chooses the UUIDs that it reports, and with new ones every time it would outvote
-# the others. And of one model, at most `each_max` devices of a provider count: more would crowd out the others.
+# the others. Of each model, at most `each_max` devices of a provider count, so that no provider crowds out the others.
 _DEVICE_RATES = text(f"""
 SELECT provider, device_uuid, gpu_model, driver, phase, rate FROM (
   SELECT *, row_number() OVER (PARTITION BY provider, gpu_model, phase ORDER BY device_uuid, driver) AS number FROM (
@@ -88,15 +88,15 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM put)
 async def device_rates(
     connection: Connection, *, since: datetime, each_max: int, limit: int
 ) -> list[DeviceRate]:
-    """The rates of each device since then; at most `each_max` of one provider's per model and phase."""
+    """The rates of each device since `since`; per model and phase, at most `each_max` rates of one provider."""
     return await read(connection, _DEVICE_RATES, DeviceRate, since=since, each_max=each_max, limit=limit)
 
 
 async def learnt(connection: Connection) -> list[Learnt]:
-    """Every reference time that was learnt."""
+    """All learnt reference times."""
     return await read(connection, _LEARNT, Learnt)
 
 
 async def replace(connection: Connection, references: Sequence[Learnt]) -> int:
-    """Make these the only learnt references. Answers how many were changed, added or removed."""
+    """Make these the only learnt references. Returns how many were changed, added or removed."""
     return await read_one(connection, _REPLACE, int, wanted=_WANTED.document(references)) or 0

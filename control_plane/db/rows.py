@@ -1,8 +1,8 @@
-"""Rows in and out of SQL with their types: the one place where a column meets a field.
+"""Converts between SQL rows and typed values; no other module maps columns to fields.
 
 `read` turns rows into values of a dataclass by the names and type hints of its fields, so a query module
-spells a column once in its SQL and once in its value. `Recordset` is the way back: many values as one JSON
-parameter, with the column list made from the same hints.
+names a column once in its SQL and once in its dataclass. `Recordset` is the reverse: many values as one JSON
+parameter, with the column list generated from the same hints.
 """
 
 import json
@@ -46,7 +46,7 @@ async def read(
 
 
 def convert(row: object, kind: type[Kind]) -> Kind:
-    """A row as a `kind`, for a query whose rows hold several values beside each other."""
+    """Read a row as a `kind`, for a query whose rows hold several values side by side."""
     return msgspec.convert(row, kind, from_attributes=True)
 
 
@@ -59,7 +59,7 @@ async def read_one(
 
 
 async def write(connection: Connection, statement: TextClause, /, **values: object) -> int:
-    """Run a statement that answers no rows; how many rows it wrote."""
+    """Run a statement that returns no rows. Returns how many rows it wrote."""
     return (await connection.execute(statement, values)).rowcount
 
 
@@ -70,7 +70,7 @@ class Recordset(Generic[Kind]):
     >>> f"UPDATE machines SET ... FROM {MOVES} AS w WHERE ..."
     >>> await write(connection, statement, moves=MOVES.document(moves))
 
-    The text of it is `jsonb_to_recordset(CAST(:moves AS jsonb)) AS moves(id uuid, ...)`. A field that is a
+    Its text is `jsonb_to_recordset(CAST(:moves AS jsonb)) AS moves(id uuid, ...)`. A field that is a
     sequence or a mapping becomes a jsonb column.
     """
 
@@ -93,7 +93,7 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 
 def _sql_type(hint: Any) -> str:
-    """PostgreSQL's type of a field."""
+    """PostgreSQL's type for a type hint."""
     if get_origin(hint) in (Union, UnionType):
         parts = [part for part in get_args(hint) if part is not NoneType]
         if len(parts) != 1:

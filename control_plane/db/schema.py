@@ -1,4 +1,4 @@
-"""Whether the database is migrated as far as this code needs."""
+"""Checks that the database has every column that this code needs."""
 
 from dataclasses import dataclass
 

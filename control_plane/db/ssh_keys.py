@@ -37,7 +37,7 @@ _DELETE = text("DELETE FROM ssh_keys WHERE organization_id = :organization_id AN
 
 
 async def insert(connection: Connection, organization_id: OrganizationId, key: SshKey) -> bool:
-    """False when the organization already has a key of that name."""
+    """Store a key. False when the organization already has one of that name."""
     return bool(
         await write(
             connection,
@@ -65,5 +65,5 @@ async def of_ids(
 
 
 async def delete(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> bool:
-    """False when the organization has no such key."""
+    """Delete a key. False when the organization has no such key."""
     return bool(await write(connection, _DELETE, organization_id=organization_id, id=key_id))

@@ -1,4 +1,4 @@
-"""Queries on metered time: meters, intervals, charges, and what a customer reads of them."""
+"""Queries on metered time: meters, intervals and charges, and the views of them that a customer reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.ac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metered(Use):
-    """A lease whose meter is to be read, and what its intervals carry."""
+    """A lease to meter, with the columns that its intervals copy."""
 
     lease_id: LeaseId
     organization_id: OrganizationId
@@ -94,7 +94,8 @@ WHERE state = '{LeaseState.READY}' AND coalesce(metered_until, ready_at) < :befo
 async def take_meters(connection: Connection, *, hour: datetime, limit: int) -> list[Metered]:
     """Leases with something to meter, locked for this transaction.
 
-    That is time before the current hour, which starts at `hour`, or an end that is not metered yet.
+    There is something to meter when unmetered time lies before the current hour, which starts at `hour`, or when
+    billing has stopped and the rest is not metered yet.
     """
     return await read(connection, _TO_METER, Metered, hour=hour, limit=limit)
 
@@ -102,7 +103,7 @@ async def take_meters(connection: Connection, *, hour: datetime, limit: int) -> 
 async def record_intervals(
     connection: Connection, intervals: Sequence[tuple[Metered, Interval]], *, now: datetime
 ) -> None:
-    """Write intervals, queue them for rating and move the meters on: one statement."""
+    """Store intervals, queue them for rating and advance the meters, in one statement."""
     if not intervals:
         return
     stored = [
@@ -126,13 +127,13 @@ async def record_intervals(
 
 
 async def silent(connection: Connection, *, before: datetime) -> int:
-    """How many running leases have a meter that stands still since before `before`."""
+    """How many running leases have a meter that has not advanced since `before`."""
     return await read_one(connection, _SILENT, int, before=before) or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unrated:
-    """An interval that waits for its price, and what its charge carries."""
+    """An interval that waits for its price, with the columns that its charge copies."""
 
     lease_id: LeaseId
     number: int
@@ -173,7 +174,7 @@ SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.pr
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
-# In the order of leases, because each charge locks its lease against deletion, and others lock leases in that order.
+# In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, gpu_seconds, nano_per_gpu_hour, amount_nano, rated_at)
@@ -185,12 +186,12 @@ ORDER BY i.lease_id, i.number
 
 
 async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:
-    """Take intervals out of the queue, in this transaction: they are rated in it or stay queued."""
+    """Take intervals out of the queue, in this transaction: if it rolls back, they stay queued."""
     return await read(connection, _TAKE_UNRATED, Unrated, limit=limit)
 
 
 async def insert_charges(connection: Connection, charges: Sequence[NewCharge], *, now: datetime) -> None:
-    """Write charges. What else a charge carries is its interval's and its lease's."""
+    """Store charges. All other columns of a charge are copied from its interval and its lease."""
     if charges:
         await write(connection, _CHARGE, charges=Recordset.document(charges), now=now)
 
@@ -225,12 +226,12 @@ class Total:
     amount_nano: Nano
     gpu_seconds: int
     charges: int
-    """How many."""
+    """The number of charges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUsage(Use):
-    """What a lease used in a period, and what is needed to add the part that is not rated yet."""
+    """What a lease used in a period, with the facts needed to add the part that is not rated yet."""
 
     id: LeaseId
     name: str
@@ -283,7 +284,7 @@ async def charges(
     after: tuple[datetime, UUID] | None = None,
     limit: int,
 ) -> list[Charge]:
-    """Charges of a period in order of their start; `after` is start and id of the last one of the page before."""
+    """Charges of a period in order of their start; `after` is start and id of the previous page's last charge."""
     return await read(
         connection,
         _CHARGES,
@@ -300,7 +301,7 @@ async def charges(
 async def total(
     connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
 ) -> Total:
-    """The sum over the charges of a period."""
+    """The sums over the charges of a period."""
     (found,) = await read(
         connection, _TOTAL, Total, organization_id=organization_id, since=since, until=until
     )
@@ -310,6 +311,6 @@ async def total(
 async def by_lease(
     connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
 ) -> list[LeaseUsage]:
-    """Charges of a period per lease, with what is needed to add the part that is not rated yet."""
+    """The charges of a period per lease, with the facts needed to add the part that is not rated yet."""
     values = {"organization_id": organization_id, "since": since, "until": until}
     return await read(connection, _BY_LEASE, LeaseUsage, **values)

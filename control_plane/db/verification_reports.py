@@ -1,6 +1,7 @@
-"""Queries on verification reports: how machines read their GPUs, and what was made of it.
+"""Queries on verification reports: the GPU readings of machines, and the verdicts on them.
 
-A report of a machine that was set up for a lease belongs to that lease; one of a pool or a node to nobody.
+The report of a machine that was set up for a lease belongs to that lease; that of a pool machine or a node belongs
+to no lease.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ class VerificationReport:
     why: str | None
     source: str
     reading: Mapping[str, object]
-    """The machine's own words."""
+    """What the machine reported."""
 
 
 _INSERT = text("""
@@ -56,7 +57,7 @@ async def insert(
     reading: str,
     now: datetime,
 ) -> None:
-    """Store a report; `reading` is the JSON text that the machine answered, parsed and bounded."""
+    """Store a report. `reading` is the machine's answer as JSON text, already parsed and bounded."""
     values = {
         "id": report_id,
         "machine_id": machine_id,

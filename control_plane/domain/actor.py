@@ -1,4 +1,4 @@
-"""Who did something, as the journal keeps it."""
+"""Who did something, as the journal records it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ class Actor:
     name: str
     """The API key's id on the wire, or the loop's name."""
     request_id: str | None = None
-    """Of the HTTP request, as the API's log names it; None for loops."""
+    """The id of the HTTP request, as in the API's log; None for loops."""
 
 
 def loop(name: str) -> Actor:
@@ -27,4 +27,4 @@ def loop(name: str) -> Actor:
 
 
 ADMINISTRATOR = Actor(ActorKind.OPERATOR, "administrator")
-"""A command that was run on the host with the database's own login."""
+"""Somebody who ran a command on the host with the database's own login."""

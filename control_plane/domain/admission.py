@@ -1,7 +1,7 @@
-"""Whether a request may become a lease: decided at the door, before anything is bought.
+"""Whether a request may become a lease: decided when it arrives, before anything is bought.
 
-The checks run in the order in which a customer can do something about them, and all of them run
-again when a quote is asked for, so that a quote and a create never disagree on the same facts.
+The checks run in the order in which a customer can act on them. A quote runs the same checks, so a
+quote and a create never disagree on the same facts.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class ListPrice:
-    """A line of a price book: what we sell, and for how much."""
+    """A line of a price book: a SKU and its price."""
 
     sku: Sku
     nano_per_gpu_hour: Nano
@@ -44,7 +44,7 @@ class Price(ListPrice):
     """A price that is in force."""
 
     book: int
-    """The version of the price book that it is from."""
+    """The version of the price book that the price is from."""
 
 
 @dataclass(frozen=True, slots=True)

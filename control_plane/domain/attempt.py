@@ -1,4 +1,4 @@
-"""An attempt is one try to serve a lease with a machine: a line of the lease's history, with its outcome."""
+"""An attempt is one try to serve a lease with a machine: an entry in the lease's history, with its outcome."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +10,9 @@ from control_plane.domain.ids import LeaseId, MachineId
 
 class AttemptOutcome(StrEnum):
     ADMITTED = "admitted"
-    """The customer was let in: the lease became ready."""
+    """The customer was admitted: the lease became ready."""
     FAILED = "failed"
-    """Its machine was not to be had, or is not what was sold. The lease tries another one."""
+    """Its machine could not be bought or set up, or is not what was sold. The lease tries another one."""
     ABANDONED = "abandoned"
     """The lease ended while the attempt was under way."""
 
@@ -26,8 +26,8 @@ class Attempt:
     offer_key: str
     started_at: datetime
     ended_at: datetime | None
-    """When it came to its outcome; None while it is under way."""
+    """When its outcome was known; None while it is under way."""
     outcome: AttemptOutcome | None
     fail_reason: FailReason | None
-    """Why it failed, or why its machine was lost after the customer had been let in."""
+    """Why it failed, or why its machine was lost after the customer had been admitted."""
     fail_why: str | None

@@ -1,4 +1,4 @@
-"""Attempt number to delay: doubling, bounded, without chance (row claims already spread the work)."""
+"""The delay before a retry: it doubles up to a ceiling, without jitter (row claims already spread the work)."""
 
 from datetime import timedelta
 

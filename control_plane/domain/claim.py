@@ -1,11 +1,11 @@
-"""A claim is a lease's right to a machine, or to one slot of it, from a moment to a moment.
+"""A claim is a lease's right to a machine, or to one slot of it, for a period of time.
 
-    claimed ----- the machine is verified, the customer is let in -----> admitted -----> ended
-       `------------- the attempt fails, or the lease ends ----------------------------> ended
+    claimed ----- the machine is verified and the keys installed -----> admitted -----> ended
+       `------------- the attempt fails, or the lease ends ---------------------------> ended
 
-A lease has at most one open claim, and is billed for the time of one that was admitted. Ending a claim
-is the customer's side: it takes effect at once and needs no machine. What becomes of the machine then is
-decided on the machine's side (`machine.release`), by a loop that finds ended claims.
+A lease has at most one open claim, and is billed from its admission to its end. A claim ends at once, without
+contact to the machine. What happens to the machine is decided afterwards, by a loop that finds ended claims and
+asks `machine.release`.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from control_plane.domain.proof import at_least, tier
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim as it is written down now."""
+    """A claim as it is stored now."""
 
     id: ClaimId
     organization_id: OrganizationId
@@ -31,11 +31,11 @@ class Claim:
     slot: int | None
     """Which slot of a node; None for the whole machine."""
     attempt: int
-    """The number of the lease's attempt that it serves."""
+    """The number of the lease's attempt that the claim belongs to."""
     tries: int
-    """Failed tries to let the customer in."""
+    """Failed tries to admit the customer."""
     step: Step | None
-    """The last step of the claim that was taken; None before the first."""
+    """The last step of the claim that was completed; None before the first."""
     claimed_at: datetime
     admitted_at: datetime | None
     ended_at: datetime | None
@@ -46,7 +46,7 @@ _CLAIMABLE = {
     Purpose.POOL: MachineState.VERIFIED,
     Purpose.NODE: MachineState.VERIFIED,
 }
-"""The state in which a machine can be claimed: one ordered for a lease together with its order."""
+"""The state in which a machine can be claimed. One ordered for a lease is claimed together with its order."""
 
 
 def why_not(
@@ -54,8 +54,8 @@ def why_not(
 ) -> str | None:
     """Why `lease` cannot claim this slot (None: the whole machine) at `now`; None when it can.
 
-    `taken` holds the slots of the machine's claims that are not released yet. A claim that has ended still counts
-    until then: a machine of the pool is terminated after its first claim, and must not be claimed before that.
+    `taken` holds the slots of the machine's claims that are not released yet. A claim that has ended counts until it
+    is released: a machine of the pool is terminated after its first claim, and must not be claimed a second time.
     """
     if (slot is None) is (machine.purpose is Purpose.NODE):
         return "a node is claimed by slots" if slot is None else "only a node has slots"
@@ -85,24 +85,24 @@ def _not_free(machine: Machine, taken: Collection[int | None], slot: int | None)
 
 
 def _not_proven(lease: Lease, machine: Machine, now: datetime) -> str | None:
-    """A machine that waited has to be what was sold when it is claimed. One that is ordered has it to prove."""
+    """A machine of a pool or cluster has to be proven before it is claimed; one ordered for the lease, afterwards."""
     if machine.purpose is Purpose.LEASE:
         return None
     if machine.suspect_since is not None:
-        return "its GPU proofs speak against the machine"
-    shown = tier(machine.record, now)
-    return None if at_least(shown, lease.proof) else f"the machine is {shown}, and {lease.proof} was sold"
+        return "the machine is suspect because of its GPU proof"
+    reached = tier(machine.record, now)
+    return None if at_least(reached, lease.proof) else f"the machine is {reached}, and {lease.proof} was sold"
 
 
 def billed_until(
     ready_at: datetime, machine: Machine, now: datetime, failure: MachineFailure | None = None
 ) -> datetime:
-    """Until when a lease is billed whose claim on `machine` ends at `now`; never before `ready_at`.
+    """When billing stops for a lease whose claim on `machine` ends at `now`; never before `ready_at`.
 
-    Without a `failure` the customer used it until now. A machine that was lost is paid for through its last
-    sighting, and one that was disproven until its GPU proofs began to speak against it. That counts for every
-    ending: a machine that failed its proof and failed it again may be kept running for a while (law 5), and
-    nobody pays for that. A single failure takes nothing off a bill.
+    Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
+    sighting, and a disproven one until it became suspect. The latter holds however the claim ends: a machine whose
+    failure another challenge confirmed may be kept running for a while (law 5), and that time is not billed. A
+    single failure does not shorten a bill.
     """
     if failure is None:
         until = now

@@ -1,4 +1,4 @@
-"""Why an attempt failed or a machine has to go: stable codes."""
+"""Why an attempt failed or a machine is terminated: stable codes."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ class FailReason(StrEnum):
     UNAUTHORIZED = "unauthorized"
     LAUNCH_ANSWER_LOST = "launch_answer_lost"
     NOT_TAKEN = "not_taken"
-    """The provider was too busy for the order, or out of reach, for too long."""
+    """The provider was too busy for the order, or unreachable, for too long."""
     NEVER_BOOTED = "never_booted"
     PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
     UNREACHABLE = "unreachable"
@@ -20,7 +20,7 @@ class FailReason(StrEnum):
     PROOF_FAILED = "proof_failed"
     """Its GPUs failed their proof twice in a row, or prove less than was sold."""
     PROOF_EMULATED = "proof_emulated"
-    """An emulation answered for its GPUs."""
+    """An emulation answered instead of its GPUs."""
     VANISHED = "vanished"
     LEASE_ENDED = "lease_ended"
     """The lease ended before the provider took the order."""

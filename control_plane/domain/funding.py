@@ -1,11 +1,10 @@
-"""Whether a running lease can go on: holds are renewed ahead of time, so a balance is never overspent.
+"""Whether a running lease can continue: holds are renewed ahead of time, so a balance is never overspent.
 
 A hold sets an hour aside. When half of it is used, it is filled up again. When the balance no longer covers
-that, the customer is warned once; when the hold itself is nearly used, the lease ends. Between the warning and
-the end lie at least `RENEW_BELOW - END_BELOW` of paid time.
+that, the customer is warned once; when the hold itself is nearly used, the lease ends. At least
+`RENEW_BELOW - END_BELOW` of paid time passes between the warning and the end.
 
-Nobody has to look at a hold while more than half of it is left, and when that changes is known ahead:
-`next_look` says when.
+A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
 END_BELOW = timedelta(minutes=2)
 LOOK_AGAIN_AFTER = timedelta(seconds=30)
-"""Between two looks at a hold of which half is used already and that cannot be renewed."""
+"""The time between two checks of a hold that is half used and cannot be renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +25,16 @@ class Funding:
     nano_per_gpu_hour: Nano
     gpu_count: int
     held_nano: Nano
-    """Set aside now, posted charges already taken out of it."""
+    """Set aside now, after posted charges were taken out of it."""
     unposted_nano: Nano
-    """What may be owed at most and is not posted yet."""
+    """The most that may be owed and is not posted yet."""
     available_nano: Nano
     """The organization's posted balance less all its open holds."""
     warned: bool
 
     @property
     def left_nano(self) -> Nano:
-        """What is set aside for the time to come; negative when more than the hold is used."""
+        """What is set aside for the future; negative when more than the hold is used."""
         return Nano(self.held_nano - self.unposted_nano)
 
     def cost_of(self, duration: timedelta) -> Nano:
@@ -44,7 +43,7 @@ class Funding:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Enough is set aside, or the customer has been warned and the hold lasts for now."""
+    """Enough is set aside, or the customer was warned and the hold suffices for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +84,15 @@ def decide(funding: Funding) -> Decision:
 
 
 def first_look(ready_at: datetime) -> datetime:
-    """When to look at the hold of a lease that becomes ready at `ready_at`, with a whole hour set aside."""
+    """When to check the hold of a lease that becomes ready at `ready_at`, with a whole hour set aside."""
     return ready_at + HOLD - RENEW_BELOW
 
 
 def next_look(funding: Funding, now: datetime) -> datetime:
-    """When to look at a hold next: as soon as half of it is used at this price, and not before that.
+    """When to check a hold next: as soon as half of it is used at this price.
 
-    `funding` is what it is at `now`, after anything that was added to the hold. At most an hour ahead, and at
-    least `LOOK_AGAIN_AFTER`.
+    `funding` is the funding at `now`, after any renewal. The check is at most an hour and at least
+    `LOOK_AGAIN_AFTER` ahead.
     """
     per_hour = funding.nano_per_gpu_hour * funding.gpu_count
     spare = funding.left_nano - funding.cost_of(RENEW_BELOW)

@@ -1,7 +1,7 @@
-"""Every id is a UUIDv7 inside and wears a prefix on the wire: `le_0190c2...`.
+"""Every id is a UUIDv7 in code and carries a prefix on the wire: `le_0190c2...`.
 
-A prefix makes a pasted id say what it is, and lets the API refuse a machine id where a lease
-id belongs. Ids are made by the world (`World.new_id`), never here: the domain has no randomness.
+The prefix shows what a pasted id identifies, and lets the API refuse a machine id where a lease
+id belongs. `World.new_id` makes the ids: the domain has no randomness.
 """
 
 import re
@@ -18,7 +18,7 @@ MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
 LaunchKey = NewType("LaunchKey", str)
-"""Our id for the order of one machine. Travels to the provider as tag, name or token."""
+"""Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
 ProviderRef = NewType("ProviderRef", str)
 """The provider's id for a machine."""
 AccountName = NewType("AccountName", str)
@@ -74,6 +74,6 @@ def launch_key(installation: str, machine_id: UUID) -> LaunchKey:
 
 
 def installation_of(key: str) -> str | None:
-    """Which installation of this product made `key`; None when it is not a launch key at all."""
+    """The installation of this product that made `key`; None when it is no launch key."""
     match = _LAUNCH_KEY.fullmatch(key)
     return match.group(1) if match else None

@@ -2,7 +2,7 @@
 
     PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/disproven--> ENDING --gone--> ENDED
        ^                   |
-       `--attempt failed---'      a release, or giving up, leads to ENDING from anywhere before
+       `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
 
 The bill runs exactly while the lease is READY. A lease stays ENDING until its providers have confirmed the end of
 every machine that it claimed as a whole; a node of which it had a slot stays. Why it ended is `EndReason`, not more
@@ -47,7 +47,7 @@ class LeaseEvent(StrEnum):
     UNFUNDED = "unfunded"
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
-    """The machine of a ready lease is gone, by the provider's word."""
+    """The machine of a ready lease is gone, according to the provider."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     MACHINES_GONE = "machines_gone"
@@ -55,10 +55,10 @@ class LeaseEvent(StrEnum):
 
 
 class PurchaseKind(StrEnum):
-    """How a lease is bought."""
+    """How a lease is paid for."""
 
     ON_DEMAND = "on_demand"
-    """By the second, until it is released."""
+    """Per second, until it is released."""
 
 
 class EndReason(StrEnum):
@@ -109,7 +109,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it is written down now."""
+    """A lease as it is stored now."""
 
     id: LeaseId
     organization_id: OrganizationId
@@ -122,7 +122,7 @@ class Lease:
     gpu_count: int
     purchase: PurchaseKind
     nano_per_gpu_hour: Nano
-    """Fixed when the lease was admitted; later price changes do not touch it."""
+    """Fixed when the lease was admitted; later price changes do not affect it."""
     price_book: int
     """The version of the price book that the price is from."""
     proof: Tier
@@ -143,7 +143,7 @@ class Lease:
 
     @property
     def request(self) -> CapacityRequest:
-        """What was asked for."""
+        """The customer's request."""
         return CapacityRequest(self.sku, self.regions, self.providers, self.price_nano_per_hour_max)
 
 
@@ -153,7 +153,7 @@ class LeaseMove:
 
     id: LeaseId
     seen: int
-    """The generation the decision was made on."""
+    """The generation that the decision was based on."""
     moved: Moved[LeaseState, LeaseEvent]
     why: str | None = None
     billed_until: datetime | None = None

@@ -1,6 +1,6 @@
-"""Balanced postings. Every transaction sums to zero; nothing is ever edited.
+"""The ledger's transactions. The postings of each sum to zero, and nothing is ever edited.
 
-A customer's wallet is a liability of ours: money paid in is owed to them until it is used.
+A customer's wallet is a liability of ours: we owe them the money they paid in until they use it.
 Amounts are signed from the ledger's side: credit positive, debit negative.
 """
 
@@ -14,18 +14,18 @@ from control_plane.domain.money import NANO_MAX, Nano
 
 
 class AccountKind(StrEnum):
-    """What a ledger account holds. A ledger account is a row: a kind, and whose it is."""
+    """What a ledger account holds. Each account is a row with a kind and an owner."""
 
     WALLET = "wallet"
     """What we owe a customer. One per organization."""
     CASH = "cash"
-    """What was paid in. Ours, one in all."""
+    """What was paid in. Our own account; there is only one."""
     REVENUE = "revenue"
-    """What was used. Ours, one in all."""
+    """What was used. Our own account; there is only one."""
 
 
 OURS = frozenset({AccountKind.CASH, AccountKind.REVENUE})
-"""Kinds of which the operator of this installation has one account."""
+"""Kinds of our own accounts. There is one account of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LedgerAccount:
 
     id: LedgerAccountId
     organization_id: OrganizationId | None
-    """Whose it is; None when it is ours."""
+    """The owner; None when the account is ours."""
     kind: AccountKind
     created_at: datetime
 
@@ -51,19 +51,19 @@ class TransactionKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Posting:
     kind: AccountKind
-    """Names the account: ours where we have one of the kind, and the transaction's organization's otherwise."""
+    """Names the account: our own when the kind is in OURS, otherwise that of the transaction's organization."""
     amount_nano: Nano
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
     key: str
-    """Names the fact that it records. The same key twice has the effect of one."""
+    """Identifies the fact that it records. A second transaction with the same key has no effect."""
     kind: TransactionKind
     organization_id: OrganizationId
-    """Whose money moves. Postings to our own accounts carry it too: every row has its tenant."""
+    """Whose money moves. Postings to our own accounts carry it too, because every row has a tenant."""
     project_id: ProjectId | None
-    """Which of its projects the money was used for; None when it concerns none."""
+    """The project that the money was used for; None when it concerns no project."""
     postings: tuple[Posting, ...]
 
     def __post_init__(self) -> None:
@@ -74,12 +74,14 @@ class Transaction:
 
     @property
     def wallet_nano(self) -> Nano:
-        """What it adds to the organization's wallet."""
-        return Nano(sum(one.amount_nano for one in self.postings if one.kind is AccountKind.WALLET))
+        """The amount that it adds to the organization's wallet."""
+        return Nano(
+            sum(posting.amount_nano for posting in self.postings if posting.kind is AccountKind.WALLET)
+        )
 
 
 def top_up(organization_id: OrganizationId, amount: Nano, *, key: str) -> Transaction:
-    """Money paid in. `key` names the payment within its organization; another one may use the same word."""
+    """Money paid in. `key` identifies the payment within its organization; another organization may use it too."""
     if amount <= 0:
         raise ValueError("a top-up is positive")
     return Transaction(
@@ -97,7 +99,7 @@ def top_up(organization_id: OrganizationId, amount: Nano, *, key: str) -> Transa
 def usage(
     organization_id: OrganizationId, project_id: ProjectId, amount: Nano, *, charge_id: UUID
 ) -> Transaction:
-    """The posting of one charge. `amount` is positive; a charge of nothing is not posted."""
+    """The transaction of one charge. `amount` is positive; a charge of zero is not posted."""
     if amount <= 0:
         raise ValueError("a usage charge is positive")
     return Transaction(

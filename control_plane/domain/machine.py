@@ -1,4 +1,4 @@
-"""The state machine of a provider's machine, from the intent to buy it to the proof of its end.
+"""The state machine of a provider's machine, from the intent to order it to the evidence of its end.
 
     INTENDED --asked--> LAUNCHING --accepted/found--> BOOTING --reachable--> BOOTSTRAPPING --verified--> VERIFIED
        |  ^----put back----|                             |                        |                        |
@@ -7,12 +7,12 @@
        v                   v                                   v
       GONE                GONE  <----------- gone -------- TERMINATING
 
-A machine is one order at one provider. It knows no lease: customers hold claims on it (`claim.py`), none
+A machine is one order at one provider. It does not refer to a lease; leases hold claims on it (`claim.py`): none
 while it waits in a pool, one when it was ordered for a lease, many when it is a node of a cluster.
 
 A row is committed as LAUNCHING *before* the call that costs money. From then on only the provider can
-close it: by a definite no to the launch, or by evidence that no machine is there. An answer that was
-lost leaves the row in LAUNCHING, and the inventory is searched for its launch key.
+close it: by a definite refusal of the launch, or by evidence that no machine is there. When the answer is
+lost, the row stays in LAUNCHING, and the inventory is searched for its launch key.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
 ERASED_WITHIN = timedelta(minutes=2)
-"""How long a machine is kept after its claim to show that its GPU memory is overwritten."""
+"""How long a machine is kept after its claim to prove that its GPU memory is overwritten."""
 
 
 class Purpose(StrEnum):
@@ -38,16 +38,16 @@ class Purpose(StrEnum):
     LEASE = "lease"
     """One lease. It is terminated when that lease's claim ends."""
     POOL = "pool"
-    """Kept ready before anybody asks. It is terminated after its first claim, like one ordered for a lease."""
+    """Kept ready ahead of demand. It is terminated after its first claim, like one ordered for a lease."""
     NODE = "node"
     """A node of a cluster: claims take slots of it, and it stays when they end."""
 
 
 class MachineState(StrEnum):
     INTENDED = "intended"
-    """Chosen and written down. Nothing was asked of the provider."""
+    """Chosen and stored. Nothing has been requested from the provider."""
     LAUNCHING = "launching"
-    """The launch was or is being asked for; there may be a machine."""
+    """The launch has been or is being requested; there may be a machine."""
     BOOTING = "booting"
     """The provider accepted it; we know its reference."""
     BOOTSTRAPPING = "bootstrapping"
@@ -55,14 +55,14 @@ class MachineState(StrEnum):
     VERIFIED = "verified"
     """It is what was ordered, and reachable."""
     TERMINATING = "terminating"
-    """It has to go. An open liability until the provider confirms that it is gone."""
+    """It has to be terminated. An open liability until the provider confirms that it is gone."""
     GONE = "gone"
 
 
 class MachineEvent(StrEnum):
     ASKED = "asked"
     REJECTED = "rejected"
-    """The provider's definite no to the launch."""
+    """The provider definitely refused the launch."""
     PUT_BACK = "put_back"
     """The request never left us, or the provider was too busy to take it: nothing was bought."""
     ACCEPTED = "accepted"
@@ -72,17 +72,17 @@ class MachineEvent(StrEnum):
     REACHABLE = "reachable"
     VERIFIED = "verified"
     FAILED = "failed"
-    """It never booted, never answered, is not what was ordered, or could not be handed to its customer."""
+    """It never booted, never answered, is not what was ordered, or its customer could not be admitted."""
     VANISHED = "vanished"
     """The provider's complete lists no longer show it."""
     DISPROVEN = "disproven"
     """It failed its GPU proof twice in a row after it was verified."""
     RELEASED = "released"
-    """Nobody has a claim on it any more."""
+    """No claim on it is left."""
     CONFIRMED_GONE = "confirmed_gone"
     """The provider says so explicitly, or complete lists miss it twice."""
     NEVER_ASKED = "never_asked"
-    """It was dropped before anything was asked of the provider."""
+    """It was dropped before anything was requested from the provider."""
 
 
 _S = MachineState
@@ -95,7 +95,7 @@ NEXT: dict[tuple[MachineState, MachineEvent], MachineState] = {
     (_S.LAUNCHING, _E.PUT_BACK): _S.INTENDED,
     (_S.LAUNCHING, _E.ACCEPTED): _S.BOOTING,
     (_S.LAUNCHING, _E.FOUND): _S.BOOTING,
-    (_S.LAUNCHING, _E.FAILED): _S.TERMINATING,  # The answer never came: keep looking for it meanwhile.
+    (_S.LAUNCHING, _E.FAILED): _S.TERMINATING,  # The answer never came; the search for the machine continues.
     (_S.LAUNCHING, _E.RELEASED): _S.TERMINATING,
     (_S.BOOTING, _E.REACHABLE): _S.BOOTSTRAPPING,
     (_S.BOOTING, _E.FAILED): _S.TERMINATING,
@@ -105,19 +105,19 @@ NEXT: dict[tuple[MachineState, MachineEvent], MachineState] = {
     (_S.BOOTSTRAPPING, _E.FAILED): _S.TERMINATING,
     (_S.BOOTSTRAPPING, _E.VANISHED): _S.TERMINATING,
     (_S.BOOTSTRAPPING, _E.RELEASED): _S.TERMINATING,
-    (_S.VERIFIED, _E.FAILED): _S.TERMINATING,  # Its customer could not be let in.
+    (_S.VERIFIED, _E.FAILED): _S.TERMINATING,  # Its customer could not be admitted.
     (_S.VERIFIED, _E.VANISHED): _S.TERMINATING,
     (_S.VERIFIED, _E.DISPROVEN): _S.TERMINATING,
     (_S.VERIFIED, _E.RELEASED): _S.TERMINATING,
     (_S.TERMINATING, _E.CONFIRMED_GONE): _S.GONE,
-    (_S.TERMINATING, _E.REJECTED): _S.GONE,  # The no arrived after we had stopped wanting it.
+    (_S.TERMINATING, _E.REJECTED): _S.GONE,  # The refusal arrived after we had given it up.
 }
 
 MAY_EXIST = frozenset({_S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED, _S.TERMINATING})
 """States in which the provider may be charging us."""
 WANTED = frozenset({_S.INTENDED, _S.LAUNCHING, _S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
 SHOULD_BE_SIGHTED = frozenset({_S.BOOTING, _S.BOOTSTRAPPING, _S.VERIFIED})
-"""States in which a complete list without it is odd."""
+"""States in which a complete list should show the machine."""
 TERMINAL = frozenset({_S.GONE})
 PROVIDER_CONFIRMS = frozenset({_E.REJECTED, _E.CONFIRMED_GONE})
 """The only events that may close the row of a machine that may exist."""
@@ -131,7 +131,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine as it is written down now."""
+    """A machine as it is stored now."""
 
     id: MachineId
     purpose: Purpose
@@ -163,9 +163,9 @@ class Machine:
     fail_reason: FailReason | None
     fail_why: str | None
     suspect_since: datetime | None
-    """Since when its GPU proofs speak against it."""
+    """When it became suspect because of its GPU proof; None while it is not."""
     erasing_until: datetime | None
-    """Until when its termination waits for the proof that its GPU memory is overwritten."""
+    """How long its termination waits for the proof that its GPU memory is overwritten."""
     passes: int
     first_passed_at: datetime | None
     last_passed_at: datetime | None
@@ -176,7 +176,7 @@ class Machine:
 
     @property
     def record(self) -> Record:
-        """What its GPU proofs add up to."""
+        """The summary of its GPU proofs."""
         return Record(
             passes=self.passes,
             first_passed_at=self.first_passed_at,
@@ -190,11 +190,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class MachineMove:
-    """One move of one machine, with what becomes known in the same moment. None leaves a column as it is."""
+    """One move of one machine, with the facts that are stored with it. None leaves a column as it is."""
 
     id: MachineId
     seen: int
-    """The generation the decision was made on."""
+    """The generation that the decision was based on."""
     moved: Moved[MachineState, MachineEvent]
     why: str | None = None
     host_key: str | None = None
@@ -213,10 +213,10 @@ class MachineMove:
 
 
 def release(machine: Machine, *, admitted: bool, why: str, now: datetime) -> MachineMove | None:
-    """How a machine ends after its claim ended; None when it stays, or goes already.
+    """The move of a machine whose claim has ended; None when it stays, or is being terminated already.
 
-    `admitted` says whether a customer was on it. Then a machine that had to prove its GPUs is kept for a
-    moment, for the proof that their memory is overwritten.
+    `admitted` says whether a customer was admitted to it. If so, a machine that had to prove its GPUs is kept for
+    up to ERASED_WITHIN, to prove that their memory is overwritten.
     """
     if machine.purpose is Purpose.NODE:
         return None
@@ -234,7 +234,7 @@ def release(machine: Machine, *, admitted: bool, why: str, now: datetime) -> Mac
 
 @dataclass(frozen=True, slots=True)
 class MachineOrder:
-    """What is written down of a machine before a provider is asked for it."""
+    """What is stored of a machine before it is requested from its provider."""
 
     id: MachineId
     purpose: Purpose
@@ -253,12 +253,12 @@ class MachineOrder:
 
 @dataclass(frozen=True, slots=True)
 class MachineFailure:
-    """Why a machine has to go, whatever its claims."""
+    """Why a machine has to be terminated, whatever its claims."""
 
     event: MachineEvent
     reason: FailReason
     why: str
     gone_evidence: str | None = None
-    """For events that close the row."""
+    """Only for events that close the row."""
     failed_since: datetime | None = None
-    """Of a machine that failed its GPU proof: since when that speaks against it. Nobody pays for what came after."""
+    """When a machine that failed its GPU proof became suspect. The time after that is not billed."""

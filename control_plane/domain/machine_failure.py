@@ -15,11 +15,10 @@ from control_plane.domain.transitions import Moved
 
 
 def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFailure) -> MachineMove | None:
-    """The move of a machine that fails; None when the failure does not apply any more."""
+    """The move of a machine that fails; None when the failure no longer applies."""
     if failure.event is MachineEvent.REJECTED and machine.provider_ref is not None:
-        return (
-            None  # The provider refused the launch, and lists the machine: only its lists can prove the end.
-        )
+        # The provider refused the launch and yet lists the machine, so only its lists can prove the end.
+        return None
     if failure.event is MachineEvent.FAILED and not _may_fail(machine, open_claims):
         return None
     moved = step(machine.state, failure.event)
@@ -36,7 +35,7 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
 
 
 def _may_fail(machine: Machine, open_claims: Collection[Claim]) -> bool:
-    """A verified machine fails only because a customer cannot be let in, and never while one is on it (law 5)."""
+    """A verified machine fails only because its customers cannot be admitted, and never after one was (law 5)."""
     if machine.state is not MachineState.VERIFIED:
         return True
     return bool(open_claims) and all(claim.admitted_at is None for claim in open_claims)

@@ -1,11 +1,11 @@
-"""From the journal's transitions to billable time.
+"""Billable time, derived from the transitions in the journal.
 
 A lease is billed in whole UTC seconds from the first full second after it was ready to the last full second
 before it was released. Time is cut at full hours and at the end, and an interval carries the GPU-seconds
 *before* it as well: a charge is the difference of two totals.
 
-Until when a lease has been used is answered once, by `used_until`, for everybody who asks: the meter and the
-bill take what is certain, and a hold covers what may still be billed at most.
+`used_until` is the only rule for how long a lease has been used: the meter and the bill take the time that is
+certain, and a hold covers the most that may still be billed.
 """
 
 from collections.abc import Iterator
@@ -19,36 +19,36 @@ SILENT_AFTER = timedelta(hours=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What is written down about the use of a lease."""
+    """The stored facts about the use of a lease."""
 
     ready_at: datetime
     billed_until: datetime | None
     """When billing stopped; None while the lease is ready."""
     evidence_at: datetime | None
-    """When the provider last listed the machine; None when it never did."""
+    """When the provider last listed the machine; None before the first time."""
     suspect_since: datetime | None
-    """Since when the machine's GPU proofs speak against it; None while none does."""
+    """When the machine became suspect because of its GPU proof; None while it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedUntil:
-    """Until when a lease has been used."""
+    """How long a lease has been used, as two times."""
 
     certain: datetime
     """The customer had what was sold at least until then: what the meter writes and the bill shows."""
     at_most: datetime
     """The customer may still have to pay until then: what the hold has to cover."""
     ended: bool
-    """Billing has stopped, so both are the same moment and stay what they are."""
+    """Whether billing has stopped. Both moments are then the same and no longer change."""
 
 
 def used_until(use: Use, now: datetime) -> UsedUntil:
-    """Until when a lease has been used, as far as it is known at `now`.
+    """How long a lease has been used, as far as is known at `now`.
 
-    A running lease is only billed through the last time the provider listed its machine, so a machine that is
-    found dead needs no correction. While a GPU proof speaks against the machine, the bill stops at the moment
-    when that began: either the machine is terminated and nobody pays for what came after, or the doubt ends and
-    the time is billed later. Until then it is neither certain nor free, and the hold covers it.
+    A running lease is billed only through the last time the provider listed its machine, so that no correction is
+    needed when the machine turns out to be dead. While the machine is suspect, billing stops at the moment it became
+    suspect: either the machine is terminated and the time since then is free, or it is cleared and that time is
+    billed later. Until this is decided, the hold covers it.
     """
     if use.billed_until is not None:
         return UsedUntil(use.billed_until, use.billed_until, ended=True)
@@ -59,7 +59,7 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Where a lease's meter stands."""
+    """How far a lease has been metered."""
 
     ready_at: datetime
     gpu_count: int
@@ -71,7 +71,7 @@ class Meter:
 @dataclass(frozen=True, slots=True)
 class Interval:
     number: int
-    """1, 2, 3 ... per lease. Together with the lease's id it names the interval for ever."""
+    """1, 2, 3 ... per lease. Together with the lease's id it identifies the interval permanently."""
     started_at: datetime
     ended_at: datetime
     gpu_seconds_before: int
@@ -80,13 +80,13 @@ class Interval:
 
 
 def billing_start(ready_at: datetime) -> datetime:
-    """The first whole second not before `ready_at`."""
+    """The first whole second at or after `ready_at`."""
     floor = ready_at.replace(microsecond=0)
     return floor if floor == ready_at else floor + timedelta(seconds=1)
 
 
 def billing_end(ready_at: datetime, at: datetime) -> datetime:
-    """The last whole second not after `at`, and never before the billing start."""
+    """The last whole second at or before `at`, and never before the billing start."""
     return max(at.replace(microsecond=0), billing_start(ready_at))
 
 

@@ -1,4 +1,4 @@
-"""An orphan is a machine that a provider lists under our launch key and that no open record claims.
+"""An orphan is a machine that a provider lists under a launch key of ours and that no open record matches.
 
 Terminating one is the most dangerous thing that the reconciler does: after a restore from an old backup every
 machine looks like an orphan. So an orphan is only watched at first, few are terminated at a time, none on a
@@ -17,9 +17,9 @@ GRACE = timedelta(minutes=2)
 """How long an orphan is only watched: a record may be about to claim it."""
 TERMINATED_PER_RUN_MAX = 5
 LEAK_MAX = 3
-"""So many orphans are a leak, whatever their share of a list."""
+"""Up to this many orphans count as leaked machines, whatever their share of a list."""
 SHARE_MAX_PERCENT = 20
-"""More orphans than LEAK_MAX and than this share of a list mean that our records are lost, and not that we leak."""
+"""When orphans exceed both LEAK_MAX and this share of a list, we assume that our records were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Verdict:
 def to_terminate(
     orphans: Sequence[Orphan], *, listing_size: int, frozen_why: str | None, now: datetime
 ) -> Verdict:
-    """Which orphans of an account to terminate now, oldest first.
+    """The orphans of an account to terminate now, oldest first.
 
     `listing_size` counts all machines on the account's last list; `frozen_why` is None unless the account is frozen.
     """

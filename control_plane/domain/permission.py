@@ -46,7 +46,7 @@ class Permission(StrEnum):
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
     """Read the state of our provider accounts: their lists, freezes, failures and permits."""
     TERMINATIONS_PERMIT = "terminations.permit"
-    """Permit for a while that all machines of a provider account that fail their GPU proof are terminated."""
+    """Permit, for a limited time, the termination of all machines of an account that fail their GPU proof."""
 
 
 class Role(StrEnum):
@@ -87,7 +87,7 @@ OPERATOR = CUSTOMER | {
     Permission.PROVIDER_ACCOUNTS_READ,
     Permission.TERMINATIONS_PERMIT,
 }
-"""A customer of its own, and whoever runs the platform."""
+"""Everything that a customer may do, and what running the platform takes."""
 
 PERMISSIONS: Mapping[Role, frozenset[Permission]] = {Role.CUSTOMER: CUSTOMER, Role.OPERATOR: OPERATOR}
 """The permissions of each built-in role."""

@@ -1,10 +1,10 @@
-"""Which machine to try next: every candidate in order, and every rejected one with the reason.
+"""Which offer to try next: every candidate in order, and every rejected offer with the reason.
 
-Order: what we pay, then how sure the provider is of its stock, then a stable key, so that the same facts
-always give the same order. An offer on which this lease failed before is passed over: for a while when it had
-no capacity, for good when it sold us the wrong hardware.
+Candidates are ordered by our cost, then by how sure the provider is of its stock, then by a stable key, so that the
+same facts always give the same order. An offer on which this lease failed before is rejected: for a while when it
+had no capacity, permanently when it sold us the wrong hardware.
 
-What an offer is sold as (`serves`) is decided here too, for placement and for the catalogue alike.
+`serves` decides which SKUs an offer can be sold as, for placement and for the catalogue alike.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ OFFER_STALE_AFTER = timedelta(minutes=15)
 """An offer that was last seen longer ago is not bought: dstack's hourly and SkyPilot's 7-hour catalogues sell
 capacity that is long gone."""
 RETRY_AFTER = timedelta(minutes=2)
-"""How long an offer that failed for a passing reason is not tried again, per lease."""
+"""How long a lease avoids an offer on which it failed for a temporary reason."""
 PROOF_RECORD_WINDOW = timedelta(hours=24)
 PROOF_RECORD_MAX = 2
-"""An offer of which so many machines were terminated for their GPU proof within the window is passed over."""
+"""An offer is rejected when this many of its machines were terminated for their GPU proof within the window."""
 ATTEMPTS_MAX = 12
 """Attempts per lease before it is given up."""
 WAIT_MAX = timedelta(minutes=30)
@@ -46,7 +46,7 @@ _PASSING = frozenset(
         FailReason.VANISHED,
     }
 )
-"""Failures that say little about the next try. The others rule the offer out for this lease."""
+"""Temporary failures, which say little about the next try. The others rule the offer out for this lease."""
 
 
 class RejectCode(StrEnum):
@@ -94,7 +94,7 @@ class Disproven:
     """The machines of one offer that were terminated for their GPU proof within PROOF_RECORD_WINDOW."""
 
     proofs: tuple[UUID, ...]
-    """For each machine, the proof that it was terminated for."""
+    """For each machine, the failed proof that was the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Rejection:
     code: RejectCode
     why: str
     proofs: tuple[UUID, ...] = ()
-    """The proofs that speak against it, where that is the reason."""
+    """The failed proofs, where they are the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ def rank(
     disproven: Mapping[str, Disproven],
     now: datetime,
 ) -> Ranking:
-    """Order the offers that can serve `request`; say of every other one why it cannot.
+    """Order the offers that can serve `request`, and give the reason for every other one.
 
-    `failures` maps offer keys to this lease's latest failure there, `disproven` to everybody's failed
-    GPU proofs; `unhealthy_accounts` maps account names to the sentence that says why nothing is bought
+    `failures` maps offer keys to this lease's latest failure there, `disproven` to the failed GPU proofs of
+    all leases; `unhealthy_accounts` maps account names to a sentence that explains why nothing is bought
     there now.
     """
     candidates: list[Offer] = []
@@ -157,49 +157,52 @@ def serves(offer: Offer, price: ListPrice) -> bool:
 
 
 def _pays(offer: Offer, price_nano_per_hour: Nano) -> bool:
-    """Whether it costs us no more than it is sold for."""
+    """Whether it costs us at most what it is sold for."""
     return offer.cost_nano_per_hour <= price_nano_per_hour
 
 
 @dataclass(frozen=True, slots=True)
 class SoldAs:
-    """What an offer is sold as."""
+    """The SKUs that an offer can be sold as."""
 
     skus: tuple[str, ...]
     """In the order of the price book."""
     nano_per_hour: Nano | None
-    """The dearest of their prices; None when it is not sold at all."""
+    """The highest of their prices; None when there is no such SKU."""
 
 
 def sold_as(offer: Offer, book: Iterable[ListPrice]) -> SoldAs:
     """Every SKU of a price book that the offer serves."""
     served = [price for price in book if serves(offer, price)]
-    dearest = max((price.nano_per_hour for price in served), default=None)
-    return SoldAs(tuple(price.sku.name for price in served), dearest)
+    highest = max((price.nano_per_hour for price in served), default=None)
+    return SoldAs(tuple(price.sku.name for price in served), highest)
 
 
 def digest(ranking: Ranking) -> bytes:
-    """What a ranking decides, as SHA-256: the order of the candidates, why each other offer lost, and all costs.
+    """SHA-256 of what a ranking decides: the order of the candidates, the code of each rejection, and all costs.
 
     The sentences are left out, because some of them count seconds. Two rankings with the same digest are the
     same decision on the same offers.
     """
     candidates = [(offer.key, offer.cost_nano_per_hour) for offer in ranking.candidates]
-    rejected = [(lost.offer.key, lost.code, lost.offer.cost_nano_per_hour) for lost in ranking.rejected]
+    rejected = [
+        (rejection.offer.key, rejection.code, rejection.offer.cost_nano_per_hour)
+        for rejection in ranking.rejected
+    ]
     return hashlib.sha256(json.dumps([candidates, rejected]).encode()).digest()
 
 
 def is_news(ranking: Ranking, last: bytes | None) -> bool:
-    """Whether a ranking is to be stored. `last` is the digest of the lease's last one, None before the first.
+    """Whether a ranking has to be stored. `last` is the digest of the lease's last one, None before the first.
 
-    A ranking with a candidate places the lease, and every placement is stored. A lease that waits is looked at
-    every few seconds, and its ranking is stored when it changes.
+    A ranking with a candidate places the lease, and every placement is stored. A waiting lease is ranked every few
+    seconds, and its ranking is stored only when it changes.
     """
     return bool(ranking.candidates) or digest(ranking) != last
 
 
 def gives_up(ranking: Ranking, *, attempts: int, waited: timedelta) -> str | None:
-    """Why a lease that tried so often, and was made so long ago, is given up; None when it tries on."""
+    """Why a lease is given up after so many attempts, or after having waited so long; None when it keeps trying."""
     if attempts >= ATTEMPTS_MAX:
         return f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit"
     if not ranking.candidates and waited >= WAIT_MAX:
@@ -219,13 +222,13 @@ def _rejection_order(rejection: Rejection) -> tuple[str, str]:
 def _does_not_fit(
     request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer
 ) -> Rejection | None:
-    return _smaller(offer, shape) or _excluded(offer, request) or _dearer(offer, price_nano_per_hour)
+    return _too_small(offer, shape) or _excluded(offer, request) or _too_expensive(offer, price_nano_per_hour)
 
 
-def _smaller(offer: Offer, shape: Shape) -> Rejection | None:
+def _too_small(offer: Offer, shape: Shape) -> Rejection | None:
     if offer.shape.holds(shape):
         return None
-    why = f"{offer.native_type} is {_described(offer.shape)}; the SKU promises {_described(shape)}."
+    why = f"{offer.native_type} is {_describe(offer.shape)}; the SKU promises {_describe(shape)}."
     return Rejection(offer, RejectCode.SHAPE_DIFFERS, why)
 
 
@@ -239,7 +242,7 @@ def _excluded(offer: Offer, request: CapacityRequest) -> Rejection | None:
     return None
 
 
-def _dearer(offer: Offer, price_nano_per_hour: Nano) -> Rejection | None:
+def _too_expensive(offer: Offer, price_nano_per_hour: Nano) -> Rejection | None:
     if _pays(offer, price_nano_per_hour):
         return None
     why = (
@@ -282,7 +285,7 @@ def _disproven(offer: Offer, record: Disproven | None) -> Rejection | None:
     return Rejection(offer, RejectCode.PROOF_RECORD, why, record.proofs)
 
 
-def _described(shape: Shape) -> str:
+def _describe(shape: Shape) -> str:
     return (
         f"{shape.gpu_count} x {shape.gpu_model}, {shape.vcpus} vCPUs, {shape.memory_gib} GiB memory,"
         f" {shape.disk_gib} GiB disk"

@@ -6,7 +6,7 @@ from control_plane.domain.proof import Tier, challenged
 
 
 class Step(StrEnum):
-    """In this order. Evidence of progress; no decision depends on it."""
+    """The steps in their order. They show progress; no decision depends on them."""
 
     PLACED = "placed"
     LAUNCHED = "launched"
@@ -14,17 +14,17 @@ class Step(StrEnum):
     CONNECTED = "connected"
     GPUS_VERIFIED = "gpus_verified"
     GPUS_PROVEN = "gpus_proven"
-    """Only where the SKU demands proof. The last step of the machine itself."""
+    """The last step of the machine itself. Taken only when the SKU demands proof."""
     MESH_JOINED = "mesh_joined"
     """The first step of the customer's claim: from here on the machine serves one organization."""
     KEYS_INSTALLED = "keys_installed"
-    """The last one, so that nobody is on a machine before it is known to be what was sold."""
+    """The last step, so that no customer can log in before the machine is known to be what was sold."""
 
 
 CLAIM_STEPS = frozenset({Step.MESH_JOINED, Step.KEYS_INSTALLED})
-"""Steps of a claim. The others are the machine's own, whether anybody claims it or not."""
+"""The steps of a claim. All others are steps of the machine, claimed or not."""
 
 
 def steps_for(demanded: Tier) -> tuple[Step, ...]:
-    """The steps that a lease takes whose machine has to prove `demanded`, in their order."""
+    """The steps of a lease whose machine has to prove `demanded`, in their order."""
     return tuple(step for step in Step if step is not Step.GPUS_PROVEN or challenged(demanded))

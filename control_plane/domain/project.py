@@ -6,7 +6,7 @@ from datetime import datetime
 from control_plane.domain.ids import OrganizationId, ProjectId
 
 DEFAULT_NAME = "default"
-"""Of the project that every organization starts with, and that a lease belongs to when none is named."""
+"""The name of every organization's first project. A lease belongs to it when its request names no project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,23 @@
-"""What follows from a GPU proof: a machine's tier, when it is challenged next, and when it has to go.
+"""What follows from a GPU proof: a machine's tier, when it is challenged next, and when it is terminated.
 
 A proof is evidence and decides nothing by itself. This is what it leads to:
 
     starting   PASSED       the machine is verified, if the proof makes the tier that was ordered
                FAILED       the first time, another challenge at once; the second time, another machine
-               EMULATED     another machine, at once: what answered says itself that it is an emulation
-               UNANSWERED   another challenge, until the time for setting the machine up is over
-    in use     PASSED       the next challenge, at a time that nobody can predict. Without the attestation that was
-                            ordered: another challenge soon; the second time the machine is terminated
+               EMULATED     another machine, at once: the prover says itself that it is an emulation
+               UNANSWERED   another challenge, until the time for setup is over
+    in use     PASSED       the next challenge, at an unpredictable time. If the attestation that was ordered is
+                            missing: another challenge soon; the second time, the machine is terminated
                FAILED       the first time, another challenge soon; the second time in a row, the machine is
-                            terminated, unless law 5 keeps it
+                            terminated, unless law 5 protects it (`held_back`)
                UNANSWERED   another challenge; several in a row count as one failure
-               void         the customer's own work got in the way: it counts for nothing and is repeated later
+               void         the customer's own work got in the way: it does not count and is repeated later
 
 Failures are "in a row" when no challenge was passed between them; unanswered ones in between change nothing.
-The bill waits from the first failure until a second one or a pass. When no other challenge can be made for
-DOUBT_LASTS, because the GPUs are busy or the machine is out of reach, the bill goes on.
+Billing pauses from the first failure until a second one or a pass. When no other challenge can be made for
+DOUBT_LASTS, because the GPUs are busy or the machine is unreachable, billing resumes.
 
-docs/gpu-proof.md explains the proof itself. The loops do the challenging (reconciler/loops/proof).
+docs/gpu-proof.md explains the proof itself. The loops in reconciler/loops/proof challenge the machines.
 """
 
 import math
@@ -31,34 +31,34 @@ from control_plane.domain.failure import FailReason
 STRIKES_MAX = 2
 """A machine with this many failures in a row is terminated."""
 UNANSWERED_PER_STRIKE = 4
-"""Unanswered challenges without a pass between them that count as one failure."""
+"""This many unanswered challenges without a pass between them count as one failure."""
 AGAIN_WHILE_STARTING = timedelta(seconds=15)
 AGAIN_WHILE_RUNNING = timedelta(minutes=5)
 BUSY_POSTPONED = timedelta(minutes=15)
-"""When a machine is looked at again whose customer computes."""
+"""How long until a machine whose customer uses its GPUs is looked at again."""
 DOUBT_LASTS = timedelta(minutes=30)
-"""How long the bill waits after a failure while no other challenge can be made."""
+"""How long billing pauses after a failure while no other challenge can be made."""
 IDLE_PERCENT_MAX = 2
 """Utilisation up to which a GPU without processes counts as idle, percent."""
 IDLE_MEAN = timedelta(hours=4)
 IDLE_MIN = timedelta(minutes=20)
 IDLE_MAX = timedelta(hours=12)
 HINTED_WITHIN = timedelta(minutes=30)
-"""How soon a machine is challenged again that showed signs of sharing or throttling."""
+"""How soon a machine that showed signs of sharing or throttling is challenged again."""
 FRESH_FOR = timedelta(days=7)
 """How long a pass counts. A machine whose GPUs are busy for longer is not challenged, and loses its tier."""
 WATCHED_FOR = timedelta(days=7)
 WATCHED_PASSES_MIN = 5
 FORGOTTEN_AFTER = timedelta(days=15)
-"""The record of a machine that was not challenged for longer than this begins anew: old passes make no tier."""
+"""The record of a machine that was not challenged for longer than this starts anew, without the old passes."""
 
 FAILING_WINDOW = timedelta(hours=1)
 FAILING_MACHINES_MAX = 3
 """When more machines of one account than this fail within the window, the fault is probably ours."""
 ENDED_PER_RUN_MAX = 2
-"""Machines of one account that one activation may terminate because of their proof."""
+"""How many machines of one account one activation may terminate because of their proof."""
 HELD_AGAIN = timedelta(minutes=15)
-"""When a machine is challenged again that failed and is kept for now."""
+"""How long until a machine that failed and is kept for now is challenged again."""
 HELD_FOR_OTHERS_AGAIN = timedelta(minutes=1)
 """The same, when it is kept only because others were terminated in the same run."""
 
@@ -67,7 +67,7 @@ class Tier(StrEnum):
     """How much is known about a machine's GPUs, least first."""
 
     LISTED = "listed"
-    """Only what the machine says itself."""
+    """We know only what the machine reports about itself."""
     PROVEN = "proven"
     """All GPUs passed a challenge lately, and none failed since."""
     WATCHED = "watched"
@@ -86,12 +86,12 @@ def at_least(tier: Tier, demanded: Tier) -> bool:
 
 
 def challenged(demanded: Tier) -> bool:
-    """Whether machines that have to make this tier are challenged at all."""
+    """Whether machines that have to reach this tier are challenged at all."""
     return demanded is not Tier.LISTED
 
 
 class Occasion(StrEnum):
-    """Why a machine is challenged. A test holds these words together with the data plane's."""
+    """Why a machine is challenged. A test keeps these words equal to the data plane's."""
 
     START = "start"
     RECHECK = "recheck"
@@ -100,7 +100,7 @@ class Occasion(StrEnum):
 
 
 class ProofOutcome(StrEnum):
-    """What a challenge came to. A test holds these words together with the data plane's."""
+    """The outcome of a challenge. A test keeps these words equal to the data plane's."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -113,7 +113,7 @@ COUNTED_AS_FAILURE = frozenset({ProofOutcome.FAILED, ProofOutcome.EMULATED})
 
 
 class OwnCode(StrEnum):
-    """Codes of what we find ourselves, outside the conversation with the machine."""
+    """Codes of our own findings, which do not come from the machine's answers."""
 
     SOLD_TWICE = "gpu_sold_twice"
     SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
@@ -125,34 +125,34 @@ class OwnCode(StrEnum):
 
 
 OWN_CODES = {
-    OwnCode.SOLD_TWICE: "Another live machine of this account has shown the same GPU. It fails.",
-    OwnCode.SHOWN_ELSEWHERE: "A live machine of another account has shown the same GPU. It fails; nobody is blamed.",
-    OwnCode.DISTURBED: "The customer began to compute during the challenge. It counts for nothing.",
-    OwnCode.BUSY_UNCLAIMED: "The GPUs are in use although no customer is on the machine. A silence.",
+    OwnCode.SOLD_TWICE: "Another live machine of this account has reported the same GPU. It fails.",
+    OwnCode.SHOWN_ELSEWHERE: "A live machine of another account has reported the same GPU. It fails, without blame.",
+    OwnCode.DISTURBED: "The customer began to compute during the challenge, which therefore does not count.",
+    OwnCode.BUSY_UNCLAIMED: "The GPUs are in use although no customer has been admitted to the machine. A silence.",
     OwnCode.NO_HEALTH: "The machine did not report whether its GPUs are in use, so it was not challenged. A silence.",
     OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",
-    OwnCode.NO_END: "The whole challenge took longer than any may. A silence.",
+    OwnCode.NO_END: "The challenge as a whole took longer than its limit. A silence.",
 }
 
 VOID = frozenset({OwnCode.DISTURBED.value, "memory_in_use"})
-"""Codes of unanswered challenges that count for nothing, because the customer's own work got in the way."""
+"""Codes of unanswered challenges that do not count, because the customer's own work got in the way."""
 
 
 def settled(outcome: ProofOutcome, source: str) -> ProofOutcome:
-    """The outcome as it counts: whatever does not come from CUDA cannot pass."""
+    """The outcome that counts. A pass counts only when it comes from CUDA; any other is an emulation's."""
     return ProofOutcome.EMULATED if outcome is ProofOutcome.PASSED and source != "cuda" else outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One challenge, as far as decisions need it."""
+    """The part of a challenge that decisions need."""
 
     occasion: Occasion
     outcome: ProofOutcome
-    """Settled."""
+    """As `settled` returns it."""
     at: datetime
     code: str | None = None
-    """Of the first finding."""
+    """The code of the first finding."""
     why: str | None = None
     hinted: bool = False
     attested: bool = False
@@ -164,7 +164,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the challenges of one machine add up to."""
+    """The summary of one machine's challenges."""
 
     passes: int = 0
     first_passed_at: datetime | None = None
@@ -189,14 +189,14 @@ class Record:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing speaks against the machine since it last passed."""
+        """Whether no challenge failed or went unanswered since the last pass."""
         return self.failed == 0 and self.unanswered == 0
 
     def after(self, result: Result) -> "Record":
         """The record with one more challenge.
 
-        Void challenges and those at the end of a claim leave it as it is: they say nothing about the GPUs that
-        a customer gets.
+        Void challenges and those at the end of a claim do not change it: they say nothing about the GPUs that a
+        customer gets.
         """
         if result.void or result.occasion is Occasion.END:
             return self
@@ -228,7 +228,7 @@ def tier(record: Record, now: datetime) -> Tier:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one GPU does, as the machine reports it. None where it reports nothing."""
+    """What one GPU does, as the machine reports it; None for what it does not report."""
 
     lost: bool
     processes: int | None
@@ -256,7 +256,7 @@ def busy(gpus: Sequence[Load]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """All is well."""
+    """The machine passed and has the tier that was ordered."""
 
     tier: Tier
     again: timedelta
@@ -269,21 +269,21 @@ class Again:
 
     after: timedelta
     suspect: bool | None
-    """Whether something speaks against the machine, so that the bill waits. None: as before this challenge."""
+    """Whether the machine is suspect, so that billing pauses; None leaves that as it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The machine has to go."""
+    """The machine has to be terminated."""
 
     reason: FailReason
     why: str
 
 
 def while_starting(record: Record, result: Result, demanded: Tier, *, chance: float) -> Keep | Again | Drop:
-    """What a challenge means for a machine that is being set up. `record` is from before the challenge.
+    """What a challenge means for a machine that is being set up. `record` is the record before the challenge.
 
-    `chance` is uniform in [0, 1).
+    `chance` is a random number, uniform in [0, 1).
     """
     after = record.after(result)
     match result.outcome:
@@ -301,9 +301,9 @@ def while_starting(record: Record, result: Result, demanded: Tier, *, chance: fl
 
 
 def while_running(record: Record, result: Result, demanded: Tier, *, chance: float) -> Keep | Again | Drop:
-    """What a challenge means for a verified machine. `record` is from before the challenge.
+    """What a challenge means for a verified machine. `record` is the record before the challenge.
 
-    `chance` is uniform in [0, 1).
+    `chance` is a random number, uniform in [0, 1).
     """
     after = record.after(result)
     if result.outcome is ProofOutcome.PASSED:
@@ -321,7 +321,7 @@ def while_running(record: Record, result: Result, demanded: Tier, *, chance: flo
 
 
 def doubt_lapses(record: Record, since: datetime | None, now: datetime) -> bool:
-    """Whether the bill goes on after a failure, because no other challenge could be made for DOUBT_LASTS.
+    """Whether billing resumes after a failure, because no other challenge could be made for DOUBT_LASTS.
 
     `since` is when the machine became suspect; None when it is not.
     """
@@ -334,7 +334,7 @@ def next_occasion(record: Record) -> Occasion:
 
 
 def idle_wait(chance: float) -> timedelta:
-    """How long until the next challenge of an idle machine, for a `chance` that is uniform in [0, 1).
+    """How long until the next challenge of an idle machine. `chance` is a random number, uniform in [0, 1).
 
     The wait is exponential, so the time since the last challenge does not help to predict the next one.
     """
@@ -358,18 +358,18 @@ def _failed_again(result: Result) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The machine should go, and law 5 keeps it for now."""
+    """The machine should be terminated, and law 5 keeps it for now."""
 
     why: str
     again: timedelta = HELD_AGAIN
 
 
 def held_back(*, failing: int, ended: int, dry_run: bool, permitted: bool) -> Held | None:
-    """Why a verified machine that failed is not terminated now (law 5); None when it may be.
+    """Why a verified machine that failed is kept for now (law 5); None when it may be terminated.
 
     `failing` counts the machines of its account that failed within FAILING_WINDOW, including this one, and
-    `ended` those that this activation has terminated. `permitted` says that an operator found the provider
-    at fault for the many failures.
+    `ended` those that this activation has terminated. `permitted` says that an operator found the provider at
+    fault for the many failures, and allows the terminations.
     """
     if dry_run:
         return Held("dry run: it would be terminated")

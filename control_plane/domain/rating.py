@@ -1,4 +1,4 @@
-"""From time to money, once per interval."""
+"""The price of metered time, computed once per interval."""
 
 from control_plane.domain.money import Nano, accrued
 

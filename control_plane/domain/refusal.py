@@ -1,4 +1,4 @@
-"""Every "no" is data: a stable code for machines, a sentence for people."""
+"""A refusal is data: a stable code for programs, and a sentence for people."""
 
 from dataclasses import dataclass
 from enum import StrEnum

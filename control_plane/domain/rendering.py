@@ -1,22 +1,22 @@
-"""Boot orders: what we hand to cloud-init. Same input, same bytes.
+"""The user data that cloud-init reads when a machine boots. The same input gives the same bytes.
 
-The machine's SSH host key travels in the user data, so that it is known before first contact: a
-host that shows another key is not the machine we ordered. JSON is YAML, and quotes itself.
+It contains the machine's SSH host key, so that the key is known before first contact: a host that
+presents another key is not the machine we ordered. It is written as JSON, which is valid YAML.
 """
 
 import json
 from dataclasses import dataclass, field
 
 LOGIN_USER = "splitplane"
-"""Ours, for setting the machine up."""
+"""Our account on the machine, for setting it up."""
 CUSTOMER_USER = "ubuntu"
-"""The customer's; the default user of the common GPU images."""
+"""The customer's account; the default user of the common GPU images."""
 
 
 @dataclass(frozen=True, slots=True)
 class BootOrder:
     host_key_private: str = field(repr=False)
-    """OpenSSH ed25519 private key. Rendered once and never stored by us; a log of the order does not show it."""
+    """OpenSSH ed25519 private key. We render it once and never store it; `repr` omits it, and so do logs."""
     host_key_public: str
     login_key_public: str
 

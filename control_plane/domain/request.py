@@ -1,4 +1,4 @@
-"""What a customer asks for, as stored with the lease."""
+"""A customer's request for capacity, as stored with the lease."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class CapacityRequest:
     providers: tuple[str, ...] = ()
     """Provider names; empty means any."""
     price_nano_per_hour_max: Nano | None = None
-    """For the whole machine, what the customer pays."""
+    """The most that the customer pays per hour for the whole machine."""
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)

@@ -1,4 +1,4 @@
-"""A sighting is a machine as its provider lists it now: status words in one vocabulary, and what follows from them."""
+"""A sighting is a machine as its provider lists it now: its state in our vocabulary, and what follows from it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from control_plane.domain.machine import MachineEvent, MachineState
 
 
 class ListedState(StrEnum):
-    """What a provider says of a machine. An unknown word maps to UNKNOWN, never to GONE."""
+    """A machine's state as its provider lists it. An unknown status word maps to UNKNOWN, never to GONE."""
 
     PROVISIONING = "provisioning"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class Sighting:
     launch_key: LaunchKey
     state: ListedState
     native_status: str
-    """The provider's own word."""
+    """The provider's own status word."""
     address: str | None = None
     """IPv4 or IPv6 text; None while booting."""
     ssh_port: int = 22
@@ -40,11 +40,11 @@ _SETTING_UP = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING})
 def concluded(state: MachineState, listed: ListedState, *, has_address: bool) -> MachineEvent | None:
     """What one sighting means for a machine in `state`; None when it only confirms what is known.
 
-    A verified machine that the provider calls failed or stopped is left alone here: losing health is
-    not ending, and the customer may still be on it (law 5).
+    A verified machine that the provider lists as failed or stopped is kept: an unhealthy machine has not
+    ended, and the customer may still be using it (law 5).
     """
     if state is MachineState.LAUNCHING:
-        return MachineEvent.FOUND  # Whatever became of it, it exists: its reference comes first.
+        return MachineEvent.FOUND  # It exists, whatever its state: its reference is stored first.
     if listed is ListedState.GONE:
         return MachineEvent.CONFIRMED_GONE if state is MachineState.TERMINATING else MachineEvent.VANISHED
     if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _SETTING_UP:

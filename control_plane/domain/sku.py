@@ -24,7 +24,7 @@ class Shape:
     disk_gib: int
 
     def holds(self, smaller: "Shape") -> bool:
-        """Whether a machine of this shape satisfies a promise of `smaller`: same GPUs, no less of the rest."""
+        """Whether a machine of this shape can be sold as `smaller`: same GPUs, at least as much of everything else."""
         return (
             self.gpu_model is smaller.gpu_model
             and self.gpu_count == smaller.gpu_count
@@ -44,9 +44,9 @@ class Sku:
 
 
 REGION_PATTERN = re.compile(r"[a-z]{2}(-[a-z0-9]+)*")
-"""Our word for a region starts with a jurisdiction: `us-east-1`, `eu-central-1`. `us` names them all."""
+"""Our region names start with a jurisdiction: `us-east-1`, `eu-central-1`. `us` alone means all of its regions."""
 
 
 def region_within(region: str, wanted: str) -> bool:
-    """Whether `region` is `wanted` or lies in it: `eu-central-1` is within `eu`, but not within `eu-cent`."""
+    """Whether `region` is `wanted` or a part of it: `eu-central-1` is within `eu`, but not within `eu-cent`."""
     return region == wanted or region.startswith(wanted + "-")

@@ -1,6 +1,6 @@
-"""What a customer reads of a lease: computed from the lease, its claim and its machine, never stored.
+"""The status of a lease as its customer reads it: computed from the lease, its claim and its machine, never stored.
 
-This is the only place where the states of leases and of machines meet.
+Only here are the states of leases and of machines combined.
 """
 
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of the machine of the lease's latest attempt."""
+    """What is known about the machine of the lease's latest attempt."""
 
     machine_id: MachineId
     provider: str
     region: str
     state: MachineState
     step: Step
-    """The last step that was taken, of the claim if it has begun, of the machine otherwise."""
+    """The last completed step: of the claim if it has begun, of the machine otherwise."""
     sighted_at: datetime | None
     """When the provider last listed it."""
     address: str | None
     ssh_port: int
     host_key: str | None
-    """The SSH host key that the machine was ordered with. Whoever shows another one is another machine."""
+    """The SSH host key that the machine was ordered with. A host that presents another key is another machine."""
     mesh_address: str | None
     """Its address in the organization's private network."""
 
@@ -68,7 +68,7 @@ _AFTER_STEP = {
     Step.MESH_JOINED: "On your private network; installing your SSH keys.",
     Step.KEYS_INSTALLED: "Your SSH keys are installed.",
 }
-"""What is done next, once a step was taken."""
+"""What happens next after each step."""
 
 
 def project(
@@ -85,7 +85,7 @@ def project(
 
     match lease:
         case LeaseState.PLACING:
-            # The last attempt's progress is history: the customer waits for a new one.
+            # The progress of the last attempt no longer counts: the customer waits for a new one.
             return status(Phase.PENDING, _waiting(attempts), done=0, at=None)
         case LeaseState.STARTING:
             return status(Phase.STARTING, _starting(step, demanded))

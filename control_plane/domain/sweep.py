@@ -1,10 +1,10 @@
-"""A sweep holds an account's machines against one list of its provider, and says what the list means for each.
+"""A sweep compares an account's machines with one list of its provider and says what the list means for each.
 
-A lost launch answer finds its machine by launch key, a booting machine shows its address, a terminating one its
-end, a running one that it still lives. A listing is complete or it is an error; the port sees to that. But a
-complete-looking list can still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue 10517).
-So a list that misses too much of what should be there freezes the account: nothing is concluded from an absence
-until the lists look sane again, or keep saying the same for a long time.
+A launch whose answer was lost is found by its launch key, a booting machine shows its address, a terminating one
+its end, and a running one that it is still alive. A listing is complete or it is an error; the port ensures that.
+But a complete-looking list can still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue
+10517). A list that lacks too many of the expected machines therefore freezes the account: nothing is concluded
+from an absence until the lists look sane again, or have shown the same for a long time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,10 +31,10 @@ MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
 THAW_AFTER = timedelta(minutes=15)
 THAW_LISTS = 5
-"""A list that says the same for this long, this often, is believed after all."""
+"""Odd lists are believed after all once there were this many in a row, over at least this time."""
 LOOK_EXTRA = timedelta(seconds=10)
 SETUP_MAX = timedelta(minutes=10)
-"""From a machine's first address to a verified machine; after that it counts as unreachable."""
+"""How long setup may take, from a machine's first address until it is verified. Then it counts as unreachable."""
 
 
 # Who is on the list
@@ -53,10 +53,10 @@ class Findings:
 def match(
     machines: Iterable[Machine], listing: Sequence[Sighting], *, installation: str, asked_at: datetime
 ) -> Findings:
-    """Hold the records of an account against one complete list that was asked for at `asked_at`.
+    """Compare the records of an account with one complete list that was requested at `asked_at`.
 
-    A sighting is claimed by one record at most, by reference before by launch key: a provider may hand
-    out a reference again, or list a machine twice, and two records with one reference could not be written.
+    At most one record matches a sighting, by reference first and by launch key second: a provider may reuse a
+    reference or list a machine twice, and two records with one reference could not be stored.
     """
     listed: dict[str, Sighting] = {}
     by_key: dict[str, Sighting] = {}
@@ -77,10 +77,12 @@ def match(
             found.append((machine, here))
             claimed.add(here.provider_ref)
         elif machine.asked_at is not None and machine.asked_at < asked_at:
-            missed.append(machine)  # A list that was asked for before the launch could not show it.
+            missed.append(machine)  # A list requested before the launch could not show it.
 
     unclaimed = [sighting for sighting in listed.values() if sighting.provider_ref not in claimed]
-    orphans = tuple(one for one in unclaimed if installation_of(one.launch_key) == installation)
+    orphans = tuple(
+        sighting for sighting in unclaimed if installation_of(sighting.launch_key) == installation
+    )
     return Findings(tuple(found), tuple(missed), orphans, foreign=len(unclaimed) - len(orphans))
 
 
@@ -89,7 +91,7 @@ def match(
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """The list misses too much to be believed at once."""
+    """The list lacks too many machines to be believed at once."""
 
     why: str
 
@@ -97,7 +99,7 @@ class Odd:
 def oddness(findings: Findings, listing_size: int) -> Odd | None:
     """Whether a list is too empty or too short to draw conclusions from.
 
-    Only machines that were sighted before and that nobody asked to terminate are expected.
+    Only machines that were sighted before and are not being terminated are expected.
     """
     expected_found = sum(machine.state in SHOULD_BE_SIGHTED for machine, _ in findings.found)
     expected_missed = sum(
@@ -115,18 +117,18 @@ def oddness(findings: Findings, listing_size: int) -> Odd | None:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """An account whose lists look wrong: absences on it are not believed for now."""
+    """The lists of an account look wrong, so absences from them prove nothing for now."""
 
     since: datetime
     lists: int
-    """How many odd lists there were in a row, with the last one."""
+    """How many odd lists there were in a row, including the last one."""
     why: str
 
     def persists(self, now: datetime) -> bool:
         """Whether the lists have been odd for so long that they are believed after all.
 
-        One list proves no absence, so the next ones are believed as well: the freeze stays on record, with its
-        age, until what is missing was written off and the lists look sane.
+        A single list proves no absence, so the next lists are believed as well: the freeze stays on record, with its
+        start, until the missing machines are closed and the lists look sane.
         """
         return now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
 
@@ -145,15 +147,15 @@ def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Fr
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a provider takes, seconds."""
+    """How long a provider takes, in seconds."""
 
     list_lag_seconds: float
-    """Until a machine whose launch was accepted shows on its lists."""
+    """From the acceptance of a launch until the machine appears on the provider's lists."""
     boot_seconds_max: float
 
 
 def look_for(list_lag_seconds: float) -> timedelta:
-    """How long a launch whose answer was lost is looked for before its machine is given up.
+    """How long to search for a launch whose answer was lost before its machine is given up.
 
     Its record stays open for longer: see `absence_proves_gone`.
     """
@@ -163,8 +165,8 @@ def look_for(list_lag_seconds: float) -> timedelta:
 def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool:
     """Whether missing from complete lists is proof enough that the machine does not exist.
 
-    A machine that was sighted is gone when two lists, apart by the list's lag, miss it. One that
-    was never sighted may still be on its way: it has to stay away for a whole boot as well.
+    A machine that was sighted before is gone when lists miss it repeatedly, for at least the lists' lag. One that
+    was never sighted may still be starting, so the time of a whole boot has to pass as well.
     """
     if machine.missed_since is None or machine.missed_lists < MISSED_LISTS_MIN or machine.asked_at is None:
         return False
@@ -181,7 +183,7 @@ def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """A terminating machine whose launch answer was lost is on the list: now its reference is known."""
+    """A terminating machine whose launch answer was lost is on the list, so its reference is known now."""
 
     id: MachineId
     provider_ref: ProviderRef
@@ -189,7 +191,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A machine that has to go, whatever its claims."""
+    """A machine that has to be terminated, whatever its claims."""
 
     id: MachineId
     failure: MachineFailure
@@ -200,22 +202,22 @@ Conclusion = MachineMove | Adoption | Loss
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What one list means for an account, sorted by how it is written down."""
+    """What one list means for an account, grouped by how it is stored."""
 
     moves: tuple[MachineMove, ...]
     adoptions: tuple[Adoption, ...]
     losses: tuple[Loss, ...]
     sighted: tuple[MachineId, ...]
-    """Machines that are listed again, or for the first time. A steady machine costs no write."""
+    """Machines listed for the first time, or again after an absence. A machine on every list costs no write."""
     missed: tuple[MachineId, ...]
-    """Machines of which this list is no evidence that they live."""
+    """Machines that this list does not show to be alive."""
     orphans: tuple[Sighting, ...]
     foreign: int
     freeze: Freeze | None
 
     @property
     def written(self) -> frozenset[MachineId]:
-        """The machines whose rows this list changes, apart from those that are lost by it."""
+        """The machines whose rows this list changes, except those in `losses`."""
         moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
         return frozenset({*moved, *self.sighted, *self.missed})
 
@@ -229,7 +231,7 @@ def sweep(
     timing: Timing,
     asked_at: datetime,
 ) -> Swept:
-    """What a complete list that was asked for at `asked_at` means for the open records of its account.
+    """What a complete list that was requested at `asked_at` means for the open records of its account.
 
     `before` is the account's freeze so far. Nothing is concluded from an absence while the account is frozen.
     """
@@ -237,15 +239,15 @@ def sweep(
     freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
     absent = findings.missed if freeze is None or freeze.persists(asked_at) else ()
     conclusions = [
-        *(said for pair in findings.found for said in _of_sighting(*pair, timing, asked_at)),
-        *(said for machine in absent for said in _of_absence(machine, timing, asked_at)),
+        *(conclusion for pair in findings.found for conclusion in _of_sighting(*pair, timing, asked_at)),
+        *(conclusion for machine in absent for conclusion in _of_absence(machine, timing, asked_at)),
     ]
     return Swept(
-        moves=tuple(one for one in conclusions if isinstance(one, MachineMove)),
-        adoptions=tuple(one for one in conclusions if isinstance(one, Adoption)),
-        losses=tuple(one for one in conclusions if isinstance(one, Loss)),
+        moves=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, MachineMove)),
+        adoptions=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Adoption)),
+        losses=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Loss)),
         sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
-        # Listed as gone is not listed as living: such a list is no evidence that the machine ran until now.
+        # A list that shows a machine as gone is no evidence that it ran until now.
         missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
         + tuple(machine.id for machine in absent),
         # A machine that ended and is still listed for a while is history, not an orphan.

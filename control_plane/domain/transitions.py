@@ -1,4 +1,4 @@
-"""How every state machine here is spoken about: a table of moves, and what stepping through it answers."""
+"""The form of every state machine here: a table of moves, and the result of applying an event to it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Moved(Generic[S, E]):
 
 @dataclass(frozen=True, slots=True)
 class Ignored(Generic[S, E]):
-    """The event does not apply in this state. Not an error: somebody else was faster, or it came twice."""
+    """The event does not apply in this state. That is no error: it came twice, or another worker was faster."""
 
     state: S
     event: E

@@ -1,8 +1,8 @@
-"""Whether a machine is what was ordered: its GPU reading held against the order.
+"""Whether a machine is what was ordered: compares its GPU reading with the order.
 
-A reading is the machine's own word (law 11), so it can disqualify the machine and never prove it: this
-check catches the honest mistake and the crude fake. A reading that an emulation made instead of NVML
-counts only where the operator allows it.
+A reading is what the machine reports about itself (law 11), so it can disqualify the machine but never prove
+it: this check catches honest mistakes and crude fakes. A reading from an emulation instead of NVML counts
+only where the operator allows it.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from control_plane.domain.gpu import APPEARANCES, GpuModel, memory_in_band
 
 
 class Verdict(StrEnum):
-    """What came of holding a machine against its order, as it is stored with the reading."""
+    """The result of comparing a machine with its order, as it is stored with the reading."""
 
     VERIFIED = "verified"
     MISMATCH = "mismatch"
@@ -37,7 +37,7 @@ class Reading:
     uuid: str
     memory_mib: int
     sharing: str = "none"
-    """`mig` or `vgpu` when the card says that it is a part; `unknown` when it does not say."""
+    """`mig` or `vgpu` when the card reports that it is a part of one; `unknown` when it reports neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,11 @@ def verify(
     emulated: bool,
     accept_emulated: bool,
 ) -> Verified | Mismatch:
-    """Hold a machine's reading against the GPUs that were ordered."""
+    """Compare a machine's reading with the GPUs that were ordered."""
     if emulated and not accept_emulated:
         return Mismatch(
-            MismatchCode.EMULATED, "The reading comes from an emulation; this deployment wants real NVML."
+            MismatchCode.EMULATED,
+            "The reading comes from an emulation; this deployment accepts only real NVML.",
         )
     if len(readings) != gpu_count:
         return Mismatch(MismatchCode.COUNT, f"{len(readings)} GPUs found, {gpu_count} ordered.")
@@ -78,14 +79,14 @@ def verify(
 
 def _mismatch(gpu_model: GpuModel, reading: Reading) -> Mismatch | None:
     """How one card differs from the model that was ordered."""
-    looks = APPEARANCES[gpu_model]
-    if reading.name not in looks.nvml_names:
+    appearance = APPEARANCES[gpu_model]
+    if reading.name not in appearance.nvml_names:
         return Mismatch(MismatchCode.MODEL, f"{reading.name!r} found, {gpu_model} ordered.")
     if reading.sharing in _PARTS:
         why = f"{reading.name} is a part of a card ({reading.sharing}); whole cards were ordered."
         return Mismatch(MismatchCode.SHARED, why)
     if not memory_in_band(gpu_model, reading.memory_mib):
-        expected = " or ".join(str(mib) for mib in looks.memory_mib)
+        expected = " or ".join(str(mib) for mib in appearance.memory_mib)
         why = f"{reading.memory_mib} MiB found on {reading.name}, about {expected} expected."
         return Mismatch(MismatchCode.MEMORY, why)
     return None

@@ -1,15 +1,14 @@
-"""What a challenge of a machine's GPUs leads to, stored together with the proof itself.
+"""The consequences of a challenge of a machine's GPUs, stored in one transaction with the proof itself.
 
-One transaction each: lock the leases, claims and machine concerned, see that the worker still holds the machine,
-decide on what its earlier challenges add up to (`domain/proof.py`), store. The proof of a worker that lost the
-machine meanwhile is dropped; whoever holds the machine now challenges it again.
+Each function locks the leases, claims and machine concerned, checks that the worker still holds the machine, decides
+with the summary of its earlier challenges (`domain/proof.py`), and stores the result. The proof of a worker that
+lost the machine meanwhile is discarded; the worker that holds the machine now challenges it again.
 
 **The bill of a machine that fails.** A lease is billed until its customer releases it or its machine is lost
-(law 6), and nobody pays for a machine that failed. Nothing speaks against the time between the last pass and
-the first failure, so that time is paid for; the time from the first failure on is not, if a second one confirms
-it. The meter waits at the first failure while the second challenge is due (`meter_usage`), so the bill needs no
-correction. When the machine then passes, the time is billed after all. So it is when no other challenge could be
-made for a while (`put_off`).
+(law 6), but not for a machine that failed. The time before the first failure is billed; the time after it is free
+if a second failure confirms it. The meter stops at the first failure until the second challenge (`meter_usage`), so
+the bill needs no correction. If the machine then passes, or no other challenge can be made for a while (`put_off`),
+that time is billed after all.
 """
 
 from collections.abc import Sequence
@@ -44,7 +43,7 @@ from control_plane.outcomes import machines as outcomes
 from control_plane.outcomes.machines import Locked, Verification
 
 SECOND_CHALLENGE = timedelta(minutes=3)
-"""What is left of the time for setting a machine up after its first failure, at least."""
+"""The time for setup that a machine has left at least after its first failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +65,16 @@ async def while_being_set_up(
     actor: Actor,
     now: datetime,
 ) -> Keep | Again | Drop | None:
-    """Record the challenge of a machine that is being set up: it is verified, challenged again, or has to go.
+    """Record the challenge of a machine that is being set up: it is verified, challenged again, or terminated.
 
-    Whether one of its GPUs is sold already is decided here too, so that no customer's key is ever on a machine that
-    shows another one's GPU. None when the worker lost the machine. `chance` is uniform in [0, 1).
+    This also decides whether one of its GPUs is sold already, so that no customer's key is ever on a machine that
+    reports another machine's GPU. None when the worker lost the machine. `chance` is random, uniform in [0, 1).
     """
     locked = await _lock(connection, challenged)
     if locked is None:
         return None
     machine = locked.machine
-    proof = await _sold_once(connection, machine, challenged.proof, actor=actor, now=now)
+    proof = await _failed_if_sold_twice(connection, machine, challenged.proof, actor=actor, now=now)
     decision = while_starting(machine.record, proof.result(now), machine.proof, chance=chance)
     disproven = isinstance(decision, Drop) and decision.reason is FailReason.PROOF_FAILED
     await _store(connection, machine, proof, ended=disproven, actor=actor, now=now)
@@ -113,33 +112,33 @@ async def while_in_use(
 ) -> Keep | Again | Drop | Held | None:
     """Record the challenge of a verified machine, with or without customers. None when the worker lost the machine.
 
-    `ended` counts the machines that the caller has terminated in this run. `chance` is uniform in [0, 1).
+    `ended` counts the machines that the caller has terminated in this run. `chance` is random, uniform in [0, 1).
     """
     locked = await _lock(connection, challenged)
     if locked is None:
         return None
     machine, token = locked.machine, challenged.token
     proof = challenged.proof if _admitted(locked.claims) else _without_excuse(challenged.proof, now)
-    proof = await _sold_once(connection, machine, proof, actor=actor, now=now)
+    proof = await _failed_if_sold_twice(connection, machine, proof, actor=actor, now=now)
     decision: Keep | Again | Drop | Held = while_running(
         machine.record, proof.result(now), machine.proof, chance=chance
     )
     if isinstance(decision, Drop):
-        decision = await _held(connection, machine, ended=ended, dry_run=dry_run, now=now) or decision
+        decision = await _held_back(connection, machine, ended=ended, dry_run=dry_run, now=now) or decision
     await _store(connection, machine, proof, ended=isinstance(decision, Drop), actor=actor, now=now)
     match decision:
         case Keep(again=again):
-            await _next(connection, machine.id, token, again, suspect=False, now=now)
+            await _give_back(connection, machine.id, token, again, suspect=False, now=now)
         case Again(after=after, suspect=None):
             await put_off(connection, machine, token, after, actor=actor, now=now)
         case Again(after=after, suspect=suspect):
-            await _next(connection, machine.id, token, after, suspect=suspect, now=now)
+            await _give_back(connection, machine.id, token, after, suspect=suspect, now=now)
         case Held(again=again):
-            # The reason is about the account as a whole. Operators read it in the report of `challenge_machines`.
+            # The reason concerns the whole account, so only operators read it, in the report of `challenge_machines`.
             minutes = int(again.total_seconds() // 60)
             why = f"it failed again and is not terminated yet; the next challenge is in {minutes} min"
             await _note(connection, machine, "proof_termination_held", why, actor=actor, now=now)
-            await _next(connection, machine.id, token, again, suspect=True, now=now)
+            await _give_back(connection, machine.id, token, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):
             failed_since = machine.suspect_since or now
             failure = MachineFailure(MachineEvent.DISPROVEN, reason, why, failed_since=failed_since)
@@ -156,19 +155,19 @@ async def put_off(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Give a verified machine back that could not be challenged, to be challenged after a while."""
+    """Give back a verified machine that could not be challenged now, to be challenged after `after`."""
     lapses = doubt_lapses(machine.record, machine.suspect_since, now)
     if lapses:
         minutes = int(DOUBT_LASTS.total_seconds() // 60)
-        why = f"it failed, and could not be challenged again for {minutes} min; the bill goes on"
+        why = f"it failed, and could not be challenged again for {minutes} min; billing resumes"
         await _note(connection, machine, "proof_doubt_lapsed", why, actor=actor, now=now)
-    await _next(connection, machine.id, token, after, suspect=False if lapses else None, now=now)
+    await _give_back(connection, machine.id, token, after, suspect=False if lapses else None, now=now)
 
 
 async def after_its_claim(
     connection: Connection, challenged: Challenged, *, actor: Actor, now: datetime
 ) -> bool:
-    """Record what a machine showed after its claim, and let its termination go on. False when it did not wait."""
+    """Record the challenge of a machine after its claim, and resume its termination. False when it did not wait."""
     proof, machine_id = challenged.proof, challenged.machine.id
     if not await proofs.still_held(connection, machine_id, token=challenged.token):
         return False
@@ -182,7 +181,7 @@ async def after_its_claim(
 
 
 async def occupied(connection: Connection, machine_id: MachineId) -> bool:
-    """Whether a customer is on the machine: only then may its GPUs be in use."""
+    """Whether a customer has been admitted to the machine: only then may its GPUs be in use."""
     return _admitted(await claims.open_of_machine(connection, machine_id))
 
 
@@ -191,17 +190,17 @@ def _admitted(open_claims: Sequence[Claim]) -> bool:
 
 
 async def _lock(connection: Connection, challenged: Challenged) -> Locked | None:
-    """Lock all that a decision may change; None when the worker lost the machine, or somebody just claimed it."""
+    """Lock everything that a decision may change; None when the worker lost the machine, or it was just claimed."""
     await proofs.lock_gpus(connection, challenged.proof)
     locked = await outcomes.lock(connection, challenged.machine.id)
     held = await proofs.still_held(connection, challenged.machine.id, token=challenged.token)
     return locked if held else None
 
 
-async def _held(
+async def _held_back(
     connection: Connection, machine: Machine, *, ended: int, dry_run: bool, now: datetime
 ) -> Held | None:
-    """Why a machine that failed is not terminated now (law 5); None when it may be."""
+    """Why a machine that failed is kept for now (law 5); None when it may be terminated."""
     others = await proofs.failing_machines(
         connection, machine.account, since=now - FAILING_WINDOW, but=machine.id
     )
@@ -210,21 +209,21 @@ async def _held(
 
 
 def _without_excuse(proof: NewProof, now: datetime) -> NewProof:
-    """The proof of a machine that nobody is on: that its GPUs are in use is no customer's work."""
+    """The proof of a machine without an admitted customer: no customer's work excuses GPUs in use."""
     if not proof.result(now).void:
         return proof
-    why = "the GPUs are in use, and no customer is on the machine"
+    why = "the GPUs are in use, although no customer has been admitted to the machine"
     return _with_finding(proof, proof.outcome, OwnCode.BUSY_UNCLAIMED, why)
 
 
-async def _sold_once(
+async def _failed_if_sold_twice(
     connection: Connection, machine: Machine, proof: NewProof, *, actor: Actor, now: datetime
 ) -> NewProof:
-    """The same proof; or a failed one, when another live machine has shown one of these GPUs.
+    """The same proof, or a failed one when another live machine has reported one of these GPUs.
 
-    Nobody knows which of the two lies. The pass of this one does not count, and the other one is challenged at once,
-    so a machine is not harmed when another one copies the UUID of its GPU. A machine that copies the UUID of a
-    free GPU keeps the honest machine out while it is leased itself, but the account of the honest machine is not
+    It is unknown which of the two machines cheats. The pass of this one does not count, and the other one is challenged
+    at once, so a machine is not harmed when another one copies the UUID of its GPU. A machine that copies the UUID of a
+    GPU that is not leased keeps the honest machine from being leased meanwhile, but the honest machine's account is not
     blamed (docs/gpu-proof.md).
     """
     if proof.outcome is not ProofOutcome.PASSED:
@@ -235,15 +234,15 @@ async def _sold_once(
     ours = any(holder.account == machine.account for holder in holders)
     code = OwnCode.SOLD_TWICE if ours else OwnCode.SHOWN_ELSEWHERE
     for holder in holders:
-        why = "another machine shows a GPU of this one; it is refused, and this one is challenged"
+        why = "another machine reports a GPU of this one; the other is refused, and this one is challenged"
         await journal.note_machine(connection, holder.machine_id, event=code, why=why, actor=actor, now=now)
         await proofs.challenge_now(connection, holder.machine_id, now=now)
-    why = "another live machine has shown the same GPU"
+    why = "another live machine has reported the same GPU"
     return _with_finding(proof, ProofOutcome.FAILED, code, why)
 
 
 def _with_finding(proof: NewProof, outcome: ProofOutcome, code: OwnCode, why: str) -> NewProof:
-    """The proof with a finding of ours, which comes first and explains the outcome."""
+    """The proof with a finding of our own, which comes first and explains the outcome."""
     findings = [Finding(code, None, why), *proof.findings]
     return replace(proof, outcome=outcome, code=code, why=why, findings=findings)
 
@@ -251,7 +250,7 @@ def _with_finding(proof: NewProof, outcome: ProofOutcome, code: OwnCode, why: st
 async def _store(
     connection: Connection, machine: Machine, proof: NewProof, *, ended: bool, actor: Actor, now: datetime
 ) -> None:
-    """The proof, and a line in the journal that names it."""
+    """Store the proof, and a line in the journal that names it."""
     await proofs.insert(connection, machine, proof, ended=ended, now=now)
     finding = f" {proof.code}: {proof.why}" if proof.code else ""
     why = f"{on_wire(Prefix.PROOF, proof.id)} ({proof.occasion}){finding}"
@@ -264,7 +263,7 @@ async def _note(
     await journal.note_machine(connection, machine.id, event=event, why=why, actor=actor, now=now)
 
 
-async def _next(
+async def _give_back(
     connection: Connection,
     machine_id: MachineId,
     token: UUID,

@@ -1,4 +1,4 @@
-"""How a lease comes to its machine: it claims one that is ordered for it or exists already, and is admitted to it.
+"""How a lease gets a machine: it claims one that is ordered for it or exists already, and its customer is admitted.
 
 These functions run in the caller's open transaction, under the locks that each of them names.
 """
@@ -31,9 +31,9 @@ class Placed:
 
 
 async def place(connection: Connection, placed: Sequence[Placed], *, actor: Actor, now: datetime) -> int:
-    """Write the intent to buy a machine for each lease, with its attempt and its claim; answers how many.
+    """Store the intent to buy a machine for each lease, with its attempt and its claim; returns how many.
 
-    The leases are locked. Nothing is asked of a provider before this is committed (law 1).
+    The leases are locked. Nothing is requested from a provider before this is committed (law 1).
     """
     moves = [
         move
@@ -69,12 +69,12 @@ async def claim_machine(
 ) -> Claim | str:
     """Let a lease claim a machine of a pool, or a slot of a node; the reason when it cannot.
 
-    The lease is locked. Its customer is admitted next, as after a machine that was ordered for the lease.
+    The lease is locked. Its customer is admitted next, as on a machine that was ordered for the lease.
     """
     machine = (await machines.lock(connection, [machine_id])).get(machine_id)
     if machine is None:
         return "there is no such machine"
-    # Read under the machine's lock: whoever claims it comes through here, one after the other.
+    # Read under the machine's lock, so that claims on one machine are made one after the other.
     taken = [claim.slot for claim in await claims.unreleased_of_machine(connection, machine_id)]
     refusal = why_not(lease, machine, taken, slot, now)
     if refusal is not None:
@@ -132,7 +132,7 @@ def _claim(lease: Lease, claim_id: ClaimId, machine_id: MachineId, slot: int | N
 
 
 async def admit(connection: Connection, claim: Claim, *, token: UUID, actor: Actor, now: datetime) -> bool:
-    """The customer can work on the machine: from this moment the lease is ready, and billed.
+    """Record that the customer can use the machine: from this moment the lease is ready, and billed.
 
     Locks the lease and the claim. False when another worker has the claim, or when it or its lease has ended.
     """

@@ -1,7 +1,7 @@
-"""How a lease ends, and how it loses its machine: for lease, claim and attempt together.
+"""How a lease ends, and how it loses its machine: changes the lease, its claim and its attempt together.
 
-These functions run in the caller's open transaction, under the locks that each of them names. They touch no
-machine: what becomes of it is decided on the machine's side, from the claims that ended (`outcomes/machines.py`).
+These functions run in the caller's open transaction, under the locks that each of them names. They do not change
+machines: `outcomes/machines.py` decides what happens to the machines of claims that have ended.
 """
 
 from datetime import datetime
@@ -19,9 +19,9 @@ from control_plane.domain.transitions import Moved
 async def end(
     connection: Connection, lease: Lease, event: LeaseEvent, *, why: str, actor: Actor, now: datetime
 ) -> bool:
-    """Move a locked lease towards its end, with its claim and its attempt. False when it is ending already.
+    """End a locked lease, with its claim and its attempt. False when it is ending already.
 
-    It is billed until now, or until its machine began to fail its GPU proof, if that is confirmed.
+    It is billed until now, or until its machine became suspect if another challenge confirmed the failure.
     """
     moved = step(lease.state, event)
     if not isinstance(moved, Moved):
@@ -30,7 +30,7 @@ async def end(
     until = await _billed_until(connection, lease, open_claims, now)
     await claims.end(connection, [claim.id for claim in open_claims], now=now, released=False)
     await attempts.close(connection, [lease.id], AttemptOutcome.ABANDONED, now=now)
-    # Last, because it takes the organization's standing: see the order of locks in `db/leases.py`.
+    # Last, because it locks the organization's standing: see the order of locks in `db/leases.py`.
     move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=until)
     return bool(await leases.move(connection, [move], actor=actor, now=now))
 
@@ -38,7 +38,7 @@ async def end(
 async def _billed_until(
     connection: Connection, lease: Lease, open_claims: list[Claim], now: datetime
 ) -> datetime | None:
-    """Until when a lease is billed that ends now; None when it was never ready."""
+    """When billing stops for a lease that ends now; None when it was never ready."""
     if lease.ready_at is None or not open_claims:
         return None
     machine = await machines.get(connection, open_claims[0].machine_id)
@@ -55,10 +55,9 @@ async def lose_machine(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """A lease's machine is given up: the lease tries another one while it is starting, and ends when it was ready.
+    """Give up a lease's machine: a starting lease tries another one, and a ready lease ends.
 
-    Lease, claim and machine are locked; `machine` is what it was before it failed. The claim is released in the
-    same moment.
+    Lease, claim and machine are locked; `machine` is its state before it failed. The claim ends and is released.
     """
     await attempts.fail(connection, lease.id, claim.attempt, failure.reason, failure.why, now=now)
     await claims.end(connection, [claim.id], now=now, released=True)
@@ -79,7 +78,7 @@ def _event(state: LeaseState, failure: MachineFailure) -> LeaseEvent:
 
 
 async def unhealthy_accounts(connection: Connection) -> dict[str, str]:
-    """Accounts at which nothing is bought now, with the reason."""
+    """Accounts at which nothing is bought now, each with the reason."""
     reasons: dict[str, str] = {}
     for account in await accounts.every(connection):
         if account.freeze is not None:

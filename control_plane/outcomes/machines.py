@@ -1,7 +1,7 @@
-"""How machines are ordered, verified, fail and are released: for machine, claims and leases together. Used by loops.
+"""How machines are ordered, verified, given up and released: changes machine, claims and leases together.
 
-Everything locks in one order: lease, claim, machine, standing, hold. The claims of a machine say which leases those
-are, so they are read first, and held against what is locked then.
+Locks are always taken in the order lease, claim, machine, standing, hold. The claims of a machine tell which leases
+to lock, so they are read first without a lock, and compared with the claims that are locked later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ from control_plane.domain.verification import Verdict
 from control_plane.outcomes import leases as lease_outcomes
 
 ADMIT_MAX = timedelta(minutes=10)
-"""How long a customer may take to be let in on a verified machine; after that it counts as unreachable."""
+"""How long admitting a customer to a verified machine may take; after that, the machine counts as unreachable."""
 
 
 async def order(
     connection: Connection, orders: Sequence[MachineOrder], *, actor: Actor, now: datetime
 ) -> None:
-    """Write down machines that nobody claims yet: for a pool, or as nodes."""
+    """Store intended machines that no lease claims yet: for a pool, or as nodes."""
     await machines.insert(connection, orders, now=now)
     await journal.note_intended(connection, [order.id for order in orders], actor=actor, now=now)
 
@@ -56,14 +56,14 @@ class Locked:
 async def lock(connection: Connection, machine_id: MachineId) -> Locked | None:
     """Lock a machine with its open claims and their leases, before anything else is locked.
 
-    None when somebody claimed it meanwhile: that lease would have had to be locked first. The next activation is
-    the retry.
+    None when it was claimed meanwhile, because the new claim's lease would have had to be locked first. The next
+    activation tries again.
     """
     expected = await claims.open_of_machine(connection, machine_id)
     of = await leases.lock(connection, [claim.lease_id for claim in expected])
     found = await claims.lock_open_of_machine(connection, machine_id)
     machine = (await machines.lock(connection, [machine_id])).get(machine_id)
-    # Whoever claims a machine locks it first, so from now on no claim is added.
+    # A machine is locked before it is claimed, so no claim can be added from now on.
     added = await claims.open_of_machine(connection, machine_id) != found
     if machine is None or added or any(claim.lease_id not in of for claim in found):
         return None
@@ -79,10 +79,10 @@ async def fail(
     now: datetime,
     seen: int | None = None,
 ) -> bool:
-    """Give a machine up. Leases that were starting on it look for another one; leases that used it end.
+    """Give up a machine. Leases that were starting on it try another one; leases that used it end.
 
-    The failure is judged against the machine as it is now; given `seen`, it counts only while the machine has
-    that generation. False when it does not apply any more.
+    The failure is checked against the machine as it is now; with `seen`, only while the machine has that generation.
+    False when the failure no longer applies.
     """
     locked = await lock(connection, machine_id)
     if locked is None or seen not in (None, locked.machine.generation):
@@ -102,12 +102,12 @@ async def fail(
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How a machine read its GPUs, as stored."""
+    """A machine's reading of its GPUs, as it is stored."""
 
     report_id: UUID
     source: str
     reading: str
-    """JSON text, parsed and bounded before it came here."""
+    """JSON text, already parsed and bounded."""
 
 
 async def verified(
@@ -119,9 +119,9 @@ async def verified(
     now: datetime,
     proof_due_at: datetime | None = None,
 ) -> bool:
-    """The machine is what was ordered: from now on its customers may be let in. False when it moved meanwhile.
+    """Record that the machine is what was ordered, so its customers can be admitted. False when it moved meanwhile.
 
-    `proof_due_at` is when its GPUs are challenged next; None when it has to prove nothing.
+    `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof.
     """
     moved = step(machine.state, MachineEvent.VERIFIED)
     if not isinstance(moved, Moved):
@@ -145,7 +145,7 @@ async def mismatched(
     actor: Actor,
     now: datetime,
 ) -> bool:
-    """The machine is not what was ordered: keep the evidence and give it up."""
+    """Give up a machine that is not what was ordered, and store the evidence."""
     failure = MachineFailure(MachineEvent.FAILED, FailReason.GPU_MISMATCH, why)
     if not await fail(connection, machine.id, failure, actor=actor, now=now):
         return False
@@ -162,7 +162,7 @@ async def store_report(
     why: str | None,
     now: datetime,
 ) -> None:
-    """Keep a reading and what was made of it."""
+    """Store a reading with its verdict."""
     await verification_reports.insert(
         connection,
         verification.report_id,
@@ -176,9 +176,9 @@ async def store_report(
 
 
 async def release_ended(connection: Connection, *, actor: Actor, now: datetime, limit: int) -> int:
-    """Deal with the machines of up to `limit` claims that ended; answers how many claims those were.
+    """Release the machines of up to `limit` claims that have ended; returns how many claims those were.
 
-    Claims in other hands are skipped.
+    Claims locked by others are skipped.
     """
     ended = await claims.take_ended(connection, limit=limit)
     held = await machines.lock(connection, [claim.machine_id for claim in ended])

@@ -1,4 +1,4 @@
-"""Provider accounts, and permits to terminate machines there."""
+"""Provider accounts, and permits to terminate their machines."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -11,7 +11,7 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-__all__ = ["Account", "Permit"]  # Controllers name these rows, and do not import the layer below.
+__all__ = ["Account", "Permit"]  # For controllers, which must not import the layer below.
 
 
 async def every(world: World) -> Sequence[tuple[Account, Permit | None]]:
@@ -24,7 +24,7 @@ async def every(world: World) -> Sequence[tuple[Account, Permit | None]]:
 async def permit_terminations(
     connection: Connection, world: World, account: AccountName, *, minutes: int, why: str, actor: str
 ) -> Permit | Refused:
-    """Permit for `minutes` that machines of the account that fail their proof are terminated, however many fail."""
+    """Permit for `minutes` that machines of the account are terminated when they fail their proof, however many do."""
     if all(known.name != account for known in await accounts.every(connection)):
         return Refused(RefusalCode.ACCOUNT_UNKNOWN, f"There is no provider account {account!r}.")
     now = world.now()

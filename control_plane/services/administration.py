@@ -1,4 +1,4 @@
-"""The administrator's commands, run as the database's owner: first organizations, credits, the price book."""
+"""The administrator's commands, run as the database's owner: bootstrap, credits, the price book."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class FirstOrganization:
 async def bootstrap(
     world: World, name: str, *, role: Role, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
-    """Create an organization, its first key of this role, and its first credit if there is one: all or nothing."""
+    """Create an organization, its first key with this role, and its first credit if any, in one transaction."""
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
         refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)

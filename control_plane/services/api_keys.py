@@ -1,4 +1,4 @@
-"""API keys: issue, list and revoke them, and find whose key a secret is."""
+"""API keys: issue, list and revoke them, and find the owner of a secret."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-__all__ = ["ApiKey", "IssuedKey", "Owner"]  # Controllers name these rows, and do not import the layer below.
+__all__ = ["ApiKey", "IssuedKey", "Owner"]  # For controllers, which must not import the layer below.
 
 KEY_PREFIX = "spk_"
 _SECRET_BYTES = 32
@@ -30,7 +30,7 @@ class IssuedKey:
 
 
 def digest(secret: str) -> bytes:
-    """What is stored of a key. The secret has 256 random bits, so that a plain hash is enough."""
+    """The digest that is stored of a key. The secret has 256 random bits, so a plain hash is enough."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -65,7 +65,7 @@ async def every(world: World, organization_id: OrganizationId) -> Sequence[ApiKe
 async def revoke(
     world: World, organization_id: OrganizationId, key_id: UUID, *, using: ApiKeyId
 ) -> Refused | None:
-    """Revoke a key. `using` is the key of this request, which is refused: it would lock its owner out."""
+    """Revoke a key. Refuses to revoke `using`, the key of this request, because that could lock its owner out."""
     if key_id == using:
         return Refused(
             RefusalCode.KEY_IN_USE, "This request uses the key it would revoke; revoke it with another key."

@@ -1,4 +1,4 @@
-"""What a customer owes and why: top-ups, charges, the bill of the running period."""
+"""What a customer owes and why: top-ups, charges, the bill of the current period."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def period_of(now: datetime) -> tuple[datetime, datetime]:
-    """The calendar month (UTC) that `now` lies in: first instant, and first instant after it."""
+    """The calendar month (UTC) that contains `now`: its first instant, and the first instant after it."""
     start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year, month = divmod(start.year * 12 + start.month, 12)
     return start, start.replace(year=year, month=month + 1)
@@ -50,7 +50,7 @@ class BillLine:
     amount_nano: Nano
     """Rated in this period, and posted."""
     unrated_gpu_seconds: int
-    """Certainly used since, and not yet rated."""
+    """Certainly used, and not yet rated."""
     unrated_nano: Nano
 
 
@@ -60,7 +60,7 @@ class Bill:
     until: datetime
     lines: tuple[BillLine, ...]
     posted_nano: Nano
-    """Balance: what was paid in less what was posted, ever."""
+    """The balance: everything paid in, less all posted charges."""
     held_nano: Nano
 
     @property
@@ -73,7 +73,7 @@ class Bill:
 
 
 async def bill(world: World, organization_id: OrganizationId) -> Bill:
-    """The running period: every rated charge, and what leases certainly used since."""
+    """The bill of the current period: every rated charge, and what leases have certainly used since."""
     now = world.now()
     since, until = period_of(now)
     async with world.db.reading(organization_id) as connection:
@@ -91,8 +91,8 @@ async def bill(world: World, organization_id: OrganizationId) -> Bill:
 
 
 def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
-    """A lease on the bill: what was rated, and what was certainly used since."""
-    # What was metered before this period is history; what was used since the last interval is not rated yet.
+    """A lease's line on the bill: what was rated, and what has certainly been used since."""
+    # Time that is metered already counts through its charges; only the time since the last interval is unrated.
     metered_until = lease.metered_until or lease.ready_at
     before = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, metered_until)
     used = metering.used_until(lease, now)
@@ -130,13 +130,13 @@ async def usage_page(
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """The three totals that have to be one: nano-USD rated in charges, used from the wallet, booked as revenue."""
+    """Totals that have to agree: nano-USD rated in charges, posted as revenue, and the balance of the wallet."""
 
     gpu_seconds: int
     rated_nano: Nano
     posted_nano: Nano
     balance_nano: Nano
-    """Wallet by its postings; the standing's cached figure must equal it."""
+    """The wallet's balance by its postings; the standing's cached figure must equal it."""
 
     @property
     def difference_nano(self) -> Nano:
@@ -144,7 +144,7 @@ class Reconciliation:
 
 
 async def reconcile(world: World, organization_id: OrganizationId) -> Reconciliation:
-    """Add up an organization's charges and its postings, independently."""
+    """Sum an organization's charges and its postings independently."""
     always = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
     async with world.db.reading(organization_id) as connection:
         rated = await usage.total(connection, organization_id, since=always[0], until=always[1])

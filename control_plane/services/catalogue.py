@@ -16,13 +16,13 @@ from control_plane.world import World
 
 
 class CatalogueError(ValueError):
-    """A price book that cannot be read. The message names the entry and what is wrong with it."""
+    """A price book is invalid. The message names the entry and its fault."""
 
 
 def parse_price_book(text: str) -> list[ListPrice]:
     """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
 
-    `proof` is what the SKU's machines have to prove; the default is `proven`, and emulated machines need `listed`.
+    `proof` is the tier that the SKU's machines have to prove. The default is `proven`; emulated machines need `listed`.
     """
     try:
         entries = tomllib.loads(text).get("sku", [])
@@ -54,17 +54,17 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
 
 
 def _demanded(entry: dict[str, Any]) -> Tier:
-    """What machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
+    """The tier that machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
     tier = Tier(entry.get("proof", Tier.PROVEN))
     if tier not in DEMANDED:
-        raise ValueError(f"no new machine can be {tier}; say one of {', '.join(sorted(DEMANDED))}")
+        raise ValueError(f"no new machine can be {tier}; use one of {', '.join(sorted(DEMANDED))}")
     return tier
 
 
 async def load_price_book(connection: Connection, world: World, book: Sequence[ListPrice]) -> int | None:
     """Put SKUs and prices in force from now on.
 
-    Answers the new version of the price book; None when no price changed, and then there is none.
+    Returns the new version of the price book; None when no price changed, which makes no new version.
     """
     return await catalogue.put_price_book(connection, book, now=world.now())
 

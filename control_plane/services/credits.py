@@ -20,7 +20,7 @@ async def create(
     by: OrganizationId,
     key: str,
 ) -> Organization | Refused:
-    """Post a credit in a transaction of another organization, `by`; the same `key` posts once.
+    """Post a credit in a transaction of another organization, `by`; each `key` is posted only once.
 
     Returns the organization with its balance after the credit.
     """

@@ -1,4 +1,4 @@
-"""Whether the database is usable, and what its errors mean for a request."""
+"""Checks whether the database is usable, and classifies its errors."""
 
 from control_plane.db import schema
 from control_plane.db.errors import is_bad_value, is_database_trouble

@@ -1,4 +1,4 @@
-"""One effect per Idempotency-Key. The answer is stored in the transaction of the effect."""
+"""Runs an effect at most once per Idempotency-Key. The answer is stored in the transaction of the effect."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ __all__ = [
     "OtherBody",
     "Produced",
     "once",
-]  # Callers above name a connection by this.
+]  # Connection: for controllers, which must not import the layer below.
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is sent to the client."""
+    """The answer that is sent to the client."""
 
     status: int
     body: bytes
@@ -30,12 +30,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class OtherBody:
-    """The key was used for another request."""
+    """The key was used with another request body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What an effect returns: the body to send now, and the body to store, which has no secrets."""
+    """What an effect returns: the body to send now, and the body to store, which contains no secrets."""
 
     status: int
     body: bytes
@@ -52,8 +52,8 @@ async def once(
 ) -> Answer | OtherBody:
     """Run `effect` in a transaction of `tenant`, at most once per key.
 
-    Only effects that took place are stored. An effect that raises (a refusal) is rolled back and leaves the key
-    free, so that the customer can correct the cause and use it again.
+    Only effects that took place are stored. When an effect raises (a refusal), it is rolled back and the key stays
+    free, so that the customer can correct the request and use the key again.
     """
     if key is None:
         async with world.db.fast_transaction(tenant) as connection:

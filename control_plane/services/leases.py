@@ -40,7 +40,7 @@ from control_plane.outcomes import leases as outcomes
 from control_plane.services import projects
 from control_plane.world import World
 
-__all__ = [  # Controllers and views name these rows, and do not import the layer below.
+__all__ = [  # For controllers and views, which must not import the layer below.
     "AttemptOverview",
     "Explanation",
     "LatestProof",
@@ -57,14 +57,14 @@ __all__ = [  # Controllers and views name these rows, and do not import the laye
 ]
 
 EXPLAINED_PROOFS_MAX = 200
-"""The latest ones; all of them have an endpoint of their own."""
+"""An explanation contains the latest proofs; an endpoint of their own lists all of them."""
 EXPLAINED_LINES_MAX = 1_000
 _NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a lease would cost and where it would go, without buying."""
+    """What a lease would cost and where it would be placed, without buying."""
 
     verdict: Admitted | Refused
     price: Price | None
@@ -78,7 +78,7 @@ class Shown:
     overview: Overview
     status: Status
     tier: Tier
-    """What its machine is, by its GPU proofs."""
+    """The tier of its machine, from its GPU proofs."""
 
 
 async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
@@ -118,7 +118,7 @@ async def create(
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
 
-    `project` is the name of one of the organization's projects; its default one when None.
+    `project` is the name of one of the organization's projects; None means its default one.
     """
     now = world.now()
     keys = await _authorized_keys(connection, organization_id, ssh_key_ids)
@@ -155,7 +155,7 @@ def _admitted(
     authorized_keys: tuple[str, ...],
     now: datetime,
 ) -> Lease:
-    """A new lease, with the price and the proof that are promised for it from now on."""
+    """A new lease, with the price and the proof that it is promised for its whole life."""
     return Lease(
         id=lease_id,
         organization_id=project.organization_id,
@@ -202,10 +202,10 @@ async def _authorized_keys(
 async def _facts(
     connection: Connection, request: CapacityRequest, now: datetime, *, with_offers: bool
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a request and the offers of its GPUs; a constraint nothing can ever meet is refused.
+    """The price of a request and the offers of its GPUs, or a refusal when no offer can ever meet a constraint.
 
-    Offers are read where they are shown or where the request narrows them down: a create that takes any
-    place needs none of them.
+    Offers are read only when `with_offers` asks for them or the request names regions or providers: otherwise a
+    create does not need them.
     """
     prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
@@ -250,7 +250,7 @@ async def release(
     *,
     actor: Actor,
 ) -> Overview | Refused:
-    """End a lease for its customer: billing stops now, and its machine goes. The second time changes nothing."""
+    """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id:
         return _NOT_FOUND
@@ -325,9 +325,9 @@ def shown_new(lease: Lease, now: datetime) -> Shown:
 async def watch(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
 ) -> tuple[Shown, list[Line]] | Refused:
-    """A lease and its journal lines after number `after`: what a stream looks at on every poll.
+    """A lease and its journal lines after number `after`, which an event stream reads on every poll.
 
-    The lease is read first, so that a line which explains its status is never behind it.
+    The lease is read first, so that the lines always include the one that explains its status.
     """
     async with world.db.reading(organization_id) as connection:
         overview = await leases.show(connection, organization_id, lease_id)
@@ -339,7 +339,7 @@ async def watch(
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything that led a lease to where it is."""
+    """Everything that led to a lease's present state."""
 
     shown: Shown
     placements: Sequence[Placement]

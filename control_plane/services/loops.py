@@ -1,4 +1,4 @@
-"""Reading the reports of the reconciler's loops."""
+"""Reads the reports of the reconciler's loops."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from control_plane.db import loops
 from control_plane.db.loops import LoopReport
 from control_plane.world import World
 
-__all__ = ["LoopReport"]  # Controllers name this row, and do not import the layer below.
+__all__ = ["LoopReport"]  # For controllers, which must not import the layer below.
 
 
 async def reports(world: World) -> Sequence[LoopReport]:

@@ -1,4 +1,4 @@
-"""Organizations: create them, each with a wallet and a default project, and read one's own."""
+"""Organizations: create them, each with a wallet and a default project, and read the caller's own."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from control_plane.services import api_keys
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
-__all__ = ["Organization"]  # Controllers name this row, and do not import the layer below.
+__all__ = ["Organization"]  # For controllers, which must not import the layer below.
 
 GPU_QUOTA_DEFAULT = 64
 

@@ -1,4 +1,4 @@
-"""Reading orphans: machines with our launch keys that no open record claims."""
+"""Reads orphans: machines with launch keys of ours that no open record matches."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from control_plane.db import accounts
 from control_plane.db.accounts import ListedOrphan
 from control_plane.world import World
 
-__all__ = ["ListedOrphan"]  # Controllers name this row, and do not import the layer below.
+__all__ = ["ListedOrphan"]  # For controllers, which must not import the layer below.
 
 
 async def every(world: World) -> Sequence[ListedOrphan]:

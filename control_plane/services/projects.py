@@ -1,4 +1,4 @@
-"""Projects: an organization divides its leases and their costs among them."""
+"""Projects, which divide an organization's leases and their costs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -32,7 +32,7 @@ async def page(
 async def of_lease(
     connection: Connection, organization_id: OrganizationId, name: str | None
 ) -> Project | Refused:
-    """The project that a new lease belongs to: the one that it names, or the organization's default one."""
+    """The project of a new lease: the one that its request names, or the organization's default one."""
     if name is None:
         return await projects.default(connection, organization_id)
     return await named(connection, organization_id, name)

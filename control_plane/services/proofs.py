@@ -1,4 +1,4 @@
-"""Reading GPU proofs: customers read those of their leases, operators every provider's record."""
+"""Reads GPU proofs: customers read those of their leases, operators the record of every provider."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-# Views name these rows, and do not import the layer below.
+# For views, which must not import the layer below.
 __all__ = ["Finding", "Proof", "ProofDetail", "Rate", "RecordLine"]
 
 
@@ -49,7 +49,7 @@ async def records(
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[RecordLine]:
-    """How our providers' machines answered, newest first. It does not say whose machines they were."""
+    """The results of our providers' machines, newest first. They do not name the customers."""
     async with world.db.reading() as connection:
         return await proofs.record_page(
             connection, account=account, outcome=outcome, before=before, limit=limit

@@ -1,4 +1,4 @@
-"""SSH public keys that an organization's machines admit."""
+"""SSH public keys that give access to an organization's machines."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from control_plane.domain.ids import OrganizationId, SshKeyId
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-__all__ = ["SshKey"]  # Controllers name this row, and do not import the layer below.
+__all__ = ["SshKey"]  # For controllers, which must not import the layer below.
 
 TYPES = (
     "ssh-ed25519",
@@ -37,7 +37,7 @@ def parse(text: str) -> tuple[str, str] | Refused:
         )
     try:
         blob = base64.b64decode(parts[1], validate=True)
-    except ValueError:  # binascii.Error is a ValueError, and so is the error for text beyond ASCII.
+    except ValueError:  # Both binascii.Error and the error for text beyond ASCII are ValueErrors.
         return Refused(RefusalCode.SSH_KEY_INVALID, "The key's second word is not valid base64.")
     if not _holds(blob, parts[0].encode()):
         return Refused(

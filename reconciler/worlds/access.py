@@ -1,4 +1,4 @@
-"""What loops need that reach machines over SSH."""
+"""The world of loops that reach machines over SSH."""
 
 from dataclasses import dataclass
 

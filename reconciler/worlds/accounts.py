@@ -1,4 +1,4 @@
-"""What loops need that run for each provider account, without reaching the provider."""
+"""The world of loops that run for each provider account without calling the provider."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,6 @@ from reconciler.world import World
 @dataclass(frozen=True, kw_only=True)
 class AccountWorld(World):
     account_names: tuple[AccountName, ...]
-    """Accounts that are configured and on. An account loop runs for each of them."""
+    """The accounts that are configured and on. An account loop runs for each of them."""
     installation: str
-    """The eight digits in every launch key of this database."""
+    """The eight hexadecimal digits in every launch key of this database."""

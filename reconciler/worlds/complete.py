@@ -8,4 +8,4 @@ from reconciler.worlds.machines import MachineWorld
 
 @dataclass(frozen=True, kw_only=True)
 class CompleteWorld(MachineWorld, LeaseWorld):
-    """Everything that any loop may touch."""
+    """Everything that any loop may use."""

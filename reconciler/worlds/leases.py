@@ -1,4 +1,4 @@
-"""What loops need that place leases and let customers in."""
+"""The world of loops that place leases and admit customers."""
 
 from dataclasses import dataclass
 
@@ -8,4 +8,4 @@ from reconciler.worlds.mesh import MeshWorld
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseWorld(AccessWorld, MeshWorld):
-    """Machines, to install keys; the hub, to join the customer's network."""
+    """Has access to machines, to install keys, and to the hub, to join the customer's network."""

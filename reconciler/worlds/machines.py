@@ -1,4 +1,4 @@
-"""What loops need that buy machines, check them and terminate them."""
+"""The world of loops that buy, check and terminate machines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from reconciler.worlds.providers import ProviderWorld
 @dataclass(frozen=True, kw_only=True)
 class MachineWorld(ProviderWorld, ProofWorld):
     login_key_public: str
-    """Our SSH key, as machines are told to trust it."""
+    """Our public SSH key, which machines trust."""
     new_host_key: Callable[[], HostKey]
     accept_emulated: bool = False
     """Whether an emulated GPU reading may make a machine verified. Never in production."""

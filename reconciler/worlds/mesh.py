@@ -1,4 +1,4 @@
-"""What loops need that speak to the hub of the private networks."""
+"""The world of loops that update the hub of the private networks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,9 +10,9 @@ from reconciler.world import World
 
 
 class HubSync:
-    """Lets one hub call serve everyone in this process who waits for the same network.
+    """Lets one call to the hub serve all callers in this process that wait for the same network.
 
-    Joins that come in while a call runs are served together by the next one.
+    Joins that arrive during a call are served together by the next one.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class HubSync:
     async def covering(
         self, organization_id: UUID, call: Callable[[], Awaitable[HubIdentity]]
     ) -> HubIdentity:
-        """The answer of a `call` that began after this was asked for. Raises what the call raises."""
+        """The result of a `call` that began after this method was called. Raises what the call raises."""
         ticket = self._wanted[organization_id] = self._wanted.get(organization_id, 0) + 1
         async with self._locks.setdefault(organization_id, asyncio.Lock()):
             served = self._served.get(organization_id)

@@ -1,4 +1,4 @@
-"""What loops need that challenge GPUs."""
+"""The world of loops that challenge GPUs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,6 @@ from reconciler.worlds.access import AccessWorld
 class ProofWorld(AccessWorld):
     challenger: Challenger
     chance: Callable[[], float]
-    """Uniform in [0, 1), and unpredictable: it decides when an idle machine is challenged."""
+    """Returns random numbers, uniform in [0, 1). Unpredictable, because they decide when a machine is challenged."""
     proof_dry_run: bool = False
-    """Whether machines that fail their proof while a customer has them are only reported."""
+    """Whether verified machines that fail their proof are only reported."""

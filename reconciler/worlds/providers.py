@@ -1,4 +1,4 @@
-"""What loops need that ask providers."""
+"""The world of loops that call providers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +11,6 @@ from reconciler.worlds.accounts import AccountWorld
 @dataclass(frozen=True, kw_only=True)
 class ProviderWorld(AccountWorld):
     accounts: Mapping[AccountName, Provider]
-    """Connected, and guarded by `providers/guard.py`."""
+    """The connected providers, each behind `providers/guard.py`."""
     orphans_dry_run: bool = False
-    """Whether orphans are only reported."""
+    """Whether orphans are only reported and never terminated."""

@@ -786,7 +786,7 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_challenge_may
         stage.access.script(where, unreachable=10**6)
     await stage.play(86_400, step=1_200)
     [why] = await noted(stage, lease, "proof_doubt_lapsed")
-    assert "the bill goes on" in why
+    assert "billing resumes" in why
     busy_health(stage, where, processes=0, percent=0)
     stage.access.script(where, unreachable=0)
     await stage.play(1_800, step=60)

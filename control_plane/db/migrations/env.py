@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `migrate.py` opened."""
+"""Alembic's entry point: runs the migrations on the connection that `migrate.py` opened."""
 
 from alembic import context
 

@@ -1,7 +1,7 @@
-"""What a migration does for a table besides creating it: row-level security, grants, append-only triggers.
+"""Steps of a migration besides creating a table: row-level security, grants and append-only triggers.
 
-A migration names its tables and rights itself and stays true to the day it was written; that they are what the
-tables' marks say (`db/tables/marks.py`) is tested against the migrated database.
+A migration names its tables and rights itself, so that it never changes later. A test compares the migrated
+database with the tables' marks (`db/tables/marks.py`).
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ def create_refusal_of_edits() -> None:
 
 
 def grant(table: str, *, fact: bool, api: Iterable[str] = (), api_updates: Iterable[str] = ()) -> None:
-    """Both roles read; the reconciler writes, but edits no fact; the API writes what is named."""
+    """Both roles may read. The reconciler may write, but only insert facts. The API gets the named rights."""
     op.execute(f"GRANT SELECT ON {table} TO {', '.join(ROLES)}")
     op.execute(f"GRANT {'INSERT' if fact else 'INSERT, UPDATE, DELETE'} ON {table} TO splitplane_reconciler")
     for right in sorted(api):
@@ -64,14 +64,14 @@ def filter_organizations() -> None:
 
 
 def filter_with_ours(table: str) -> None:
-    """As filter_tenants, and rows that are the installation's own are shown too."""
+    """As filter_tenants, but the installation's own rows are visible too."""
     filter_tenants(table, f"organization_id IS NULL OR {_OWN}")
 
 
 def filter_claimed(table: str) -> None:
-    """The API's role sees machines on which the organization has or had a claim, and writes none.
+    """The API's role sees machines on which the organization has or had a claim, and can write none.
 
-    Claims are filtered themselves, so the look-up below finds only those of the organization that asks.
+    Claims are filtered too, so the look-up below finds only those of the organization that the API acts for.
     """
     claimed = f"EXISTS (SELECT FROM claims WHERE claims.machine_id = {table}.id)"
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
@@ -80,7 +80,7 @@ def filter_claimed(table: str) -> None:
 
 
 def protect_fact(table: str) -> None:
-    """Nobody edits, deletes or empties it, its owner included."""
+    """Let nobody update or delete rows, or truncate the table, not even its owner."""
     op.execute(
         f"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON {table}"
         " FOR EACH ROW EXECUTE FUNCTION refuse_edit()"

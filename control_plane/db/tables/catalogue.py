@@ -25,14 +25,14 @@ skus = table(
     Column("memory_gib", Integer, nullable=False),
     Column("disk_gib", Integer, nullable=False),
     Column("capacity", Text, nullable=False),
-    # What a new lease's machine has to prove.
+    # The proof that the machine of a new lease has to give.
     Column("proof", Text, nullable=False),
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
     known("proof", Tier),
     shared="the catalogue is the same for everyone",
 )
 
-# Every load of a price book that changed a price. A charge names the version that its price is from.
+# One row for every load that changed a price. A charge names the version that its price is from.
 price_books = table(
     "price_books",
     Column("version", Integer, Identity(always=True), primary_key=True),

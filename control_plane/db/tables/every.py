@@ -1,4 +1,9 @@
-"""Every table of every wing: whoever needs `metadata` complete takes it from here."""
+"""All tables, and lists of them by their marks.
+
+The wings hold no methods and no queries; CHECKs come from the domain's enums.
+
+A table's marks (`marks.py`) say who owns its rows, whether it is append-only, and what the API may write.
+"""
 
 from control_plane.db.tables import (
     catalogue,
@@ -22,4 +27,4 @@ FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(fo
 SHARED = frozenset(
     name for name, found in metadata.tables.items() if marks_of(found).tenancy is Tenancy.SHARED
 )
-"""Tables that hold nothing of any customer."""
+"""Tables whose rows belong to no customer."""

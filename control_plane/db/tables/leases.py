@@ -32,7 +32,7 @@ leases = table(
     tenant(),
     *project(),
     Column("name", Text, nullable=False),
-    # Desired: what the customer asked for, the price promised for it, and what its machine has to prove.
+    # Desired: the customer's request, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),
     Column("gpu_model", Text, nullable=False),
     Column("gpu_count", Integer, nullable=False),
@@ -51,9 +51,9 @@ leases = table(
     Column("end_reason", Text),
     Column("end_why", Text),
     at("due_at", nullable=False),
-    # Of the last placement that was stored: the same decision is not stored again.
+    # Digest of the last stored placement: the same decision is not stored again.
     Column("placement_sha256", LargeBinary),
-    # Times out of the journal, kept here for the meter.
+    # Times from the journal, copied here for the meter.
     at("created_at", nullable=False),
     at("ready_at"),
     at("billed_until"),
@@ -132,11 +132,11 @@ claims = table(
     Column("step", Text),
     at("step_at"),
     at("claimed_at", nullable=False),
-    # Until when the customer has to be let in, from the moment when the machine is verified.
+    # By when the customer has to be admitted; set when the machine is verified.
     at("deadline_at"),
     at("admitted_at"),
     at("ended_at"),
-    # When the machine's side has dealt with the end: see release_machines.
+    # When release_machines handled the machine after the claim ended.
     at("released_at"),
     known("step", Step),
     CheckConstraint("slot > 0", name="slot_positive"),
@@ -170,8 +170,8 @@ claims = table(
     api_updates=("ended_at",),
 )
 
-# What happened, in order. A machine's lines go to every lease that has a claim on it; while nobody has one,
-# they belong to no organization.
+# What happened, in order. A line about a machine is written for every lease that claims it; while there is no claim,
+# it belongs to no organization.
 journal = table(
     "journal",
     Column("number", BigInteger, Identity(always=True), primary_key=True),
@@ -182,7 +182,7 @@ journal = table(
     at("at", nullable=False),
     Column("actor_kind", Text, nullable=False),
     Column("actor", Text, nullable=False),
-    # Of the HTTP request that did it.
+    # The id of the HTTP request that caused it.
     Column("request_id", Text),
     Column("event", Text, nullable=False),
     Column("state_before", Text),

@@ -1,4 +1,4 @@
-"""Providers' machines, and what they reported of their hardware."""
+"""Providers' machines, and what they reported about their hardware."""
 
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +21,7 @@ from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 
 NOT_ASKED = frozenset({MachineState.INTENDED, MachineState.GONE})
-"""States that a machine may be in without anything having been asked of its provider."""
+"""States in which nothing need have been requested from the provider."""
 
 machines = table(
     "machines",
@@ -52,8 +52,8 @@ machines = table(
     Column("fail_reason", Text),
     Column("fail_why", Text),
     Column("gone_evidence", Text),
-    # Observed: what the provider and the machine showed, and when. While `missed_since` is null, the
-    # account's last listing shows the machine too: a steady fleet of any size costs no write.
+    # Observed: what the provider and the machine reported, and when. While `missed_since` is null, the
+    # account's last listing shows the machine too, so a steady fleet of any size costs no write.
     Column("provider_ref", Text),
     Column("provider_state", Text),
     Column("address", Text),
@@ -63,8 +63,8 @@ machines = table(
     Column("missed_lists", Integer, nullable=False, server_default=text("0")),
     Column("step", Text, nullable=False),
     at("step_at"),
-    # What its GPU proofs add up to (domain/proof.py, Record), when it is challenged next, since when they speak
-    # against it, and until when its termination waits for the proof that its memory is overwritten.
+    # The summary of its GPU proofs (domain/proof.py, Record), when it is challenged next, when it became suspect,
+    # and how long its termination waits for the proof that its memory is overwritten.
     Column("passes", Integer, nullable=False, server_default=text("0")),
     at("first_passed_at"),
     at("last_passed_at"),

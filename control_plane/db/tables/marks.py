@@ -1,8 +1,7 @@
-"""How a table is written down here: its columns' common parts, and the marks that say whose it is and who may
-do what with it.
+"""Building blocks of tables: common columns, and the marks that say who owns the rows and who may write them.
 
-Row-level security, grants and triggers follow from the marks. A migration writes them out (`migrations/steps.py`)
-and a test holds every table of the migrated database against its marks, so a table without them does not pass.
+Row-level security, grants and triggers follow from the marks. Migrations create them (`migrations/steps.py`), and a
+test compares every table of the migrated database with its marks.
 """
 
 from collections.abc import Iterable
@@ -37,31 +36,31 @@ metadata = MetaData(
 
 
 class Tenancy(Enum):
-    """Whose rows a table holds, and so what the API's role may see of it."""
+    """Who owns the rows of a table, and so which of them the API's role may see."""
 
     TENANT = auto()
-    """Every row has its organization. The API sees the rows of the organization that asks."""
+    """Every row has an organization. The API sees the rows of the organization that it acts for."""
     MIXED = auto()
-    """A row has its organization, or none while it concerns only us. The API sees those of who asks."""
+    """A row has an organization, or none while it concerns only us. The API sees those of the one it acts for."""
     OURS_VISIBLE = auto()
-    """As MIXED, and the API sees the rows without an organization too."""
+    """As MIXED, but the API also sees the rows without an organization."""
     CLAIMED = auto()
-    """Machines: the API sees those on which the organization that asks has or had a claim."""
+    """Machines: the API sees those on which the organization that it acts for has or had a claim."""
     SHARED = auto()
-    """No row is any customer's: no filter. Needs a reason."""
+    """No row belongs to a customer, so there is no filter. Needs a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
     tenancy: Tenancy
     reason: str
-    """Why it is shared; empty for the others."""
+    """Why the table is shared; empty for the others."""
     fact: bool
-    """Append-only: the database refuses UPDATE, DELETE and TRUNCATE, to its owner too."""
+    """Append-only: the database refuses UPDATE, DELETE and TRUNCATE, even to the table's owner."""
     api: frozenset[str]
-    """What the API's role may do besides SELECT: INSERT, UPDATE, DELETE."""
+    """The rights of the API's role besides SELECT: INSERT, UPDATE, DELETE."""
     api_updates: tuple[str, ...]
-    """The only columns that the API's role may update; empty where UPDATE covers the row, or nothing does."""
+    """The only columns that the API's role may update; empty when it may update all columns, or none."""
 
 
 def table(
@@ -73,7 +72,7 @@ def table(
     api: Iterable[str] = (),
     api_updates: tuple[str, ...] = (),
 ) -> Table:
-    """A table with its marks. `shared` is the reason why it belongs to no customer."""
+    """A table with its marks. `shared` is the reason why its rows belong to no customer."""
     marks = Marks(Tenancy.SHARED if shared else tenancy, shared, fact, frozenset(api), api_updates)
     return Table(name, metadata, *parts, info={"marks": marks})
 
@@ -95,7 +94,7 @@ def tenant(*, nullable: bool = False) -> Column[UUID]:
 
 
 def project(*, nullable: bool = False) -> list[SchemaItem]:
-    """The project of a tenant's row, which is one of its own organization."""
+    """The project of a tenant's row, which must belong to the same organization."""
     return [
         Column("project_id", Uuid, nullable=nullable),
         ForeignKeyConstraint(["organization_id", "project_id"], ["projects.organization_id", "projects.id"]),
@@ -103,7 +102,7 @@ def project(*, nullable: bool = False) -> list[SchemaItem]:
 
 
 def work() -> list[SchemaItem]:
-    """Columns of rows that a worker takes, keeps for a while, and gives back: see db/work.py."""
+    """The columns of rows that a worker takes, holds for a while, and gives back: see db/work.py."""
     return [
         at("due_at", nullable=False),
         Column("work_token", Uuid),

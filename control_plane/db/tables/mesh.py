@@ -8,14 +8,14 @@ networks = table(
     "networks",
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
     Column("number", Integer, nullable=False, unique=True),
-    # Whoever holds it speaks to the hub for this network.
+    # The worker that holds the row updates the hub for this network.
     Column("work_token", Uuid),
     at("work_until"),
     at("synced_at"),
     CheckConstraint("number > 0", name="number_positive"),
 )
 
-# A machine's place in a network, for the time of a claim on it.
+# A machine's membership in a network, for the duration of a claim on it.
 peers = table(
     "peers",
     Column("claim_id", Uuid, ForeignKey("claims.id"), primary_key=True),

@@ -1,4 +1,4 @@
-"""Metered time, its price, the ledger, and what is set aside."""
+"""Metered time, its price, the ledger, and holds."""
 
 from sqlalchemy import (
     BigInteger,
@@ -20,7 +20,7 @@ from control_plane.db.tables.marks import Tenancy, among, at, known, project, ta
 from control_plane.domain.lease import PurchaseKind
 from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
 
-# Money of a live lease that is set aside for its next hour.
+# Money that is set aside for the next hour of a live lease.
 holds = table(
     "holds",
     Column("lease_id", Uuid, ForeignKey("leases.id"), primary_key=True),
@@ -29,7 +29,7 @@ holds = table(
     # What was posted for the lease so far.
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
     at("placed_at", nullable=False),
-    # When the hold is looked at next: about when half of it is used. Null until the lease is ready.
+    # When the hold is checked next: about when half of it is used. Null until the lease is ready.
     at("due_at"),
     at("released_at"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
@@ -60,7 +60,7 @@ intervals = table(
     fact=True,
 )
 
-# Work, not fact: an interval waits here until it is rated, and leaves in the transaction that rates it.
+# A queue, not a fact: an interval waits here until it is rated, and is deleted by the transaction that rates it.
 unrated = table(
     "unrated",
     Column("lease_id", Uuid, nullable=False),
@@ -95,7 +95,7 @@ charges = table(
     fact=True,
 )
 
-# A kind of account, and whose it is. Without an organization it is ours, one of its kind.
+# An account has a kind and an owner. Accounts without an organization are ours, one of each kind.
 ledger_accounts = table(
     "ledger_accounts",
     Column("id", Uuid, primary_key=True),
@@ -124,7 +124,7 @@ transactions = table(
     api=("INSERT",),
 )
 
-# `organization_id` says whose money moved, on postings to our own accounts too: every row has its tenant.
+# `organization_id` says whose money moved, also on postings to our own accounts: every row has a tenant.
 postings = table(
     "postings",
     Column("transaction_id", Uuid, ForeignKey("transactions.id"), nullable=False),

@@ -1,4 +1,4 @@
-"""The installation itself, and what its loops last did."""
+"""The installation itself, and the last reports of its loops."""
 
 from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Text, text
 from sqlalchemy.dialects.postgresql import ARRAY

@@ -1,4 +1,4 @@
-"""GPU proofs: the evidence, the providers' record, and what honest GPUs take."""
+"""GPU proofs: the evidence, the providers' records, and the reference times of honest GPUs."""
 
 from sqlalchemy import (
     BigInteger,
@@ -35,7 +35,7 @@ proofs = table(
     Column("driver", Text, nullable=False),
     Column("reference", Text, nullable=False),
     Column("attested", Boolean, nullable=False),
-    # The first finding; all of them beside it.
+    # The first finding; `findings` has all of them.
     Column("code", Text),
     Column("why", Text),
     Column("findings", JSONB, nullable=False),
@@ -88,7 +88,7 @@ proof_records = table(
     fact=True,
 )
 
-# What unrelated providers agree on; made anew from the proofs. Rates per second, in the units of each phase.
+# Rates that unrelated providers agree on, recomputed from the proofs: per second, in the units of each phase.
 proof_references = table(
     "proof_references",
     Column("gpu_model", Text, nullable=False),

@@ -1,4 +1,4 @@
-"""Our accounts at providers, the pace towards them, and machines there that no record claims."""
+"""Our accounts at providers, their call budgets, and the orphans there."""
 
 from sqlalchemy import (
     CheckConstraint,
@@ -18,7 +18,7 @@ provider_accounts = table(
     "provider_accounts",
     Column("name", Text, primary_key=True),
     Column("provider", Text, nullable=False),
-    # A listing or refresh is one replica's work at a time: whoever moves the due time forward does it.
+    # One replica at a time lists or refreshes an account: the one that moves the due time forward.
     at("listing_due_at", nullable=False),
     at("offers_due_at", nullable=False),
     at("listing_asked_at"),
@@ -33,7 +33,7 @@ provider_accounts = table(
     shared="ours",
 )
 
-# Machines with our launch keys that no open record claims. Most leave again when their record adopts them.
+# Machines with our launch keys that no open record matches. Most are removed again when a record adopts them.
 orphans = table(
     "orphans",
     Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
@@ -46,10 +46,10 @@ orphans = table(
     at("terminate_asked_at"),
     Column("note", Text),
     PrimaryKeyConstraint("account", "provider_ref"),
-    shared="machines that belong to nobody",
+    shared="machines that no record matches",
 )
 
-# An operator's word that machines of an account may be terminated although many fail their proof.
+# An operator's permit to terminate machines of an account although many of them fail their proof.
 termination_permits = table(
     "termination_permits",
     Column("id", Uuid, primary_key=True),
@@ -60,7 +60,7 @@ termination_permits = table(
     at("until", nullable=False),
     CheckConstraint("until > at", name="until_after_at"),
     Index("ix_termination_permits_account_until", "account", "until"),
-    shared="our operators' word on a provider account",
+    shared="our operators' permits for provider accounts",
     fact=True,
     api=("INSERT",),
 )

@@ -1,4 +1,4 @@
-"""Organizations, their projects and keys, and what they may spend."""
+"""Organizations, their projects, keys and standings."""
 
 from sqlalchemy import (
     BigInteger,
@@ -38,12 +38,12 @@ projects = table(
     UniqueConstraint("organization_id", "name"),
     UniqueConstraint(
         "organization_id", "id"
-    ),  # What a tenant's row refers to: its own organization's project.
+    ),  # The target of foreign keys that keep a row's project within its organization.
     api=("INSERT",),
 )
 
-# One row per organization, locked by everything that spends: quota, balance and what is held.
-# A cache of other tables, kept in the same transactions; a test rebuilds and compares it.
+# One row per organization with its quota, balance and held money, locked by every transaction that spends.
+# It caches other tables and is updated in the same transactions; a test rebuilds and compares it.
 standings = table(
     "standings",
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),

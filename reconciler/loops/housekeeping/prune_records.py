@@ -1,6 +1,6 @@
-"""Drops what has served its time: stored answers of requests, and reports of replicas that are long gone.
+"""Deletes what is no longer needed: stored answers of requests, and reports of replicas that stopped long ago.
 
-Facts (the journal, usage, the ledger, reports on machines) are not records to prune: they are kept.
+Facts (the journal, usage, the ledger, verification reports) are never deleted.
 """
 
 from datetime import timedelta
@@ -11,7 +11,7 @@ from reconciler.world import World
 
 NAME = "prune_records"
 ANSWERS_KEPT = timedelta(days=7)
-"""How long the same Idempotency-Key answers the same; docs/operating.md promises it."""
+"""How long the answer of an Idempotency-Key is kept; docs/operating.md promises this time."""
 REPORTS_KEPT = timedelta(days=1)
 DROPPED_PER_ACTIVATION_MAX = 1_000
 

@@ -1,15 +1,15 @@
-"""Admits customers to verified machines: private network, SSH keys. Only then is the lease READY, and billed.
+"""Admits customers to verified machines, after which the lease is READY and billed.
 
-A machine is verified without any customer on it, whether it was ordered for the lease or waited in a pool. What is
-left belongs to the claim: the machine joins the network of the claim's organization, and the customer's keys are
-installed, last. Every step can be repeated, and the whole is: a worker that crashes anywhere leaves a claim that it
-holds for a while, and the next worker begins again.
+A machine is verified before any customer has access, whether it was ordered for the lease or waited in a pool. The
+remaining steps belong to the claim: the machine joins the private network of the claim's organization, and the
+customer's SSH keys are installed last. All steps can be repeated: when a worker crashes, its hold on the claim
+expires, and the next worker starts again from the first step.
 
-A machine that fails a step again and again is given up, and its lease tries another one. One that cannot be reached
+A machine that repeatedly fails a step is given up, and its lease tries another one. A machine that cannot be reached
 is given up at the claim's deadline (expire_machines).
 
-This is for whole machines. A slot of a node shares the machine with other customers, so its customer must not have
-the node's own keys: whoever runs the cluster admits to slots (`outcomes/claims.py`, `admit`).
+This loop is for whole machines. A slot's customer shares the node with others and must not get the node's keys, so
+the cluster's own loop will admit customers to slots (`outcomes/claims.py`, `admit`).
 """
 
 from datetime import timedelta
@@ -32,9 +32,9 @@ from reconciler.worlds.leases import LeaseWorld
 NAME = "admit_customers"
 CLAIMS_PER_ACTIVATION_MAX = 16
 LANES = 4
-"""Beside each other, because a machine that hangs takes each step's whole time limit."""
+"""Several, because a machine that hangs uses up the whole time limit of each step."""
 HELD_FOR = timedelta(seconds=90)
-"""Longer than any one step may take; every step renews it. How long a claim waits when its worker dies."""
+"""Longer than any single step may take; every step renews it. A claim waits this long when its worker dies."""
 LASTS = timedelta(minutes=3)
 
 
@@ -87,7 +87,7 @@ async def _prepare(
 
 
 async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID) -> bool:
-    """Note a step and hold the claim on; False when there is nothing to go on for."""
+    """Store a step and extend the hold on the claim; False when the work on it has to stop."""
     async with world.db.statement() as connection:
         now = world.now()
         return await claims.record_step(

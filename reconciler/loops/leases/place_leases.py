@@ -1,9 +1,9 @@
-"""Chooses a machine for every lease that waits for one, and writes the intent to buy it.
+"""Chooses a machine for every lease that waits for one, and stores the intent to buy it.
 
-The intent and its launch key are committed before anything is asked of a provider (law 1), in one transaction with
-the lease's move, its attempt and its claim. The ranking is stored with the losers and their reasons (law 9); that of
-a lease that goes on waiting is stored when it changes. A lease that no offer can serve waits; when it has waited too
-long or tried too often, it ends and says so.
+The intent and its launch key are committed before anything is requested from a provider (law 1), in one transaction
+with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
+(law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits; when
+it has waited too long or tried too often, it ends with that reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ async def activate(world: AccountWorld) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class _Market:
-    """What rankings are made of."""
+    """The facts that rankings are based on."""
 
     shapes: Mapping[str, Shape]
     """By SKU."""
@@ -97,7 +97,7 @@ async def _record(
     rankings: Mapping[LeaseId, Ranking],
     now: datetime,
 ) -> int:
-    """Write down what was decided; answers how many leases were placed or given up."""
+    """Store the decisions; returns how many leases were placed or given up."""
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
     postponed: list[LeaseId] = []
@@ -112,20 +112,20 @@ async def _record(
             postponed.append(lease.id)
 
     actor = world.actor(NAME)
-    await _store_news(connection, rankings, now)
+    await _store_changed(connection, rankings, now)
     await leases.postpone(connection, postponed, due_at=now + LOOK_AGAIN_AFTER)
     count = await place(connection, placed, actor=actor, now=now)
-    # Last, because it takes the standings of their organizations. A lease that waits has no open claim to end.
+    # Last, because it locks the standings of their organizations. A waiting lease has no open claim to end.
     return count + len(await leases.move(connection, given_up, actor=actor, now=now))
 
 
-async def _store_news(connection: Connection, rankings: Mapping[LeaseId, Ranking], now: datetime) -> None:
-    """Store the rankings that say something new about their leases."""
+async def _store_changed(connection: Connection, rankings: Mapping[LeaseId, Ranking], now: datetime) -> None:
+    """Store the rankings that differ from the last one of their leases."""
     last = await placements.digests(connection, list(rankings))
-    news = {
+    changed = {
         lease_id: ranking for lease_id, ranking in rankings.items() if is_news(ranking, last.get(lease_id))
     }
-    await placements.insert(connection, news, now=now)
+    await placements.insert(connection, changed, now=now)
 
 
 def _giving_up(lease: Lease, why: str) -> list[LeaseMove]:

@@ -1,18 +1,18 @@
-"""Makes a machine that runs a verified one: connect, read its GPUs, judge the reading, have the GPUs proven, record.
+"""Verifies machines that have booted: connects, reads the GPUs, checks the reading, has the GPUs proven, records.
 
-The machine's identity is known before first contact, so whoever answers with another host key is
-refused. A booting machine may show its image's own key or no user for a while, so early refusals
-are tried again; later they are final. Every step can be repeated, and the whole is: a worker that dies
-anywhere leaves a hold on the machine that runs out, and the next one begins again.
+The machine's SSH host key is known before first contact, so a host with another key is refused. A booting machine
+may present its image's own key or lack our user for a while, so early refusals are tried again; later ones are
+final. All steps can be repeated: when a worker dies, its hold on the machine expires, and the next worker starts
+again from the first step.
 
-A machine whose GPUs are not what was ordered is given up at once, with the reading as evidence, and whoever
-waited for it gets another. That reading is the machine's own word. Where more was ordered, the GPUs are
-challenged on the same session (`reconciler/proving.py`), and only a passed proof makes the machine verified; a
-second failure in a row gives it up. When our own verifier is away no machine can be blamed: it waits, and its
-deadline with it.
+A machine whose GPUs are not what was ordered is given up at once, with the reading as evidence, and its lease tries
+another one. But a reading is only what the machine reports about itself. Where the SKU demands proof, the GPUs are
+challenged in the same session (`reconciler/proving.py`), and only a passed proof makes the machine verified; after a
+second failure in a row it is given up. When our own verifier is unavailable, no machine is to blame: the machine
+waits, and its deadline is extended.
 
-No customer is on the machine meanwhile: a proof has the GPUs to itself, and what it leads to is decided in the
-transaction that stores it. Customers are let in by admit_customers, on verified machines only.
+No customer has access yet, so a proof has the GPUs to itself, and its consequences are decided in the transaction
+that stores it. admit_customers then admits customers, to verified machines only.
 """
 
 import json
@@ -41,12 +41,12 @@ from reconciler.worlds.machines import MachineWorld
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
 LANES = 4
-"""Beside each other, because a proof takes a minute and a hung one five."""
+"""Several, because a proof takes a minute, and one that hangs takes five."""
 HELD_FOR = timedelta(seconds=90)
-"""Longer than any one step may take; every step renews it, and a proof holds the machine longer
-(`proving.HELD_FOR`). How long a machine waits when its worker dies."""
+"""Longer than any single step may take; every step renews it, and a proof holds the machine for longer
+(`proving.HELD_FOR`). A machine waits this long when its worker dies."""
 VERIFIER_PATIENCE = timedelta(hours=1)
-"""How long after its order a machine waits for our own verifier. Then its deadline counts again."""
+"""How long after its order a machine's deadline is extended while our own verifier is unavailable."""
 VERIFIER_AGAIN = timedelta(seconds=20)
 
 
@@ -69,13 +69,13 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What a machine showed of its GPUs."""
+class _Examination:
+    """What a machine reported and proved about its GPUs."""
 
     gpus: GpuReport
     verdict: Verified | Mismatch
     proof: Challenged | None
-    """None when the reading settles the matter."""
+    """None when the reading alone decides."""
 
 
 async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report: Report) -> None:
@@ -84,7 +84,7 @@ async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report:
     target = Target(machine.address, machine.ssh_port, machine.host_key)
     try:
         async with world.access.connect(target) as session:
-            shown = await _look(world, machine, session, token)
+            examination = await _examine(world, machine, session, token)
     except AccessError as error:
         await _try_again_or_fail(world, machine, error, token)
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
@@ -93,28 +93,30 @@ async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report:
         await _wait_for_our_verifier(world, machine, token)
         report.errors.append(f"{machine.launch_key}: our verifier is away: {error}")
         return
-    if shown is not None:
-        await _record(world, machine, shown)
+    if examination is not None:
+        await _record(world, machine, examination)
         report.acted_on += 1
 
 
-async def _look(world: MachineWorld, machine: Machine, session: Session, token: UUID) -> _Shown | None:
+async def _examine(
+    world: MachineWorld, machine: Machine, session: Session, token: UUID
+) -> _Examination | None:
     """Read, judge and prove the GPUs; None when another worker took the machine over meanwhile."""
     if not await _step(world, machine, Step.CONNECTED, token, HELD_FOR):
         return None
     gpus = await read_gpus(session, world.agent)
     verdict = _verdict(world, machine, gpus)
     if isinstance(verdict, Mismatch) or not challenged(machine.proof):
-        return _Shown(gpus, verdict, None)
+        return _Examination(gpus, verdict, None)
     if not await _step(world, machine, Step.GPUS_VERIFIED, token, proving.HELD_FOR):
         return None
     answer = await proving.challenge(world, session, machine, Occasion.START)
     proof = proving.challenged(machine, token, answer, proof_id=world.new_id())
-    return _Shown(gpus, verdict, proof)
+    return _Examination(gpus, verdict, proof)
 
 
 async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, held_for: timedelta) -> bool:
-    """Note a step and hold the machine on; False when another worker has it."""
+    """Store a step and extend the hold on the machine; False when another worker holds it."""
     now = world.now()
     async with world.db.statement() as connection:
         return await machines.record_step(
@@ -123,7 +125,7 @@ async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, 
 
 
 def _verdict(world: MachineWorld, machine: Machine, gpus: GpuReport) -> Verified | Mismatch:
-    """The reading held against what was ordered."""
+    """Compare the reading with what was ordered."""
     return verification.verify(
         machine.gpu_model,
         machine.gpu_count,
@@ -133,24 +135,24 @@ def _verdict(world: MachineWorld, machine: Machine, gpus: GpuReport) -> Verified
     )
 
 
-async def _record(world: MachineWorld, machine: Machine, shown: _Shown) -> None:
-    gpus = json.dumps(asdict(shown.gpus), sort_keys=True)
-    reading = Verification(world.new_id(), shown.gpus.source, gpus)
+async def _record(world: MachineWorld, machine: Machine, examination: _Examination) -> None:
+    gpus = json.dumps(asdict(examination.gpus), sort_keys=True)
+    reading = Verification(world.new_id(), examination.gpus.source, gpus)
     actor, now = world.actor(NAME), world.now()
     async with world.db.transaction() as connection:
-        if isinstance(shown.verdict, Mismatch):
-            why = f"{shown.verdict.code}: {shown.verdict.why}"
+        if isinstance(examination.verdict, Mismatch):
+            why = f"{examination.verdict.code}: {examination.verdict.why}"
             await outcomes.mismatched(connection, machine, reading, why=why, actor=actor, now=now)
-        elif shown.proof is None:
+        elif examination.proof is None:
             await outcomes.verified(connection, machine, reading, actor=actor, now=now)
         else:
             await challenges.while_being_set_up(
-                connection, shown.proof, reading, chance=world.chance(), actor=actor, now=now
+                connection, examination.proof, reading, chance=world.chance(), actor=actor, now=now
             )
 
 
 async def _wait_for_our_verifier(world: MachineWorld, machine: Machine, token: UUID) -> None:
-    """No strike and no failed try; the time that we cost the machine is given back, up to a bound."""
+    """Postpone the machine without a strike or a failed try, and extend its deadline, up to a limit."""
     now = world.now()
     patient = machine.asked_at is not None and now - machine.asked_at < VERIFIER_PATIENCE
     async with world.db.statement() as connection:

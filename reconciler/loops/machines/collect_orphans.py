@@ -1,12 +1,12 @@
-"""Terminates machines that a provider lists under our launch key and that no open record claims.
+"""Terminates orphans: machines that a provider lists under a launch key of ours and that no open record matches.
 
-How they come to be: we die between the provider's answer and our commit, and the row was closed
-meanwhile; a provider reports failure and launches anyway; a provider lists a machine as ended that lives on.
-Without this loop they are charged to us for ever.
+They arise when we crash between the provider's answer and our commit and the row is closed meanwhile, when a
+provider reports a failure and launches anyway, or when it lists a machine as ended that still runs. Without this
+loop, we would be charged for them indefinitely.
 
-It is also the most dangerous loop: after a restore from backup every machine looks like an orphan. So it
-waits (two lists, two minutes), is bounded per run, does nothing on a frozen account, and refuses when
-too much of a list looks orphaned (domain/orphan.py). Machines of other installations are left alone.
+It is also the most dangerous loop: after a restore from a backup, every machine looks like an orphan. So it
+waits (two lists, two minutes), terminates only a few per run and none on a frozen account, and refuses when too
+much of a list looks orphaned (domain/orphan.py). It never touches machines of other installations.
 """
 
 from datetime import timedelta
@@ -51,9 +51,7 @@ async def _terminate(world: MachineWorld, account: AccountName, orphan: Orphan, 
         note = f"could not be terminated: {type(error).__name__}: {error}"
         report.errors.append(f"{ref}: {note}")
     else:
-        note = (
-            f"terminated: no open record claims {orphan.launch_key}, unclaimed since {orphan.first_seen_at}"
-        )
+        note = f"terminated: no open record has matched {orphan.launch_key} since {orphan.first_seen_at}"
         report.acted_on += 1
     async with world.db.transaction() as connection:
         await accounts.note_orphan(connection, account, ref, note=note, now=world.now())

@@ -1,12 +1,12 @@
-"""Gives up machines that are past a deadline, so that whoever waits for them can be served elsewhere.
+"""Gives up machines that are past a deadline, so that their leases can be served elsewhere.
 
-A launch whose answer was lost and whose machine never showed, a machine that never boots, one that boots
-and never answers, one that is verified and cannot be made to let its customer in: each state on the way has a
-time after which it counts as stuck. A machine that may exist goes to TERMINATING, not to GONE: it may still
-appear, and then it is terminated.
+Each state before the customer's admission has a deadline: for a launch whose answer was lost and whose machine never
+appeared, a machine that never boots, one that boots but never answers, and a verified one to which its customer
+cannot be admitted. A machine that may exist moves to TERMINATING and not to GONE: it may still appear, and is then
+terminated.
 
-An order that the provider does not take, because it throttles us or cannot be reached, is put back
-again and again. It is given up too, or a lease would wait for one account while others have stock.
+An order that the provider does not accept, because it throttles us or is unreachable, is put back repeatedly. It has
+a deadline too; otherwise a lease would wait for one account while others have stock.
 """
 
 from datetime import timedelta
@@ -27,11 +27,11 @@ _STUCK = {
         FailReason.LAUNCH_ANSWER_LOST,
         "no complete list showed its launch key in time",
     ),
-    MachineState.BOOTING: (FailReason.NEVER_BOOTED, "it did not run and show an address in time"),
+    MachineState.BOOTING: (FailReason.NEVER_BOOTED, "it did not run with an address in time"),
     MachineState.BOOTSTRAPPING: (FailReason.UNREACHABLE, "it could not be reached and checked in time"),
 }
-_NOT_LET_IN = MachineFailure(
-    MachineEvent.FAILED, FailReason.UNREACHABLE, "its customer could not be let in in time"
+_NOT_ADMITTED = MachineFailure(
+    MachineEvent.FAILED, FailReason.UNREACHABLE, "its customer could not be admitted in time"
 )
 
 
@@ -59,7 +59,7 @@ async def activate(world: World) -> Report:
     for claim in overdue:
         async with world.db.transaction() as connection:
             report.acted_on += await outcomes.fail(
-                connection, claim.machine_id, _NOT_LET_IN, actor=world.actor(NAME), now=now
+                connection, claim.machine_id, _NOT_ADMITTED, actor=world.actor(NAME), now=now
             )
     return report
 
@@ -70,7 +70,7 @@ def _failure(machine: Machine) -> MachineFailure:
         return MachineFailure(
             MachineEvent.NEVER_ASKED,
             FailReason.NOT_TAKEN,
-            f"{machine.account} did not take the order for {minutes} minutes",
+            f"{machine.account} did not accept the order within {minutes} minutes",
             gone_evidence="nothing was bought: every request was put back",
         )
     reason, why = _STUCK[machine.state]

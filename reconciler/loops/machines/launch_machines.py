@@ -1,12 +1,12 @@
-"""Buys the machines that were chosen: the provider is asked once per intent, and never twice.
+"""Buys the machines that were chosen, with at most one launch request per intent.
 
-The row is committed as LAUNCHING before the provider is asked. If we die after that line, nobody
-asks again: the answer may have been lost with us, so the inventory is searched for the launch key
-(observe_machines), and after a while the machine is given up (expire_machines). The same holds
-when the provider's answer is lost. Only a definite "nothing was bought" puts an intent back.
+The row is committed as LAUNCHING before the request is sent. If we crash after that, the request is never sent
+again, because its answer may have been lost: the inventory is searched for the launch key (observe_machines), and
+after a while the machine is given up (expire_machines). The same happens when only the provider's answer is lost.
+An intent is put back only when certainly nothing was bought.
 
-The machine's SSH host key is made here; its public half is committed with the intent, its private
-half exists only in the one request, so a machine that answers with another key is not ours.
+The machine's SSH host key is made here. Its public half is committed with the intent, and its private half exists
+only in the one request, so a machine that presents another key is not ours.
 """
 
 from datetime import datetime, timedelta
@@ -44,40 +44,42 @@ from reconciler.worlds.machines import MachineWorld
 NAME = "launch_machines"
 LAUNCHES_PER_ACTIVATION_MAX = 32
 ASKED_SECONDS_MAX = 120
-"""Longer than the guard ever waits for a launch, turn and preparation included."""
+"""Longer than the guard ever takes for a launch, including its wait in the queue and the preparation."""
 PUT_BACK_FOR = timedelta(seconds=5)
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
-    limit = _at_once(world, account)
-    asked = await _ask(world, account, limit)
+    limit = _launches_at_once(world, account)
+    asked = await _commit_asked(world, account, limit)
     report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
-    await each(asked, lambda one: _launch(world, account, *one, report), report)
+    await each(asked, lambda intent: _launch(world, account, *intent, report), report)
     return report
 
 
-def _at_once(world: MachineWorld, account: AccountName) -> int:
-    """How many to ask for at once: no more than the provider takes at once, or the rest only waits."""
+def _launches_at_once(world: MachineWorld, account: AccountName) -> int:
+    """How many launches to request at once: at most as many as the provider accepts at once."""
     limits = [
         limit.calls for limit in world.accounts[account].capabilities.rate_limits if "launch" in limit.verbs
     ]
     return max(1, min([LAUNCHES_PER_ACTIVATION_MAX, *limits]))
 
 
-async def _ask(world: MachineWorld, account: AccountName, limit: int) -> list[tuple[Machine, HostKey]]:
-    """Commit the intents as asked for, with the identity that their machines will have."""
+async def _commit_asked(
+    world: MachineWorld, account: AccountName, limit: int
+) -> list[tuple[Machine, HostKey]]:
+    """Commit that the intents are being requested, with the SSH host keys that their machines will have."""
     now = world.now()
     lag = world.accounts[account].capabilities.list_lag_seconds
     deadline = now + timedelta(seconds=ASKED_SECONDS_MAX) + look_for(lag)
     async with world.db.transaction() as connection:
         intended = await machines.take_intended(connection, account, now=now, limit=limit)
         chosen = [(machine, world.new_host_key()) for machine in intended]
-        moves = [_asked(machine, host_key, now, deadline) for machine, host_key in chosen]
+        moves = [_asked_move(machine, host_key, now, deadline) for machine, host_key in chosen]
         moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
     return [(machine, host_key) for machine, host_key in chosen if machine.id in moved]
 
 
-def _asked(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
+def _asked_move(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
     moved = _moved(machine.state, MachineEvent.ASKED)
     return MachineMove(
         machine.id,
@@ -109,19 +111,21 @@ async def _launch(
     try:
         ref = await world.accounts[account].launch(order)
     except Rejected as error:
-        await _rejected(world, machine, error)
+        await _record_rejected(world, machine, error)
     except OutcomeUnknown as error:
-        await _unknown(world, machine, error)
+        await _note_answer_lost(world, machine, error)
         report.errors.append(f"{machine.launch_key}: the answer was lost: {error}")
     except ProviderError as error:
-        # Throttled or Unavailable: the port's word that nothing was bought.
+        # Throttled or Unavailable: the port guarantees that nothing was bought.
         await _put_back(world, machine, error)
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
     else:
-        await _accepted(world, account, machine, ref)
+        await _record_accepted(world, account, machine, ref)
 
 
-async def _accepted(world: MachineWorld, account: AccountName, machine: Machine, ref: ProviderRef) -> None:
+async def _record_accepted(
+    world: MachineWorld, account: AccountName, machine: Machine, ref: ProviderRef
+) -> None:
     now = world.now()
     boot = timedelta(seconds=world.accounts[account].capabilities.boot_seconds_max)
     move = MachineMove(
@@ -135,20 +139,20 @@ async def _accepted(world: MachineWorld, account: AccountName, machine: Machine,
     async with world.db.transaction() as connection:
         if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
-        # It was released, or given up, while we asked. The machine exists all the same.
-        why = "the launch was accepted after it was no longer wanted"
+        # It was released or given up during the request, but the machine exists.
+        why = "the launch was accepted after the machine was released or given up"
         await machines.adopt(connection, machine.id, ref, actor=world.actor(NAME), why=why, now=now)
 
 
-async def _rejected(world: MachineWorld, machine: Machine, error: Rejected) -> None:
+async def _record_rejected(world: MachineWorld, machine: Machine, error: Rejected) -> None:
     failure = MachineFailure(
-        MachineEvent.REJECTED, _reason(error), str(error), gone_evidence=f"the provider refused: {error}"
+        MachineEvent.REJECTED, _reason_for(error), str(error), gone_evidence=f"the provider refused: {error}"
     )
     async with world.db.transaction() as connection:
         await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=world.now())
 
 
-def _reason(error: Rejected) -> FailReason:
+def _reason_for(error: Rejected) -> FailReason:
     match error:
         case NoCapacity():
             return FailReason.NO_CAPACITY
@@ -160,7 +164,7 @@ def _reason(error: Rejected) -> FailReason:
             return FailReason.ORDER_REFUSED
 
 
-async def _unknown(world: MachineWorld, machine: Machine, error: OutcomeUnknown) -> None:
+async def _note_answer_lost(world: MachineWorld, machine: Machine, error: OutcomeUnknown) -> None:
     why = f"looking for {machine.launch_key} in the inventory: {error}"
     async with world.db.transaction() as connection:
         await journal.note_machine(
@@ -183,7 +187,7 @@ async def _put_back(world: MachineWorld, machine: Machine, error: ProviderError)
     async with world.db.transaction() as connection:
         if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
-        # It is no longer wanted, and nothing was bought: the row can close.
+        # It was released or given up, and nothing was bought, so the row can be closed.
         failure = MachineFailure(
             MachineEvent.REJECTED,
             FailReason.LEASE_ENDED,

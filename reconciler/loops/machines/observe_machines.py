@@ -1,12 +1,11 @@
-"""Holds our records against one complete inventory listing per provider account.
+"""Compares our records with one complete inventory listing per provider account.
 
-One listing serves every machine that waits for something: a lost launch answer finds its machine by
-launch key, a booting machine shows its address, a terminating one its end, a running one that it still
-lives. What a listing means is decided in `domain/sweep.py`. A listing that fails says nothing; one that misses
-too much of what should be there freezes the account, and then no absence is believed.
+One listing serves every machine of the account: a launch whose answer was lost is found by its launch key, a booting
+machine shows its address, a terminating one its end, and a running one that it is still alive. `domain/sweep.py`
+decides what a listing means. A failed listing means nothing; one that lacks too many of the expected machines
+freezes the account, and then no absence is believed.
 
-Steady machines cost no write: that the account was listed at a time, and did not miss them, is
-their evidence.
+A machine on every list costs no write: the time of the account's last listing is the evidence that it is alive.
 """
 
 from datetime import datetime, timedelta
@@ -64,8 +63,15 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
 
 async def _listing(provider: Provider) -> list[Sighting]:
     return [
-        Sighting(one.provider_ref, one.launch_key, one.state, one.native_status, one.address, one.ssh_port)
-        for one in await provider.inventory()
+        Sighting(
+            machine.provider_ref,
+            machine.launch_key,
+            machine.state,
+            machine.native_status,
+            machine.address,
+            machine.ssh_port,
+        )
+        for machine in await provider.inventory()
     ]
 
 
@@ -74,7 +80,7 @@ async def _write_machines(
 ) -> None:
     if swept.written:
         await machines.lock(connection, swept.written)
-    # Misses are counted against the listing before this one, so they come before its time is recorded.
+    # A missed machine was last sighted by the previous listing, so misses are stored before this listing's time.
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)
     await machines.move(connection, swept.moves, actor=actor, now=asked_at)

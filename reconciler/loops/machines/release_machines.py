@@ -1,10 +1,10 @@
-"""Lets machines go whose claim ended: the machine's side of a release.
+"""Releases machines whose claim has ended.
 
-Ending a claim is the customer's side. It takes effect at once, and whoever ends it needs no machine and may not
-write one. So a machine can be left behind that nobody has a right to and that a provider goes on charging for;
-this loop finds it by its claim. What becomes of it is decided by its purpose (`domain/machine.py`): an order that
-nobody took yet is dropped, a node stays, any other machine is terminated, after the proof that its GPU memory is
-overwritten where a customer was on it. A machine that failed was dealt with when it failed.
+A claim ends at once, and the API that ends it may not write to machines. So a machine without a claim can remain, for
+which the provider still charges us; this loop finds it by its ended claim. `domain/machine.py` decides what happens to
+it: an order that was not requested yet is dropped, a node stays, and any other machine is terminated; if a customer
+was admitted to it, only after the proof that its GPU memory is overwritten. A failed machine was handled when it
+failed.
 """
 
 from datetime import timedelta

@@ -1,8 +1,8 @@
-"""Asks providers to terminate the machines that have to go, again and again until they are gone.
+"""Asks providers to terminate machines, repeatedly until they are gone.
 
-Asking is not proof: a row closes only when the inventory shows the end (observe_machines). Until
-then it is an open liability, and this loop comes back to it. A 404 is not proof either: a provider
-that is confused about a machine may still charge for it.
+An accepted request proves nothing: a row closes only when the inventory shows the end (observe_machines). Until then
+it is an open liability, and this loop asks again. A 404 proves nothing either: a provider may not know a machine for
+a moment and still charge for it.
 """
 
 from datetime import timedelta
@@ -19,7 +19,7 @@ from reconciler.worlds.machines import MachineWorld
 NAME = "terminate_machines"
 MACHINES_PER_ACTIVATION_MAX = 32
 HELD_FOR = timedelta(seconds=120)
-"""Longer than the guard ever waits for a terminate."""
+"""Longer than the guard ever takes for a terminate request."""
 ASK_AGAIN_FIRST = timedelta(seconds=15)
 ASK_AGAIN_CEILING = timedelta(minutes=5)
 REFUSED_FIRST = timedelta(seconds=5)
@@ -53,9 +53,9 @@ async def _terminate(
     try:
         await world.accounts[account].terminate(machine.provider_ref)
     except MachineNotFound:
-        pass  # Gone, or the provider is confused: the inventory decides.
+        pass  # It is gone, or the provider is wrong: the inventory decides.
     except ProviderError as error:
-        refused = error  # One stuck machine must not shield the others.
+        refused = error  # One stuck machine must not stop the others.
     now = world.now()
     async with world.db.transaction() as connection:
         if refused is None:

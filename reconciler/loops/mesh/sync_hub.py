@@ -1,7 +1,7 @@
-"""Keeps the hub's peers what they should be: ended claims leave it, and a hub that lost its peers gets them again.
+"""Keeps the hub's peers correct: removes the peers of ended claims, and restores peers that the hub has lost.
 
-A machine that joins is announced to the hub at once (reconciler/network.py). This loop is the level trigger behind
-that: it drops the peers of ended claims, and gives the hub every network's whole list now and then.
+A machine that joins is sent to the hub at once (reconciler/network.py). This loop is the level-triggered part: it
+deletes the peers of ended claims, and sends the hub the whole list of every network from time to time.
 """
 
 from datetime import timedelta
@@ -29,7 +29,7 @@ async def activate(world: MeshWorld) -> Report:
         try:
             await network.sync(world, row.organization_id, Network(row.number))
         except network.NetworkBusy:
-            continue  # Whoever holds it does the same.
+            continue  # The replica that holds the network syncs it.
         except AccessError as error:
             report.errors.append(f"network {row.number}: {type(error).__name__}: {error}")
     return report

@@ -1,8 +1,7 @@
-"""Renews the holds of running leases ahead of time; warns, and then ends, those that cannot be funded.
+"""Renews the holds of running leases ahead of time; first warns and then ends leases that cannot be funded.
 
-A hold is a promise that the next hour is paid for. It is renewed when half of it is used, so a balance is never
-overspent: the last hold is used up before the lease ends. When that will be is known from the price, so an
-activation looks only at holds that are due.
+A hold guarantees that the next hour is paid for. It is renewed when half of it is used, so a balance is never
+overspent. The price determines when that is, so an activation checks only the holds that are due.
 """
 
 from dataclasses import replace
@@ -31,35 +30,37 @@ async def activate(world: World) -> Report:
     async with world.db.reading() as connection:
         due = await holds.due(connection, now=now, limit=FUNDED_PER_ACTIVATION_MAX)
     report = Report(looked_at=len(due))
-    for lease_id in due:  # One by one: leases that share a balance come in the order in which they are due.
+    for lease_id in (
+        due
+    ):  # One by one, so that leases that share a balance are funded in the order in which they are due.
         await each([lease_id], partial(_fund, world, report, now), report)
     report.more = len(due) == FUNDED_PER_ACTIVATION_MAX and not report.errors
     return report
 
 
 async def _fund(world: World, report: Report, now: datetime, lease_id: LeaseId) -> None:
-    """Decide on one lease, act, and write down when to look again."""
+    """Decide on one lease, act, and store when to check it again."""
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
         funded = await holds.funded(connection, lease_id, now=now)
         if lease is None or funded is None:
-            return  # It ended meanwhile, or another replica was faster.
-        # An end takes locks that come before the standing's, so it is decided without the standing's lock.
+            return  # It ended meanwhile, or another replica has checked it.
+        # Ending a lease takes locks that come before the standing's, so it is decided without the standing's lock.
         available = await _available(connection, funded.organization_id, lock=False)
         decision = decide(funding(funded, available, now))
         if isinstance(decision, End):
             await end(connection, lease, LeaseEvent.UNFUNDED, why=decision.why, actor=actor, now=now)
         else:
             available = await _available(connection, funded.organization_id, lock=True)
-            decision = await _go_on(connection, lease_id, funding(funded, available, now), actor, now)
-    _count(report, lease_id, decision)
+            decision = await _renew_or_warn(connection, lease_id, funding(funded, available, now), actor, now)
+    _report_decision(report, lease_id, decision)
 
 
-async def _go_on(
+async def _renew_or_warn(
     connection: Connection, lease_id: LeaseId, found: Funding, actor: Actor, now: datetime
 ) -> Decision:
-    """Decide again under the standing's lock. The lease goes on until it is looked at next."""
+    """Decide again under the standing's lock. The lease continues until its next check."""
     decision = decide(found)
     if isinstance(decision, Renew):
         await holds.extend(connection, lease_id, decision.more_nano)
@@ -70,12 +71,12 @@ async def _go_on(
             connection, lease_id, event="funding_warned", why=decision.why, actor=actor, now=now
         )
     elif isinstance(decision, End):
-        decision = Keep()  # The balance was used a moment ago. There is time left for another look.
+        decision = Keep()  # The balance was used a moment ago. There is time for another check.
     await holds.look_again(connection, lease_id, due_at=next_look(found, now))
     return decision
 
 
-def _count(report: Report, lease_id: LeaseId, decision: Decision) -> None:
+def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> None:
     match decision:
         case Keep():
             return
@@ -96,7 +97,7 @@ async def _available(connection: Connection, organization_id: OrganizationId, *,
 
 
 def funding(funded: Funded, available: Nano, now: datetime) -> Funding:
-    """What the funding of a lease is decided on. A hold covers what may have been used at most."""
+    """The facts that funding is decided on. A hold has to cover the most that may have been used."""
     used = metering.used_until(funded, now)
     owed = accrued(
         funded.nano_per_gpu_hour,

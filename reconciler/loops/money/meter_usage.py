@@ -1,13 +1,13 @@
 """Turns the journal's transitions into intervals of billable time: full hours, and the rest at the end.
 
-The times come from the lease's own moves, never from what a machine says (law 6). Intervals, the queue for rating
-and the meter's position are one statement in one transaction (law 8). A running lease whose meter stands still
-raises an alarm: usage that is not counted is as wrong as usage counted twice.
+The times come from the lease's own moves, never from what a machine reports (law 6). One statement stores the
+intervals, queues them for rating and advances the meter (law 8). A running lease whose meter stands still raises an
+alarm, because uncounted usage is as wrong as usage counted twice.
 
-The meter writes what is certain (`metering.used_until`). While a GPU proof speaks against a machine, the meter
-waits at the moment when that began. Mostly the machine is cleared or terminated within minutes, and if it is
-terminated nothing has to be taken back. If it cannot be challenged again, because its GPUs are busy or it is out of
-reach, the doubt ends after half an hour and the meter goes on.
+The meter stores only certain use (`metering.used_until`). While a machine is suspect, its meter stops at the moment
+it became suspect. Usually the machine is cleared or terminated within minutes, and a termination then needs no
+correction. If it cannot be challenged again, because its GPUs are busy or it is unreachable, the suspicion ends
+after half an hour and the meter continues.
 """
 
 from datetime import datetime, timedelta

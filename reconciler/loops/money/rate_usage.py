@@ -1,8 +1,8 @@
-"""Prices each interval once and posts it: charge, ledger transaction and hold in one transaction.
+"""Prices each interval once and posts it: the charge, the ledger transaction and the hold change together.
 
-An interval leaves the queue in the transaction that rates it, and its number is unique among charges, so it is
-billed once however often this runs and wherever it crashes (law 8). The amount is the difference of two totals, so
-any cutting of time adds up (law 7).
+An interval leaves the queue in the database transaction that rates it, and its number is unique among the lease's
+charges, so it is billed once however often this loop runs and wherever it crashes (law 8). The amount is the
+difference of two totals, so the charges add up however time is cut (law 7).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ async def activate(world: World) -> Report:
     async with world.db.transaction() as connection:
         queued = await usage.take_unrated(connection, limit=RATED_PER_ACTIVATION_MAX)
         charges = [rated(unrated, world.new_id()) for unrated in queued]
-        # A charge refers to its lease and so waits for whoever holds it: lease, standing, hold is the order everywhere.
+        # A charge refers to its lease and so waits for the lease's lock: the order of locks is lease, standing, hold.
         await usage.insert_charges(connection, charges, now=now)
         await organizations.lock_standings(connection, {unrated.organization_id for unrated in queued})
         await ledger.post(connection, _transactions(queued, charges, world.new_id), now=now)
@@ -45,7 +45,7 @@ def rated(unrated: Unrated, charge_id: UUID) -> NewCharge:
 def _transactions(
     queued: Sequence[Unrated], charges: Sequence[NewCharge], new_id: Callable[[], UUID]
 ) -> list[tuple[UUID, Transaction]]:
-    """What is posted of the charges: nothing of those that cost nothing."""
+    """The ledger transactions of the charges. A charge of zero has none."""
     return [
         (
             new_id(),
@@ -59,7 +59,7 @@ def _transactions(
 
 
 def _per_lease(queued: Sequence[Unrated], charges: Sequence[NewCharge]) -> list[Posted]:
-    """What comes out of each lease's hold."""
+    """The sum to take out of each lease's hold."""
     posted: dict[UUID, Posted] = {}
     for unrated, made in zip(queued, charges, strict=True):
         before = posted.get(unrated.lease_id, Posted(unrated.lease_id, Nano(0), final=False))

@@ -1,13 +1,13 @@
-"""Challenges the GPUs of verified machines while they are idle, at times that nobody can predict.
+"""Challenges the GPUs of verified machines while they are idle, at unpredictable times.
 
-A proof is about one moment: a provider could show a whole card when a machine starts, and take half of it away
+A proof holds for one moment: a provider could present a whole card when a machine starts, and take half of it away
 later. So every proven machine is challenged again every few hours, at random. Customers who compute are not
-disturbed: busy GPUs are looked at again later, and a challenge during which the customer began to compute counts
-for nothing if all that it found is late answers or silence. A wrong answer is a failure all the same. Where no
-customer is on the machine, nothing excuses busy GPUs.
+disturbed: busy GPUs are looked at again later, and a challenge during which the customer began to compute does not
+count if it found only late or missing answers. A wrong answer is always a failure. On a machine without an admitted
+customer, nothing excuses busy GPUs.
 
 Terminating a machine takes its customer's work away (law 5), so it needs two failures in a row. One run
-terminates only a few machines, and a dry run none. While many machines of an account fail at once none is
+terminates only a few machines, and a dry run none. While many machines of an account fail at once, none is
 terminated until an operator permits it, because our references or our verifier are then the likelier cause.
 The reason and the proof are stored. A machine that cannot be reached has not failed: it is looked at again.
 """
@@ -36,7 +36,7 @@ from reconciler.worlds.proof import ProofWorld
 
 NAME = "challenge_machines"
 MACHINES_PER_ACTIVATION_MAX = 8
-"""Few: each is held for minutes, and no challenge is urgent."""
+"""Only a few, because each is held for minutes, and no challenge is urgent."""
 UNREACHABLE_AGAIN = timedelta(minutes=5)
 
 
@@ -60,14 +60,14 @@ async def activate(world: ProofWorld, account: AccountName) -> Report:
 
 @dataclasses.dataclass
 class _Run:
-    """One activation: what its machines share."""
+    """The state that the machines of one activation share."""
 
     world: ProofWorld
     token: UUID
     report: Report
     ended: int = 0
     turn: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
-    """Machines are judged one after the other, so that each counts those that were terminated before it."""
+    """Machines are judged one after the other, so that each judgement counts the terminations before it."""
 
     async def challenge(self, machine: Machine) -> None:
         if machine.address is None or machine.host_key is None:
@@ -90,15 +90,15 @@ class _Run:
         await self._record(proving.challenged(machine, self.token, report, proof_id=self.world.new_id()))
 
     async def _report(self, session: Session, machine: Machine) -> ProofReport | None:
-        """What the machine answers; None while its customer computes."""
+        """The report of the machine's challenge; None while its customer computes."""
         occasion = proof.next_occasion(machine.record)
         if await self._occupied(machine):
             try:
                 if await self._busy(session) is not None:
                     return None
             except (StepFailed, TimeoutError) as error:
-                # Nobody knows whether the customer computes, so the machine is not challenged. But it can be reached,
-                # and owes us an answer.
+                # It is unknown whether the customer computes, so the machine is not challenged. But it is reachable and
+                # should have reported its health, so this counts as unanswered.
                 return proving.unanswered(occasion, OwnCode.NO_HEALTH, str(error), 0.0)
         report = await proving.challenge(self.world, session, machine, occasion)
         if report.outcome is port.Outcome.PASSED or not _explained_by_load(report):
@@ -108,7 +108,7 @@ class _Run:
         try:
             disturbed = await self._busy(session)
         except (AccessError, TimeoutError):
-            return report  # It stays a failure when the machine's driver or its line went down with it.
+            return report  # Still a failure when the machine's driver or its connection failed too.
         return report if disturbed is None else _disturbed(report, disturbed)
 
     async def _occupied(self, machine: Machine) -> bool:
@@ -156,13 +156,13 @@ def _load(health: HealthReport) -> str | None:
 def _explained_by_load(report: ProofReport) -> bool:
     """Whether a computing customer could be the cause of all findings.
 
-    Never of a wrong answer: otherwise a cheating machine would only have to claim that its customer computes.
+    A wrong answer never counts as such: otherwise a cheating machine need only claim that its customer computes.
     """
     return {finding.code for finding in report.findings} <= {*BY_LOAD, OwnCode.NO_PROVER, OwnCode.NO_END}
 
 
 def _disturbed(report: ProofReport, why: str) -> ProofReport:
-    """The report of a challenge that the customer's own work may have spoilt: it says nothing about the machine."""
+    """The report of a challenge that the customer's own work may have disturbed, so that it does not count."""
     finding = Finding(OwnCode.DISTURBED.value, None, f"the GPUs were in use when it ended: {why}")
     return dataclasses.replace(report, outcome=port.Outcome.UNANSWERED, findings=(finding, *report.findings))
 

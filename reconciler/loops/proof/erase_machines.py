@@ -1,13 +1,13 @@
-"""Overwrites the GPU memory of proven machines after their claim, and keeps the proof that it was overwritten.
+"""Overwrites the GPU memory of proven machines after their claim, and stores the proof that it was overwritten.
 
-A proof fills 93 % and more of each card with data from a fresh seed, and the walk shows that the data is there,
-so what the customer left is gone. The termination of the machine waits for that, two minutes at most. The bound
-is kept on the row: `terminate_machines` terminates the machine when it has passed, whatever this loop, its
-worker, the machine or our verifier is doing then, and a worker's hold on the machine ends at that moment too. The
-bill stopped when the customer released the lease.
+A proof fills at least 93 % of each card with data from a fresh seed, and its walk proves that the data is there,
+so the customer's data is gone. The machine's termination waits for this, two minutes at most. The limit is stored on
+the row: once it has passed, `terminate_machines` terminates the machine whatever the state of this loop, its worker,
+the machine or our verifier, and a worker's hold on the machine expires at that moment too. Billing stopped when the
+customer released the lease.
 
-The customer's keys and processes are removed first. A customer with root may resist; then the proof is not
-passed, which is recorded, and the machine is terminated all the same.
+The customer's keys and processes are removed first. A customer with root may prevent that; then the proof fails,
+which is recorded, and the machine is still terminated.
 """
 
 from datetime import timedelta
@@ -28,7 +28,7 @@ from reconciler.worlds.proof import ProofWorld
 NAME = "erase_machines"
 MACHINES_PER_ACTIVATION_MAX = 32
 LANES = 4
-"""Activations side by side: a machine that is released while others are overwritten has no time to wait for them."""
+"""Concurrent activations, because a machine that is released while others are overwritten cannot wait for them."""
 AGAIN = timedelta(seconds=10)
 
 
@@ -56,7 +56,7 @@ async def _erase(world: ProofWorld, machine: Machine, token: UUID, report: Repor
     except (AccessError, VerifierAway) as error:
         due_at = min(world.now() + AGAIN, machine.erasing_until)
         async with world.db.statement() as connection:
-            # Not a failed try: those delay the termination that follows.
+            # Not counted as a failed try, because failed tries delay the termination that follows.
             await machines.postpone(connection, machine.id, token=token, due_at=due_at)
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return

@@ -1,10 +1,10 @@
-"""Learns from passed proofs how fast honest GPUs are, so that cheats have less room.
+"""Learns from passed proofs how fast honest GPUs are, so that cheating gets harder.
 
-References begin as estimates from data sheets, with a wide band. Every passed proof measures its GPUs on our
-clock. What at least two unrelated providers agree on replaces the estimate, and what they no longer agree on
-goes back to it (`data_plane/proof/learning.py` has the rules and their limits). Each run makes the whole table
-again from the proofs of the last weeks, so a crash loses nothing, and a wrong reference disappears with the
-proofs that it came from.
+References begin as estimates from data sheets, with a wide band. Every passed proof measures its GPUs by our
+clock. A rate that at least two unrelated providers agree on replaces the estimate, and the estimate returns when
+they no longer agree (`data_plane/proof/learning.py` has the rules and their limits). Each run recomputes the whole
+table from the proofs of the last weeks, so a crash loses nothing, and a wrong reference disappears with the proofs
+that it came from.
 """
 
 from datetime import timedelta
@@ -20,9 +20,9 @@ from reconciler.world import World
 NAME = "learn_references"
 LEARNT_FROM = timedelta(days=14)
 DEVICES_PER_ACTIVATION_MAX = 200_000
-"""Medians of one device in one phase."""
+"""How many rates to read, each the median of one device in one phase."""
 DEVICES_OF_ONE_MAX = 1_000
-"""Of those, devices of one provider, of one model in one phase."""
+"""How many of them may come from one provider for one model and phase."""
 
 
 async def activate(world: World) -> Report:
@@ -47,7 +47,7 @@ async def activate(world: World) -> Report:
         changed = await references.replace(connection, learnt)
     report = Report(looked_at=len(rates), acted_on=changed)
     if len(rates) == DEVICES_PER_ACTIVATION_MAX:
-        report.errors.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} readings; the rest was not looked at")
+        report.errors.append(f"more than {DEVICES_PER_ACTIVATION_MAX:,} rates; the rest was not read")
     report.notes += [
         f"{lesson.model}, {of_driver(lesson.driver_major)}, {lesson.phase}: {lesson.reason}"
         for lesson in lessons
@@ -57,7 +57,7 @@ async def activate(world: World) -> Report:
 
 
 def _learnt(lesson: Lesson, today: str) -> Learnt | None:
-    """The reference that a lesson makes; None when nothing was agreed on."""
+    """The reference that a lesson results in; None when the providers do not agree."""
     if lesson.rate is None:
         return None
     return Learnt(lesson.model, lesson.driver_major, lesson.phase, lesson.rate, len(lesson.standings), today)

@@ -1,7 +1,7 @@
-"""Keeps what we can buy fresh: every account's offers, with the time they were seen.
+"""Refreshes the offers of every provider account, with the time at which they were listed.
 
-Without it placement sells ghosts: a price of yesterday, stock of an hour ago. An account that does
-not answer keeps its old offers, which go stale by themselves; one slow provider ages only its own.
+Without this loop, placement would use yesterday's prices and stock of an hour ago. An account that does not
+answer keeps its old offers, which become stale by age; a slow provider makes only its own offers stale.
 """
 
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
         return Report(errors=[f"{type(error).__name__}: {error}"])
 
     observed_at = world.now()
-    offers = [_offer(account, one, observed_at) for one in listed]
+    offers = [_offer(account, listed_offer, observed_at) for listed_offer in listed]
     async with world.db.transaction() as connection:
         await catalogue.replace_offers(connection, account, offers, now=now)
         await accounts.record_refresh(connection, account, now=now)

@@ -313,7 +313,7 @@ async def test_a_connection_forgets_its_tenant_at_the_commit(filled_url: str) ->
             pass
         async with narrow.transaction() as connection:
             assert (await rows(connection, whose))[0].tenant == ""
-        async with narrow._fast_writers.one("") as writer:
+        async with narrow._fast_writers.connection("") as writer:
             assert (await writer.execute(whose)).all()[0].tenant == ""
     finally:
         await narrow.close()

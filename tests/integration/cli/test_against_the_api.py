@@ -1,4 +1,4 @@
-"""The installed command against the real API process, with the real reconciler and machines on paper."""
+"""The installed command against the real API process, with the real reconciler and simulated machines."""
 
 import io
 import json
@@ -181,7 +181,7 @@ def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
 
 
 def test_a_sku_that_demands_proof_takes_no_emulated_machine_and_says_why(city: City) -> None:
-    """The whole way: reconciler, prover on paper, challenger and verifier, the API, the terminal."""
+    """The whole way: reconciler, simulated prover, challenger and verifier, the API, the terminal."""
     city.run("lease", "create", prices.PROVEN_SKU, "--name", "strict", "--no-wait")
     assert f"proven before they are leased: {prices.PROVEN_SKU}" in city.run("skus")
     _wait_until("a challenge", lambda: city.answer("proof", "list", "strict")["items"])

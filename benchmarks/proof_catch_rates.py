@@ -59,8 +59,8 @@ class Trials:
 
     def note(self, computed: float | None = None) -> str:
         low, high = self.interval()
-        said = f"{low:.1f} to {high:.1f} at 95 %, {self.trials} trials"
-        return said if computed is None else f"{said}; computed {100 * computed:.2f}"
+        bounds = f"{low:.1f} to {high:.1f} at 95 %, {self.trials} trials"
+        return bounds if computed is None else f"{bounds}; computed {100 * computed:.2f}"
 
 
 async def measure() -> list[Figure]:

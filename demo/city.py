@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @dataclass
 class City:
-    """Start the parts in order, find them again by name, end them in reverse."""
+    """Start the parts in order, find them again by name, stop them in reverse order."""
 
     directory: Path
     real_machines: bool
@@ -212,7 +212,7 @@ class City:
             raise DemoError("no answer from the emulated Lambda Cloud")
         return [one for one in answer.json()["data"] if one["status"] != "terminated"]
 
-    # --- ending
+    # --- stopping
 
     def stop(self) -> None:
         for child in reversed(self.children.values()):

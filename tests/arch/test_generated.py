@@ -52,12 +52,12 @@ def _member_docs(path: str, name: str) -> dict[str, str]:
 
 
 def _words(title: str, path: str, kind: type[StrEnum]) -> list[str]:
-    said = _member_docs(path, kind.__name__)
+    docs = _member_docs(path, kind.__name__)
     return [
         f"## {title}",
         "",
         *(
-            f"- `{member.value}`: {said[member.name]}" if member.name in said else f"- `{member.value}`"
+            f"- `{member.value}`: {docs[member.name]}" if member.name in docs else f"- `{member.value}`"
             for member in kind
         ),
         "",
@@ -89,7 +89,7 @@ def test_the_codes_of_a_proof_are_listed_as_they_are() -> None:
     )
     lines = [NOTE, "# What a GPU proof may say", ""]
     for title, codes in kinds:
-        lines += [f"## {title}", "", *(f"- `{code}`: {said}" for code, said in codes.items()), ""]
+        lines += [f"## {title}", "", *(f"- `{code}`: {docs}" for code, docs in codes.items()), ""]
     golden.check(GENERATED / "proof-codes.md", "\n".join(lines))
 
 
@@ -107,8 +107,8 @@ def test_the_state_machine_of_a_machine_is_drawn_as_it_is() -> None:
 
 
 def _first_sentence(module: ModuleType) -> str:
-    said = " ".join((module.__doc__ or "").split())
-    return re.split(r"(?<=\.) ", said)[0]
+    docs = " ".join((module.__doc__ or "").split())
+    return re.split(r"(?<=\.) ", docs)[0]
 
 
 def test_the_table_of_loops_names_every_loop() -> None:
@@ -184,7 +184,7 @@ def _routes_by_permission() -> dict[Permission, list[str]]:
 
 
 def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoints() -> None:
-    said = _member_docs("control_plane/domain/permission.py", "Permission")
+    docs = _member_docs("control_plane/domain/permission.py", "Permission")
     routes = _routes_by_permission()
     lines = [
         NOTE,
@@ -200,7 +200,7 @@ def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoi
     for permission in Permission:
         roles = " | ".join("yes" if permission in PERMISSIONS[role] else "" for role in Role)
         endpoints = ", ".join(sorted(routes.get(permission, []), key=lambda route: route.strip("`")))
-        lines.append(f"| `{permission}` | {roles} | {endpoints} | {said.get(permission.name, '')} |")
+        lines.append(f"| `{permission}` | {roles} | {endpoints} | {docs.get(permission.name, '')} |")
     golden.check(GENERATED / "permissions.md", "\n".join(lines) + "\n")
 
 

@@ -178,10 +178,10 @@ def test_a_loop_and_a_provider_tell_their_failure_story() -> None:
     providers = [one for one in sources("providers") if "connect" in {f.name for f in one.functions()}]
     loops = [one for one in sources("reconciler/loops") if not one.path.endswith("__init__.py")]
     for source in [*loops, *providers]:
-        said = ast.get_docstring(source.tree) or ""
+        docstring = ast.get_docstring(source.tree) or ""
         name = Path(source.path).stem.replace("_", " ")
-        words = [word for word in re.findall(r"\w+", said.lower()) if word not in name]
-        assert len(words) >= 12, f"{source.path}: {said!r}"
+        words = [word for word in re.findall(r"\w+", docstring.lower()) if word not in name]
+        assert len(words) >= 12, f"{source.path}: {docstring!r}"
 
 
 def test_init_files_hold_no_code() -> None:
@@ -371,7 +371,7 @@ def _sleeps(node: ast.AST) -> bool:
 
 
 def test_no_test_waits_for_the_clock() -> None:
-    """A sleep in a test of rules is a flake to come: their clock stands still until it is told."""
+    """A test of rules that sleeps will fail at random one day: their clock stands still until a test advances it."""
     for source in sources("tests/unit/domain", "tests/scenario"):
         calls = [ast.unparse(node) for node in source.nodes if _sleeps(node)]
         waits = [call for call in calls if re.match(r"(time|asyncio)\.sleep\((?!0\))", call)]

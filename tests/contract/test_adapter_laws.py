@@ -147,11 +147,11 @@ async def test_a_provider_that_quotes_any_part_of_our_request_gets_no_secret_int
     for number, (verb, call) in product(range(20), calls(cloud).items()):
 
         def quote(request: httpx.Request, number: int = number) -> httpx.Response:
-            said = next(iter(parts_of(request)[number:]), "nothing left")
-            quoted.add(said)
-            error = {"code": said, "message": said}
+            quote = next(iter(parts_of(request)[number:]), "nothing left")
+            quoted.add(quote)
+            error = {"code": quote, "message": quote}
             # Whichever error format a provider has, its code and message are in one of these places.
-            body = {"error": error, **error, "msg": said, "detail": said, "error_reason": said}
+            body = {"error": error, **error, "msg": quote, "detail": quote, "error_reason": quote}
             return httpx.Response(400, content=json.dumps(body))
 
         cloud.network.answer = None
@@ -162,7 +162,7 @@ async def test_a_provider_that_quotes_any_part_of_our_request_gets_no_secret_int
         shown += f"{verb} {caught.value} {caught.value!r} {caught.value.code}\n"
     assert cloud.secret
     for secret in (cloud.secret, USER_DATA_SECRET):
-        assert any(secret in said for said in quoted), "the provider quoted it"
+        assert any(secret in quote for quote in quoted), "the provider quoted it"
         assert secret not in shown
     assert cloud.native_type in shown, "what is harmless shows"
 

@@ -129,7 +129,7 @@ async def test_a_read_gives_up_after_three_calls_and_says_so() -> None:
     assert world.provider.calls_of("inventory") == 3
 
 
-async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
+async def test_a_short_throttle_is_waited_out_and_a_long_one_is_reported() -> None:
     world = FakeWorld()
     world.provider.faults.script("inventory", Fault.THROTTLED, seconds=3.0)
     before = world.clock.now()
@@ -145,7 +145,7 @@ async def test_a_short_throttle_is_waited_out_and_a_long_one_is_told() -> None:
 
 
 class Paged(FakeProvider):
-    """Five machines on five pages; the third page fails as often as it is told to."""
+    """Five machines on five pages; the third page fails as often as the test demands."""
 
     failures = 0
 

@@ -148,8 +148,8 @@ async def test_faults_set_over_http_and_a_connection_that_is_really_cut(cloud: E
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     provider = local.connect(local.Settings(token=cloud.secret or "", url=url))
     async with httpx.AsyncClient(base_url=url) as control:
-        told = await control.post("/__control", json={"faults": [{"verb": "launch", "kind": "cut_after"}]})
-        assert told.json()["faults"] == [{"verb": "launch", "kind": "cut_after", "times": 1}]
+        answer = await control.post("/__control", json={"faults": [{"verb": "launch", "kind": "cut_after"}]})
+        assert answer.json()["faults"] == [{"verb": "launch", "kind": "cut_after", "times": 1}]
         with pytest.raises(OutcomeUnknown):
             await provider.launch(cloud.order())
         seen = (await control.get("/__control")).json()

@@ -125,10 +125,10 @@ async def test_user_data_is_what_the_machine_becomes(cloud: local.Local) -> None
 
 async def test_a_machine_with_another_host_key_is_refused(cloud: local.Local) -> None:
     machine = await _rent(cloud, 1)
-    stranger = Keys()
+    other_keys = Keys()
 
     with pytest.raises(asyncssh.HostKeyNotVerifiable):
-        await stranger.connect(machine.address)
+        await other_keys.connect(machine.address)
 
 
 async def test_the_agents_python_has_what_it_needs(cloud: local.Local) -> None:

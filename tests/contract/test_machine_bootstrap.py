@@ -89,10 +89,10 @@ async def _enrol(fleet: Fleet, network: Network, names: list[str]) -> HubIdentit
 
 async def test_another_machine_at_the_address_is_refused(fleet: Fleet) -> None:
     target = fleet["alice1"].target
-    stranger = Target(target.address, target.port, new_host_key().public)
+    impostor = Target(target.address, target.port, new_host_key().public)
     with pytest.raises(HostKeyChanged):
-        async with fleet.access.connect(stranger):
-            pytest.fail("logged in on a stranger")
+        async with fleet.access.connect(impostor):
+            pytest.fail("logged in to another machine")
 
 
 async def test_a_key_the_machine_does_not_know_is_refused(fleet: Fleet) -> None:
@@ -220,7 +220,7 @@ async def test_everything_twice_changes_nothing(fleet: Fleet) -> None:
     assert [await fleet[name].sh("pgrep -x wireguard-go || echo kernel") for name in fleet.machines] == before
 
 
-async def test_machines_of_one_tenant_meet_and_strangers_do_not(fleet: Fleet) -> None:
+async def test_machines_of_one_tenant_reach_each_other_and_those_of_two_tenants_do_not(fleet: Fleet) -> None:
     alice = await _enrol(fleet, ALICE, ["alice1", "alice2"])
     bob = await _enrol(fleet, BOB, ["bob1"])
     assert alice != bob
@@ -354,7 +354,7 @@ async def _kill_logins(machine: Machine) -> None:
 
 
 async def test_missing_tools_are_installed_or_fail_the_step(fleet: Fleet) -> None:
-    """These machines reach no mirror: first the real apt-get fails, then one on paper brings the tool."""
+    """These machines reach no mirror: first the real apt-get fails, then a simulated one installs the tool."""
     machine = fleet["bob1"]
     shop = '#!/bin/sh\ncase "$*" in *install*wireguard-tools*) mv /usr/bin/wg.away /usr/bin/wg;; esac\n'
     await machine.sh("sudo mv /usr/bin/wg /usr/bin/wg.away")

@@ -208,7 +208,9 @@ async def test_terminating_what_never_was_raises_machine_not_found(cloud: Cloud)
         await cloud.provider.terminate(cloud.absent_ref)
 
 
-async def test_a_terminate_with_a_lost_answer_is_unknown_and_the_inventory_tells(cloud: Cloud) -> None:
+async def test_a_terminate_with_a_lost_answer_is_unknown_and_the_inventory_shows_its_outcome(
+    cloud: Cloud,
+) -> None:
     ref = await cloud.provider.launch(cloud.order())
     cloud.lose_the_answer("terminate")
     with pytest.raises(OutcomeUnknown):

@@ -370,17 +370,17 @@ async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> No
 # The hub.
 
 
-async def test_a_machine_that_ended_while_the_hub_was_told_of_it_leaves_the_hub_at_the_next_turn(
+async def test_a_machine_that_ended_while_the_hub_was_being_updated_leaves_the_hub_at_the_next_turn(
     stage: Stage,
 ) -> None:
     ends, stays = await _ready(stage, 2)
     organization_id = ends.organization_id
-    told, goes_on = asyncio.Event(), asyncio.Event()
+    hub_called, goes_on = asyncio.Event(), asyncio.Event()
     hub = stage.hub
 
     class _Slow:
         async def sync(self, net: Network, peers: list[Peer]) -> HubIdentity:
-            told.set()
+            hub_called.set()
             await goes_on.wait()
             return await hub.sync(net, peers)
 
@@ -388,7 +388,7 @@ async def test_a_machine_that_ended_while_the_hub_was_told_of_it_leaves_the_hub_
     async with stage.db.reading() as connection:
         number = (await rows(connection, text("SELECT number FROM networks")))[0].number
     telling = asyncio.create_task(network.sync(slow, OrganizationId(organization_id), Network(number)))
-    await told.wait()
+    await hub_called.wait()
     await stage.release(ends)
     await stage.run("sync_hub")
     goes_on.set()

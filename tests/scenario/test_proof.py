@@ -644,7 +644,7 @@ async def test_a_challenge_that_the_customers_work_spoilt_is_no_strike(stage: St
 
 
 @pytest.mark.parametrize("code", sorted(proof.VOID))
-async def test_however_often_a_customers_work_is_in_the_way_their_lease_goes_on(
+async def test_a_lease_goes_on_however_often_its_customers_work_disturbs_the_challenge(
     stage: Stage, code: str
 ) -> None:
     lease = await ready(stage)
@@ -890,7 +890,7 @@ async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> No
 
 
 @pytest.mark.parametrize("answer", [FAILED, UNANSWERED, EMULATED])
-async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_operator(
+async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_the_operator(
     stage: Stage, answer: Answer
 ) -> None:
     """Silence most of all: a fault of ours looks like that."""
@@ -915,7 +915,9 @@ async def test_many_failures_at_one_account_end_none_and_are_an_error_for_the_op
     await stage.finish()
 
 
-async def test_an_operators_permit_lets_the_endings_of_many_failures_go_on_for_a_while(stage: Stage) -> None:
+async def test_an_operators_permit_allows_terminations_for_a_while_although_many_machines_fail(
+    stage: Stage,
+) -> None:
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 1)]
     stage.challenger.otherwise = FAILED

@@ -24,7 +24,7 @@ HEALTHY = AccountName("fake/healthy")
 
 
 @pytest.mark.parametrize("name", sorted(registry.discovered()))
-def test_a_loop_that_is_well_is_never_shown_as_stuck(name: str) -> None:
+def test_a_healthy_loop_is_never_reported_as_stuck(name: str) -> None:
     """Its longest silence: a report was just not due, the turn after it comes, and that one takes its time."""
     loop = registry.discovered()[name]
     assert REPORT_EVERY + loop.every + loop.lasts < late_after(loop)

@@ -250,7 +250,7 @@ HONEST = make()
 
 
 def judge(
-    said: Report | bytes | None = None,
+    report: Report | bytes | None = None,
     gpu: Gpu | None = None,
     *,
     chain: bytes | None = None,
@@ -260,9 +260,9 @@ def judge(
 ) -> Attested | Rejected:
     """The verdict on a GPU of ours, under its own root; honest where nothing else is given."""
     gpu = gpu or HONEST
-    said = said or Report(NONCE)
+    report = report or Report(NONCE)
     return verify(
-        said if isinstance(said, bytes) else said.signed_by(gpu),
+        report if isinstance(report, bytes) else report.signed_by(gpu),
         gpu.pem if chain is None else chain,
         nonce=NONCE,
         roots={gpu.root},

@@ -52,8 +52,8 @@ class Log:
     name: Literal["kmsg", "journal", "unreadable"] = "kmsg"
 
     def new(self) -> list[tuple[Sighting, int]]:
-        told, self.lines = self.lines, []
-        return [(Sighting("xid", number, bus_id, 0), at) for number, bus_id, at in told]
+        reported, self.lines = self.lines, []
+        return [(Sighting("xid", number, bus_id, 0), at) for number, bus_id, at in reported]
 
 
 def monitor(

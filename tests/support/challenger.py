@@ -45,21 +45,21 @@ AWAY = Answer(away=True)
 
 
 @dataclass(frozen=True)
-class PaperLine:
-    """Leads nowhere; says whose it is."""
+class DeadLine:
+    """A line that leads nowhere and names its target."""
 
     target: Target
 
     async def send(self, frame: bytes) -> float:
-        raise LineBroken("on paper")
+        raise LineBroken("this line leads nowhere")
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
-        raise LineBroken("on paper")
+        raise LineBroken("this line leads nowhere")
 
 
 @dataclass
 class ScriptedChallenger:
-    """`port.Challenger`, for lines of `PaperLine`."""
+    """`port.Challenger`, for lines of `DeadLine`."""
 
     sleep: Callable[[float], None] = lambda _: None
     scripts: dict[str, deque[Answer]] = field(default_factory=dict[str, deque[Answer]])
@@ -77,7 +77,7 @@ class ScriptedChallenger:
         return [occasion for asked, occasion in self.asked if asked == address]
 
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
-        assert isinstance(line, PaperLine)
+        assert isinstance(line, DeadLine)
         address = line.target.address
         self.asked.append((address, occasion))
         script = self.scripts.get(address)
@@ -105,7 +105,7 @@ class Interposed:
     instead: Callable[[ProofReport], ProofReport] = lambda report: report
 
     async def challenge(self, line: Line, expected: Expected, occasion: Occasion) -> ProofReport:
-        assert isinstance(line, PaperLine)
+        assert isinstance(line, DeadLine)
         await self.before(line.target.address)
         return self.instead(await self.inner.challenge(line, expected, occasion))
 

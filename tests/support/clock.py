@@ -9,7 +9,7 @@ START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
 
 class Clock:
-    """Stands still until it is told to advance; a sleep is an advance."""
+    """A clock that stands still until a test advances it; a sleep advances it too."""
 
     def __init__(self, start: datetime = START) -> None:
         self._now = start

@@ -43,7 +43,7 @@ from reconciler.loop import AccountLoop, Loop, Report
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
 from tests.support import laws
-from tests.support.challenger import PaperLine, ScriptedChallenger
+from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock
 from tests.support.rows import rows
 
@@ -159,7 +159,7 @@ class Stage:
             (self.clock, self.clouds, self.access.machines, self.hub, self.challenger)
         )
         access = FakeAccess(
-            hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=PaperLine
+            hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=DeadLine
         )
         world = dataclasses.replace(
             self.world,
@@ -291,7 +291,7 @@ class _Numbers:
 
 
 def _chance() -> float:
-    """The same every time: a stage's story can be told again. Idle machines are challenged after 2.8 h."""
+    """The same every time, so that a scenario can be repeated. Idle machines are challenged after 2.8 h."""
     return 0.5
 
 
@@ -333,7 +333,7 @@ async def set_stage(
         for name in names
     }
     hub = FakeHub()
-    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=PaperLine)
+    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine)
     challenger = ScriptedChallenger(sleep=clock.advance)
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)

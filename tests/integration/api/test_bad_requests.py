@@ -54,7 +54,7 @@ async def _send(tenant: Tenant, endpoint: Endpoint, path: str | None = None, **k
 
 
 @pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
-async def test_a_body_that_is_not_what_it_should_be(endpoint: Endpoint, shared: Shared) -> None:
+async def test_an_invalid_body_is_refused(endpoint: Endpoint, shared: Shared) -> None:
     operator = shared.operator
     headers = {"Content-Type": "application/json"}
     for what, body in BODIES:
@@ -132,7 +132,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
 @pytest.mark.parametrize(
     "amount", ["0", "0.000000000", "-1", "1e3", "1.0000000001", "99999999999", "NaN", " 1", "1\n", "٣"]
 )
-async def test_an_amount_that_is_none(amount: str, shared: Shared) -> None:
+async def test_an_invalid_amount_is_refused(amount: str, shared: Shared) -> None:
     acme, operator = shared.acme, shared.operator
     path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
     hold(await operator.http.post(path, json={"amount_usd": amount}), "invalid_request")
@@ -188,7 +188,7 @@ async def _refuses_queries(endpoint: Endpoint, operator: Tenant, path: str) -> N
         hold(await _send(operator, endpoint, f"{path}?{many}"), "invalid_parameter")
 
 
-async def test_a_query_that_cannot_be_used(shared: Shared) -> None:
+async def test_an_invalid_query_is_refused(shared: Shared) -> None:
     lease = await shared.operator.lease()
     for endpoint in WITH_QUERY:
         path = endpoint.at(lease) if endpoint.id_prefix else _path(endpoint)
@@ -196,7 +196,7 @@ async def test_a_query_that_cannot_be_used(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("endpoint", WITH_ID, ids=str)
-async def test_an_id_that_is_none(endpoint: Endpoint, shared: Shared) -> None:
+async def test_an_invalid_id_is_refused(endpoint: Endpoint, shared: Shared) -> None:
     prefix = endpoint.id_prefix
     for wrong in (
         f"{prefix}_{SOME_ID}",
@@ -221,7 +221,7 @@ async def test_an_id_that_is_none(endpoint: Endpoint, shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("endpoint", POSTS, ids=str)
-async def test_an_idempotency_key_that_is_none(endpoint: Endpoint, shared: Shared) -> None:
+async def test_an_invalid_idempotency_key_is_refused(endpoint: Endpoint, shared: Shared) -> None:
     operator = shared.operator
     path = endpoint.at(await operator.lease()) if endpoint.id_prefix == "le" else _path(endpoint)
     content = json.dumps(endpoint.body) if endpoint.body is not None else b""
@@ -236,7 +236,7 @@ async def test_an_idempotency_key_that_is_none(endpoint: Endpoint, shared: Share
     hold(await _send(operator, endpoint, path, content=content, headers=twice), "invalid_idempotency_key")
 
 
-async def test_a_method_the_endpoint_does_not_have(shared: Shared) -> None:
+async def test_a_method_that_the_endpoint_lacks_is_refused(shared: Shared) -> None:
     for endpoint in ENDPOINTS:
         for method in ("PUT", "PATCH", "TRACE", "BREW"):
             with case(method, endpoint.path):
@@ -260,11 +260,11 @@ async def test_a_release_with_a_body_is_refused(shared: Shared) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/v1", "/v2/leases", "/v1/lease", "/schema/x", "/%00", "/" + LONG, "/v1/leases/a/b/c"]
 )
-async def test_an_endpoint_that_is_none(path: str, shared: Shared) -> None:
+async def test_an_unknown_endpoint_is_refused(path: str, shared: Shared) -> None:
     hold(await shared.acme.http.get(path), "route_not_found")
 
 
-async def test_an_ssh_key_that_is_none(shared: Shared) -> None:
+async def test_an_invalid_ssh_key_is_refused(shared: Shared) -> None:
     acme = shared.acme
     for text in (
         "ssh-ed25519",

@@ -65,7 +65,7 @@ async def test_one_byte_of_difference_is_another_request(acme: Tenant) -> None:
     assert len((await acme.http.get("/v1/leases")).json()["items"]) == 1
 
 
-async def test_twins_at_the_same_time_make_one_lease(acme: Tenant) -> None:
+async def test_the_same_request_twice_at_the_same_time_makes_one_lease(acme: Tenant) -> None:
     twins = [_post(acme, "/v1/leases", {"sku": "h100x1"}, KEY) for _ in range(4)]
     answers = await asyncio.gather(*twins)
     assert {answer.status_code for answer in answers} == {202}
@@ -81,9 +81,9 @@ async def test_a_refusal_leaves_the_key_free(operator: Tenant, api: Api) -> None
     await operator.http.post(
         f"/v1/operator/organizations/org_{poor.id.hex}/credits", json={"amount_usd": "100"}
     )
-    mended = await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY)
-    assert mended.status_code == 202
-    assert "idempotency-replayed" not in mended.headers
+    repeated = await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY)
+    assert repeated.status_code == 202
+    assert "idempotency-replayed" not in repeated.headers
 
 
 async def test_two_tenants_may_use_the_same_key(acme: Tenant, other: Tenant) -> None:

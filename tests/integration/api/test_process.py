@@ -220,7 +220,7 @@ async def test_a_request_is_one_line_and_no_secret_is_in_any(
 
 
 @pytest.mark.database
-async def test_a_fault_of_ours_is_a_500_that_tells_nothing_and_a_line_that_tells_where(
+async def test_a_fault_of_ours_is_a_500_without_details_and_a_log_line_that_locates_it(
     api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
@@ -236,7 +236,7 @@ async def test_a_fault_of_ours_is_a_500_that_tells_nothing_and_a_line_that_tells
 
 
 @pytest.mark.database
-async def test_a_key_that_asks_too_fast_is_told_when_to_come_back(api: Api, acme: Tenant) -> None:
+async def test_a_key_that_sends_requests_too_fast_learns_when_to_try_again(api: Api, acme: Tenant) -> None:
     metrics = Metrics()
     api.app = create_app(
         api.world, Settings("unused", requests_per_second=10, requests_burst=3), metrics=metrics

@@ -44,7 +44,7 @@ class Served:
         )
 
     async def raw(self, request: bytes) -> bytes:
-        """Bytes in, bytes out, until the server closes or has said its head."""
+        """Bytes in, bytes out, until the server closes or has sent its headers."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         await writer.drain()
@@ -110,7 +110,7 @@ def _book() -> str:
     return lines + 'usd_per_gpu_hour = "0"\n'
 
 
-async def test_bytes_that_are_no_good_request_are_refused_and_the_server_lives(served: Served) -> None:
+async def test_bytes_that_are_not_a_valid_request_are_refused_and_the_server_goes_on(served: Served) -> None:
     head = b"Host: x\r\nAuthorization: Bearer " + served.secret.encode() + b"\r\n"
     for request in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01",
@@ -143,7 +143,7 @@ async def test_bytes_that_are_no_good_request_are_refused_and_the_server_lives(s
     assert served.process.poll() is None
 
 
-async def test_a_stream_over_a_socket_is_told_at_once_and_leaves_nothing_open(served: Served) -> None:
+async def test_a_stream_over_a_socket_gets_each_event_at_once_and_leaves_nothing_open(served: Served) -> None:
     async with served.client() as client:
         lease = (await client.post("/v1/leases", json={"sku": "free"})).json()["id"]
         async with client.stream("GET", f"/v1/leases/{lease}/events") as answer:
@@ -164,7 +164,7 @@ async def test_a_stream_over_a_socket_is_told_at_once_and_leaves_nothing_open(se
         assert await served.metric("splitplane_api_streams") == 0
 
 
-async def test_the_server_stops_when_told_and_its_log_is_json_without_secrets(own: Served) -> None:
+async def test_the_server_stops_on_request_and_its_log_is_json_without_secrets(own: Served) -> None:
     async with own.client() as client:
         assert (await client.get(f"/v1/leases?cursor={own.secret}")).status_code == 400
     own.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Event streams: told at once, told everything once, ended when there is no more to tell."""
+"""Event streams: every event is sent at once and only once, and the stream ends when nothing more can come."""
 
 import asyncio
 import json
@@ -25,22 +25,22 @@ def events(text: str) -> list[tuple[str, str | None, Any]]:
     return found
 
 
-async def test_a_stream_tells_every_step_once_and_ends_when_the_lease_is_ready(
+async def test_a_stream_reports_every_step_once_and_ends_when_the_lease_is_ready(
     api: Api, stage: Stage, acme: Tenant
 ) -> None:
     lease = await acme.lease()
     api.while_asleep = stage.round
     answer = await acme.http.get(f"/v1/leases/{lease}/events?until=ready")
     assert answer.headers["content-type"] == "text/event-stream"
-    told = events(answer.text)
-    phases = [data["phase"] for name, _, data in told if name == "status"]
+    sent = events(answer.text)
+    phases = [data["phase"] for name, _, data in sent if name == "status"]
     assert (phases[0], phases[-1]) == ("pending", "ready")
-    messages = [data["message"] for name, _, data in told if name == "status"]
+    messages = [data["message"] for name, _, data in sent if name == "status"]
     assert len(messages) == len(set(messages))
-    assert told[-1] == ("end", None, {"reason": "ready"})
+    assert sent[-1] == ("end", None, {"reason": "ready"})
     journal = (await acme.http.get(f"/v1/leases/{lease}/journal")).json()["items"]
-    assert [data for name, _, data in told if name == "journal"] == journal
-    assert [number for name, number, _ in told if name == "journal"] == [
+    assert [data for name, _, data in sent if name == "journal"] == journal
+    assert [number for name, number, _ in sent if name == "journal"] == [
         str(line["number"]) for line in journal
     ]
 
@@ -57,13 +57,13 @@ async def test_a_stream_that_comes_back_misses_no_line_and_gets_none_twice(
         last = whole[seen][1]
         assert last is not None
         rest = await acme.http.get(f"/v1/leases/{lease}/events", headers={"Last-Event-ID": last})
-        told = events(rest.text)
-        assert [e for e in told if e[0] == "journal"] == whole[seen + 1 :]
-        assert told[-1][2] == {"reason": "ended"}
+        sent = events(rest.text)
+        assert [e for e in sent if e[0] == "journal"] == whole[seen + 1 :]
+        assert sent[-1][2] == {"reason": "ended"}
 
 
 @pytest.mark.parametrize("last", ["", "abc", "-1", "9" * 40, "1.5", "٣"])
-async def test_an_event_id_that_is_none_starts_at_the_beginning(last: str, shared: Shared) -> None:
+async def test_an_invalid_event_id_starts_at_the_beginning(last: str, shared: Shared) -> None:
     acme = shared.acme
     lease = await acme.lease()
     await acme.http.post(f"/v1/leases/{lease}/release")
@@ -78,8 +78,8 @@ async def test_an_event_id_that_is_none_starts_at_the_beginning(last: str, share
 async def test_a_lease_that_will_never_be_ready_ends_the_wait(acme: Tenant) -> None:
     lease = await acme.lease()
     await acme.http.post(f"/v1/leases/{lease}/release")
-    told = events((await acme.http.get(f"/v1/leases/{lease}/events?until=ready")).text)
-    assert told[-1] == ("end", None, {"reason": "ending"})
+    sent = events((await acme.http.get(f"/v1/leases/{lease}/events?until=ready")).text)
+    assert sent[-1] == ("end", None, {"reason": "ending"})
 
 
 class Listener:

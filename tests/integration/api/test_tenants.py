@@ -24,10 +24,10 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue
-        for stranger in (acme, operator):
+        for outsider in (acme, operator):
             with case(endpoint):
                 path = endpoint.at(theirs[endpoint.id_prefix])
-                hold(await stranger.http.request(endpoint.method, path), "lease_not_found", "not_found")
+                hold(await outsider.http.request(endpoint.method, path), "lease_not_found", "not_found")
     assert (await other.http.get(f"/v1/leases/{lease}")).json()["state"] == "placing"
     keys = (await other.http.get("/v1/api-keys")).json()["items"]
     assert [key["revoked_at"] for key in keys] == [None, None]

@@ -52,9 +52,9 @@ def test_a_whole_report_of_an_emulation_says_that_it_is_one(
         "memory shown to be resident, of NVML's total",
         "walk, of peak bandwidth",
     }
-    said = capsys.readouterr().out
-    assert "exact, bit by bit" in said
-    assert max(map(len, said.replace(str(out), "").splitlines())) <= 80
+    printed = capsys.readouterr().out
+    assert "exact, bit by bit" in printed
+    assert max(map(len, printed.replace(str(out), "").splitlines())) <= 80
     with pytest.raises(ValueError, match="an emulation was measured"):
         measurements.parse(out.read_text())
 
@@ -199,7 +199,7 @@ def test_wrong_arithmetic_and_missed_aims_stand_out(
     assert sum(line.endswith("MISSED") for line in lines) == 2, lines
 
 
-async def test_the_line_to_a_process_tells_silence_from_its_end() -> None:
+async def test_the_line_to_a_process_distinguishes_silence_from_its_end() -> None:
     async with prover(["sh", "-c", "read x; exit 0"]) as line:
         with pytest.raises(LineSilent):
             await line.receive(100, 0.01)

@@ -345,7 +345,7 @@ async def test_a_caller_that_is_cancelled_leaves_neither_a_tenant_nor_half_a_wri
         await narrow.close()
 
 
-async def test_a_connection_that_was_cut_is_told_its_tenant_anew(filled_url: str, owner: Database) -> None:
+async def test_a_connection_that_was_cut_gets_its_tenant_anew(filled_url: str, owner: Database) -> None:
     narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
     try:
         assert await _tenants_seen(narrow, "leases", A) == {A}

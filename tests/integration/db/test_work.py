@@ -269,7 +269,7 @@ def an_answer(body: bytes) -> StoredAnswer:
     return StoredAnswer(b"digest", 201, body)
 
 
-async def test_of_two_requests_with_one_key_the_second_is_told_and_its_effect_is_gone(
+async def test_of_two_requests_with_one_key_the_second_is_refused_and_its_effect_rolled_back(
     filled: Database,
 ) -> None:
     first_may_commit, second_waits = asyncio.Event(), asyncio.Event()
@@ -353,7 +353,9 @@ async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Dat
         assert await mesh.slot_for(connection, organization, _a_claim(4)) == 1
 
 
-async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_to_be_told(filled: Database) -> None:
+async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_due_for_an_update(
+    filled: Database,
+) -> None:
     await _claims(filled, 2)
     async with filled.transaction() as connection:
         peer = mesh.Peer(_a_claim(2), 2, "10.0.0.2", "key")

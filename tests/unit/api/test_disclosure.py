@@ -45,7 +45,7 @@ def _placement(
 
 
 def _rejections(disclosure: Disclosure) -> dict[RejectCode, str]:
-    """What is said of each code, fresh and stored; both have to be the same."""
+    """The sentence for each code, once made anew and once read from storage; both have to be the same."""
     shown = {}
     for code in RejectCode:
         fresh = rejected_view(Rejection(OFFER, code, "secret"), disclosure)

@@ -107,7 +107,7 @@ def test_a_refusal_is_not_repeated_and_keeps_its_code_and_sentence(status: int) 
     assert caught.value.sentence.startswith("65 GPUs would be held and the quota is 64.")
 
 
-def test_field_errors_are_told_with_their_fields() -> None:
+def test_field_errors_are_printed_with_their_fields() -> None:
     errors = [{"field": "regions[0]", "detail": "Expected `str` matching regex"}]
     api = Api(_problem(400, "invalid_request", "The request is malformed.", errors=errors))
     with pytest.raises(CliError, match=r"regions\[0\]: Expected"):

@@ -46,7 +46,7 @@ def test_what_is_stored_comes_back(environ: dict[str, str]) -> None:
     assert config.current(environ).api_key == KEY
 
 
-def test_a_login_that_others_can_read_is_refused_with_the_command_that_mends_it(
+def test_a_login_that_others_can_read_is_refused_with_the_command_that_fixes_it(
     environ: dict[str, str],
 ) -> None:
     path = _stored(environ)
@@ -106,7 +106,7 @@ def test_plain_http_is_fine_on_this_machine(environ: dict[str, str], url: str) -
         "https://a.example?x=1",
     ],
 )
-def test_what_is_no_address_is_refused(environ: dict[str, str], url: str) -> None:
+def test_an_invalid_address_is_refused(environ: dict[str, str], url: str) -> None:
     with pytest.raises(CliError):
         config.checked_url(url, environ)
 

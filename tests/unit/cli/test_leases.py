@@ -130,12 +130,12 @@ def _stream(*statuses: Json) -> httpx.Response:
 
 
 def test_a_lease_is_watched_until_it_is_ready_and_then_shown(tmp_path: Path) -> None:
-    told = iter([a_lease("starting"), a_lease("ready")])
+    polled = iter([a_lease("starting"), a_lease("ready")])
     known: dict[str, Answer] = {
         "GET /v1/ssh-keys": answers.SSH_KEYS,
         "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
         f"{SHOW}/events": _stream(answers.status("starting"), answers.status("ready")),
-        SHOW: lambda _: httpx.Response(200, json=next(told)),
+        SHOW: lambda _: httpx.Response(200, json=next(polled)),
     }
     shown = Stand(tmp_path, known).run("lease", "create", "h100x8")
     assert shown.code == 0
@@ -176,7 +176,7 @@ def test_several_leases_are_watched_at_once(tmp_path: Path) -> None:
     assert ready == [("train-1", "ready"), ("train-2", "ready")]
 
 
-def test_who_stops_watching_is_told_that_the_lease_goes_on(
+def test_whoever_stops_watching_learns_that_the_lease_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -280,7 +280,7 @@ def test_a_lease_that_cannot_be_released_does_not_keep_the_others(tmp_path: Path
 # Foreign text
 
 
-def test_what_a_stranger_wrote_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_text_from_a_server_or_provider_cannot_drive_the_terminal(tmp_path: Path) -> None:
     evil = a_lease(
         name="\x1b]0;owned\x07[red]x[/red]\u202e:fire:", end_why="line\nbreak\x1b[2J", end_reason="released"
     )

@@ -49,8 +49,10 @@ class Api:
                 self.streams.pop(0) if self.streams else httpx.Response(404, json={"code": "lease_not_found"})
             )
         else:
-            told = self.leases.pop(0) if len(self.leases) > 1 else self.leases[0]
-            answer = told if isinstance(told, Exception) else httpx.Response(200, json=told)
+            next_answer = self.leases.pop(0) if len(self.leases) > 1 else self.leases[0]
+            answer = (
+                next_answer if isinstance(next_answer, Exception) else httpx.Response(200, json=next_answer)
+            )
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -58,8 +60,8 @@ class Api:
     def follow(self) -> list[LeaseView]:
         login = Login("http://127.0.0.1:8080", "spk_x", "given")
         client = Client(login, transport=httpx.MockTransport(self), sleep=lambda _: None)
-        told = progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append)
-        return [answer.value for answer in told]
+        answers = progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append)
+        return [answer.value for answer in answers]
 
 
 def _events(*chunks: bytes, broken: bool = False) -> httpx.Response:

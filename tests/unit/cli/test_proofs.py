@@ -16,7 +16,7 @@ def test_a_lease_stands_for_its_latest_proof(tmp_path: Path) -> None:
     assert PROOF_ID in shown.out
 
 
-def test_a_machine_that_was_not_challenged_is_told_apart_from_an_unknown_lease(tmp_path: Path) -> None:
+def test_a_machine_that_was_not_challenged_is_distinguished_from_an_unknown_lease(tmp_path: Path) -> None:
     shown = Stand(tmp_path, {f"GET /v1/leases/{LEASE_ID}": a_lease("starting")}).run(
         "proof", "show", LEASE_ID
     )

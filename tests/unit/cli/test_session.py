@@ -52,13 +52,13 @@ def test_a_refused_key_is_not_stored_and_not_shown(tmp_path: Path) -> None:
     assert config.stored({"HOME": str(tmp_path)}) is None
 
 
-def test_nobody_to_type_is_said_instead_of_waiting(tmp_path: Path) -> None:
+def test_without_a_terminal_to_type_at_the_command_fails_instead_of_waiting(tmp_path: Path) -> None:
     shown = _stand(tmp_path, io.StringIO()).run("login", "--url", URL)
     assert (shown.code, "--key-stdin" in shown.err) == (2, True)
 
 
 @pytest.mark.parametrize("typed", ["", " \n", "two words\n", "spk_\x1b[2J\n", "k" * 201, "ключ\n"])
-def test_what_is_no_key_is_sent_nowhere(tmp_path: Path, typed: str) -> None:
+def test_an_invalid_key_is_sent_nowhere(tmp_path: Path, typed: str) -> None:
     stand = _stand(tmp_path, io.StringIO(typed))
     shown = stand.run("login", "--url", URL, "--key-stdin")
     assert (shown.code, stand.requests) == (2, [])
@@ -84,9 +84,9 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(
     with pytest.raises(SystemExit) as caught:
         main.parsed(["login", KEY])
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert KEY not in told
-    assert "Do not put an API key there" in told
+    error_text = capsys.readouterr().err
+    assert KEY not in error_text
+    assert "Do not put an API key there" in error_text
 
 
 def test_no_api_is_exit_code_3(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_servers_wait_and_its_last_id_are_kept_for_the_next_connection() -> 
     assert (parser.retry_ms, parser.last_id) == (2500, "7")
 
 
-def test_an_event_that_is_not_complete_is_not_told() -> None:
+def test_an_incomplete_event_is_not_emitted() -> None:
     assert _fed(b"id: 1\ndata: x\n") == []
 
 

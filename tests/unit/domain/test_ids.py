@@ -61,7 +61,7 @@ def test_an_id_has_one_spelling(prefix: Prefix, value: UUID, place: int, odd: st
         " le_" + "0" * 32,
     ],
 )
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_refused_by_its_parser(text: str) -> None:
     with pytest.raises(MalformedIdError):
         off_wire(Prefix.LEASE, text)
 
@@ -95,7 +95,7 @@ def test_two_attempts_never_share_a_launch_key(one: UUID, other: UUID) -> None:
     "name",
     ["", "web-1", "sp-", f"sp-{INSTALLATION}-", f"sp-{INSTALLATION}-{'0' * 31}", f"xsp-{INSTALLATION}"],
 )
-def test_a_strangers_name_belongs_to_no_installation(name: str) -> None:
+def test_a_name_that_is_no_launch_key_belongs_to_no_installation(name: str) -> None:
     assert installation_of(name) is None
 
 

@@ -80,7 +80,7 @@ def test_an_amount_as_people_write_it_is_read(text: str, nano: int) -> None:
         "1.2.3",
     ],
 )
-def test_what_is_no_amount_is_refused(text: str) -> None:
+def test_an_invalid_amount_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an amount"):
         parse_usd(text)
 

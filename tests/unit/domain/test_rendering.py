@@ -1,4 +1,4 @@
-"""What a machine is told at its first boot: the same bytes every time, and no key where it does not belong."""
+"""The user data of a machine's first boot: the same bytes every time, and no key where it does not belong."""
 
 import json
 from pathlib import Path

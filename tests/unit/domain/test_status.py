@@ -101,8 +101,8 @@ def test_the_steps_of_the_claim_come_after_those_of_the_machine() -> None:
 
 
 def test_the_message_says_what_is_done_next() -> None:
-    said = [_starting(step).message for step in Step]
-    assert said == [
+    messages = [_starting(step).message for step in Step]
+    assert messages == [
         "Asking the provider for the machine.",
         "The provider accepted it; the machine boots.",
         "The machine runs; connecting.",

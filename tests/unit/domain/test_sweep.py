@@ -384,9 +384,9 @@ def test_one_absence_is_counted_and_proves_nothing() -> None:
 
 
 def test_an_absence_that_lasts_ends_what_was_terminated_and_loses_what_was_wanted() -> None:
-    ending = replace(MISSING, state=S.TERMINATING)
+    terminating = replace(MISSING, state=S.TERMINATING)
     evidence = "missing from 3 complete lists, the first at 2026-11-20T11:59:30+00:00"
-    (move,) = swept([ending, a_machine(2)], a_listing(2)).moves
+    (move,) = swept([terminating, a_machine(2)], a_listing(2)).moves
     assert (move.moved.event, move.gone_evidence) == (E.CONFIRMED_GONE, evidence)
     (loss,) = swept([MISSING, a_machine(2)], a_listing(2)).losses
     assert (loss.failure.event, loss.failure.why) == (E.VANISHED, evidence)

@@ -107,7 +107,7 @@ def test_a_region_lies_in_its_jurisdiction_and_in_no_half_word(
     assert CapacityRequest("a", regions=(wanted,)).allows_region(region) is within
 
 
-def test_a_wish_without_constraints_allows_everything() -> None:
+def test_a_request_without_constraints_allows_everything() -> None:
     assert CapacityRequest("a").allows_region("us-east-1")
     assert CapacityRequest("a").allows_provider("anyone")
 

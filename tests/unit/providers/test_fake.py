@@ -61,7 +61,7 @@ async def test_faults_come_in_order_and_then_calls_succeed() -> None:
     assert fake.ever(a_key()) == 2
 
 
-async def test_lag_hiding_and_a_wrong_list_are_told_apart_only_by_time() -> None:
+async def test_only_time_distinguishes_lag_hiding_and_a_wrong_list() -> None:
     fake, clock = a_fake(list_lag_seconds=5.0)
     await fake.launch(ORDER)
     assert await fake.inventory() == ()

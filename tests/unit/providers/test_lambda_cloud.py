@@ -141,12 +141,12 @@ async def test_what_an_answer_to_a_terminate_means(
         await provider.terminate(ProviderRef("y"))
 
 
-async def test_a_retry_after_is_believed_and_otherwise_the_limit_tells() -> None:
-    with pytest.raises(Throttled) as told:
+async def test_a_retry_after_is_believed_and_otherwise_the_limit_decides() -> None:
+    with pytest.raises(Throttled) as advised:
         await always(429, headers={"Retry-After": "7"}).launch(ORDER)
     with pytest.raises(Throttled) as guessed:
         await always(429, text="slow down").launch(ORDER)
-    assert (told.value.retry_after_seconds, guessed.value.retry_after_seconds) == (7.0, 12.0)
+    assert (advised.value.retry_after_seconds, guessed.value.retry_after_seconds) == (7.0, 12.0)
 
 
 async def test_a_list_with_more_pages_or_one_broken_instance_is_an_error() -> None:

@@ -86,7 +86,7 @@ def test_cents_are_whole_or_not_and_a_fraction_of_a_nano_is_rounded_up() -> None
 @pytest.mark.parametrize(
     "text", ["NaN", "Infinity", "-1", "-0.01", "1e400000", "9223372036.854775808", "", "free"]
 )
-def test_what_is_no_amount_makes_the_answer_unreadable(text: str) -> None:
+def test_an_invalid_amount_makes_the_answer_unreadable(text: str) -> None:
     with pytest.raises(UnreadableAnswer):
         nano_usd(text)
 

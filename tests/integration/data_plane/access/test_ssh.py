@@ -35,7 +35,7 @@ from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
 STEP = Step("try", "true", seconds=5, user="login")
 
 
-def says(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
+def answering(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
     async def handler(process: "Process[bytes]") -> None:
         process.stdout.write(output)
         process.stderr.write(errors)
@@ -51,7 +51,9 @@ async def a_shell(handler: Handler) -> AsyncIterator[SshSession]:
 
 
 async def test_a_step_answers_with_status_output_and_a_printable_end_of_its_errors() -> None:
-    async with a_shell(says(b"\x00\xff out", 7, b"x" * 5_000 + b"\x1b[2J\nthe end \xe2\x80\xae")) as shell:
+    async with a_shell(
+        answering(b"\x00\xff out", 7, b"x" * 5_000 + b"\x1b[2J\nthe end \xe2\x80\xae")
+    ) as shell:
         answer = await shell.run(STEP)
     assert (answer.exit_status, answer.output) == (7, b"\x00\xff out")
     assert answer.detail.isascii()
@@ -72,12 +74,12 @@ async def test_input_arrives_whole_and_steps_run_side_by_side() -> None:
 
 
 async def test_a_step_may_end_without_reading_its_input() -> None:
-    async with a_shell(says(b"", 3)) as shell:
+    async with a_shell(answering(b"", 3)) as shell:
         assert (await shell.run(STEP, stdin=b"x" * 5_000_000)).exit_status == 3
 
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256"])
-async def test_a_machine_with_another_host_key_is_a_stranger_and_hears_nothing(kind: str) -> None:
+async def test_a_machine_with_another_host_key_is_refused_before_anything_is_sent_to_it(kind: str) -> None:
     heard: list[str] = []
 
     async def handler(process: "Process[bytes]") -> None:
@@ -88,19 +90,19 @@ async def test_a_machine_with_another_host_key_is_a_stranger_and_hears_nothing(k
     async with a_machine(handler, private_key=other) as target:
         with pytest.raises(HostKeyChanged):
             async with SshAccess(OURS.private_openssh).connect(target):
-                pytest.fail("logged in on a stranger")
+                pytest.fail("logged in to another machine")
     assert heard == []
 
 
-async def test_a_host_key_on_record_that_is_none_reaches_nobody() -> None:
-    async with a_machine(says(b""), pinned="trust me") as target:
+async def test_an_invalid_host_key_on_record_reaches_no_machine() -> None:
+    async with a_machine(answering(b""), pinned="trust me") as target:
         with pytest.raises(HostKeyChanged):
             async with SshAccess(OURS.private_openssh).connect(target):
                 pytest.fail("logged in without a pin")
 
 
 async def test_a_machine_that_does_not_know_our_key_or_user_refuses_the_login() -> None:
-    async with a_machine(says(b"")) as target:
+    async with a_machine(answering(b"")) as target:
         for access in (
             SshAccess(new_host_key().private_openssh),
             SshAccess(OURS.private_openssh, login_user="root"),
@@ -147,7 +149,7 @@ async def test_whatever_answers_on_the_port_is_unreachable(
         assert str(caught.value).isprintable()
 
 
-async def test_nobody_there_is_unreachable() -> None:
+async def test_a_host_where_nobody_listens_is_unreachable() -> None:
     async with a_speaker(b"", then_close=True) as target:
         pass
     for port in (target.port, 0):
@@ -247,7 +249,7 @@ async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch:
 
 
 async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
-    async with a_machine(says(b"ok\n")) as target:
+    async with a_machine(answering(b"ok\n")) as target:
         with pytest.raises(StepFailed, match="public key"):
             await hub.SshHub(SshAccess(OURS.private_openssh), target).sync(Network(1), [])
 
@@ -258,8 +260,11 @@ async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b"key\n", b"x" * 44 + b"\n", b"\xff" * 44, b"A" * 43 + b"=\n" + b"A" * 43 + b"=\n"]
 )
-async def test_a_mesh_key_that_is_none_fails_the_step(answer: bytes) -> None:
-    async with a_machine(says(answer)) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+async def test_an_invalid_mesh_key_fails_the_step(answer: bytes) -> None:
+    async with (
+        a_machine(answering(answer)) as target,
+        SshAccess(OURS.private_openssh).connect(target) as session,
+    ):
         with pytest.raises(StepFailed, match="make mesh key"):
             await mesh_public_key(session)
 
@@ -278,7 +283,7 @@ async def test_a_mesh_key_that_is_none_fails_the_step(answer: bytes) -> None:
         (encode(Inventory("nvml", "1", ())).encode(), 1),
     ],
 )
-async def test_no_answer_of_the_agent_is_believed_that_is_not_one(answer: bytes, status: int) -> None:
+async def test_an_answer_that_the_agent_cannot_have_given_is_not_believed(answer: bytes, status: int) -> None:
     async def handler(process: "Process[bytes]") -> None:
         pushing = PUSH_AGENT.script.splitlines()[1] in str(process.command) and "cat >" in str(
             process.command
@@ -287,7 +292,7 @@ async def test_no_answer_of_the_agent_is_believed_that_is_not_one(answer: bytes,
             await process.stdin.read()
             process.exit(0)
         else:
-            await says(answer, status)(process)
+            await answering(answer, status)(process)
 
     async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as session:
         with pytest.raises(StepFailed) as caught:
@@ -368,10 +373,10 @@ def test_our_key_may_be_a_file_or_text(tmp_path: Path) -> None:
 
 
 async def test_no_error_holds_our_key() -> None:
-    async with a_machine(says(b"", 1, OURS.private_openssh.encode())) as target:
+    async with a_machine(answering(b"", 1, OURS.private_openssh.encode())) as target:
         secret = OURS.private_openssh.splitlines()[2]
         access = SshAccess(OURS.private_openssh)
         with pytest.raises(AccessError) as caught:
             async with access.connect(Target(target.address, target.port, new_host_key().public)):
-                pytest.fail("logged in on a stranger")
+                pytest.fail("logged in to another machine")
         assert secret not in f"{caught.value!r} {access!r} {vars(access)!r}"

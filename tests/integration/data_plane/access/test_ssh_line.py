@@ -129,7 +129,7 @@ async def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None
             await line.receive(1_000_000, SOON)
 
 
-async def test_a_prover_that_ends_breaks_the_line_and_its_last_words_are_shown() -> None:
+async def test_a_prover_that_exits_breaks_the_line_and_its_last_output_is_reported() -> None:
     async def fail(process: "Process[bytes]") -> None:
         process.stderr.write(b"python3: \x1b[31mnot found\n")
         process.stdout.write(framed(b"one"))
@@ -245,7 +245,7 @@ async def test_a_prover_that_does_not_read_breaks_the_line_in_bounded_time(
             )  # The server's window, and a little that cannot leave us.
 
 
-async def test_leaving_does_not_wait_for_a_silent_machine_and_tells_it_to_end() -> None:
+async def test_leaving_asks_the_prover_to_end_and_does_not_wait_for_a_silent_machine() -> None:
     heard: list[str] = []
 
     class Deaf:

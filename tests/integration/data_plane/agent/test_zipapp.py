@@ -62,7 +62,7 @@ def test_the_zipapp_itself_answers_its_version(pyz: Path) -> None:
     assert done.stdout == b"2\n"
 
 
-def test_the_zipapp_tells_health_once(pyz: Path, emulation: Path) -> None:
+def test_the_zipapp_prints_health_once(pyz: Path, emulation: Path) -> None:
     done = run(pyz, emulation, "health")
     assert (done.returncode, done.stderr) == (0, b"")
     message = decode(done.stdout)

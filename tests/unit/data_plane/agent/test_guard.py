@@ -34,7 +34,7 @@ def test_work_that_nobody_waits_for_does_not_pile_up() -> None:
     assert list(messages)[-1] == 999
 
 
-def test_hanging_work_is_told_from_work_that_ended() -> None:
+def test_hanging_work_is_distinguished_from_work_that_ended() -> None:
     for_good = threading.Event()
 
     def work() -> Iterator[int]:

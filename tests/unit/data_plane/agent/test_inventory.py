@@ -54,7 +54,7 @@ def test_every_model_that_we_sell_looks_as_our_own_table_says(model: str) -> Non
         assert gpu.memory_total_mib in look.memory_mib
 
 
-def test_who_a_card_is() -> None:
+def test_a_card_is_identified_by_its_model_and_place() -> None:
     gpu = seen("h100-sxm-8").gpus[7]
     assert (gpu.name, gpu.memory_total_mib, gpu.compute_capability) == ("NVIDIA H100 80GB HBM3", 81559, "9.0")
     assert (gpu.pci_device_id, gpu.pci_subsystem_id, gpu.bus_id) == ("10de:2330", "10de:0000", "0000:df:00.0")
@@ -92,7 +92,7 @@ def test_a_consumer_card_says_less_and_is_read_all_the_same() -> None:
     )
 
 
-def test_links_to_switches_and_to_cards_are_told_apart() -> None:
+def test_links_to_switches_and_to_cards_are_distinguished() -> None:
     gpu = seen("h100-sxm-8").gpus[0]
     assert len(gpu.nvlinks) == 18
     assert gpu.nvlinks[17] == NvLink(
@@ -160,7 +160,7 @@ def test_without_root_a_part_has_no_place_and_everything_else() -> None:
     assert (first.profile, first.placement, first.profile_id) == ("3g.40gb", None, None)
 
 
-def test_a_mode_that_waits_for_a_reset_is_told() -> None:
+def test_a_mode_that_waits_for_a_reset_is_reported() -> None:
     (gpu, *_) = seen("h100-sxm-8", {"at": 0, "gpu": 0, "answers": {"nvmlDeviceGetMigMode": [0, 1]}}).gpus
     assert gpu.mig == Mig(enabled=False, pending=True, instances_max=7)
 
@@ -275,7 +275,7 @@ def test_a_field_of_a_lost_card_is_a_loss_too() -> None:
         "UNSIGNED_SHORT",
     ],
 )
-def test_a_field_of_any_width_is_the_number_that_was_said(kind: str) -> None:
+def test_a_field_of_any_width_is_read_as_the_number_that_the_driver_wrote(kind: str) -> None:
     member = {
         "UNSIGNED_INT": "uiVal",
         "UNSIGNED_LONG": "ulVal",

@@ -171,18 +171,18 @@ def test_records_that_the_kernel_overwrote_are_skipped_and_the_rest_is_read(
     answer = answers()
 
     def read(_file: int, _size: int) -> bytes:
-        said = next(answer)
-        if isinstance(said, OSError):
-            raise said
-        return said
+        logged = next(answer)
+        if isinstance(logged, OSError):
+            raise logged
+        return logged
 
     monkeypatch.setattr(os, "read", read)
     assert [seen.number for seen, _ in log.new()] == [79]
 
 
 def entry(text: str, second: int) -> bytes:
-    said = {"MESSAGE": text, "SYSLOG_FACILITY": "0", "__REALTIME_TIMESTAMP": f"{second}000000"}
-    return json.dumps(said).encode() + b"\n"
+    logged = {"MESSAGE": text, "SYSLOG_FACILITY": "0", "__REALTIME_TIMESTAMP": f"{second}000000"}
+    return json.dumps(logged).encode() + b"\n"
 
 
 def test_the_journal_is_asked_from_where_it_was_left() -> None:
@@ -208,7 +208,7 @@ def test_a_journal_without_a_single_line_was_not_ours_to_read() -> None:
         Journal(lambda command: b"")
 
 
-def test_an_error_told_again_within_moments_is_one() -> None:
+def test_an_error_that_is_logged_again_within_moments_counts_once() -> None:
     xids = Xids()
     assert xids.note("xid", 13, "0000:3b:00.0", 100, "log")
     assert not xids.note("xid", 13, "0000:3b:00.0", 100 + SAME_SECONDS, "log")
@@ -242,7 +242,7 @@ def test_a_storm_keeps_the_latest_and_counts_what_it_dropped() -> None:
     assert (len(latest), xids.dropped, latest[-1].at) == (XIDS_MAX, 100, 100 * (XIDS_MAX + 99))
 
 
-def test_what_is_told_late_stands_at_its_time() -> None:
+def test_an_error_that_is_reported_late_keeps_its_own_time() -> None:
     xids = Xids()
     xids.note("xid", 79, "0000:3b:00.0", 500, "event")
     xids.note("xid", 31, "0000:3b:00.0", 100, "log")

@@ -46,9 +46,9 @@ def emulation(tmp_path: Path) -> Path:
     ],
 )
 def test_a_wrong_command_line_is_refused(line: str, emulation: Path) -> None:
-    with redirect_stdout(io.StringIO()) as said:
+    with redirect_stdout(io.StringIO()) as printed:
         assert agent.main(line.split(), emulation) == 2
-    assert said.getvalue() == ""
+    assert printed.getvalue() == ""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_file_that_names_a_card_as_no_driver_would_is_not_passed_on(tmp_path: 
     )
 
 
-def test_what_the_other_side_would_not_accept_is_not_said(tmp_path: Path) -> None:
+def test_the_agent_prints_no_document_that_the_other_side_would_refuse(tmp_path: Path) -> None:
     path = tmp_path / "nvml.json"
     path.write_text(json.dumps({"driver_version": "1", "gpus": [CARD, {**CARD, "index": 1}]}))
     for work in (agent.inventories, lambda library: agent.healths(library, None)):

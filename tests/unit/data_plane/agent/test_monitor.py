@@ -24,7 +24,7 @@ def looks(watched: Monitor, clock: Clock, times: int, every: float = 10) -> list
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_every_model_tells_its_health_and_is_understood(model: str) -> None:
+def test_every_model_reports_its_health_and_is_understood(model: str) -> None:
     clock = Clock()
     health = monitor(model, clock=clock).look()
     assert decode(encode(health).encode()) == health
@@ -315,8 +315,8 @@ def test_a_card_that_vanishes_is_missed_within_the_hour_and_at_once_after_an_eve
     silent = looks(monitor("l40s-2", vanished, clock=clock, interval=600), clock, 7, every=600)
     assert [len(one.gpus) for one in silent] == [2, 2, 2, 2, 2, 2, 1]
     clock = Clock()
-    told = {"at": 5, "gpu": 0, "event": pynvml.nvmlEventTypeGpuUnavailableError}
-    watched = monitor("l40s-2", vanished, told, clock=clock)
+    announced = {"at": 5, "gpu": 0, "event": pynvml.nvmlEventTypeGpuUnavailableError}
+    watched = monitor("l40s-2", vanished, announced, clock=clock)
     watched.look()
     hear(watched, clock)
     clock.sleep(10)
@@ -416,7 +416,7 @@ def test_cards_without_events_have_none_and_are_watched_all_the_same() -> None:
     assert not Events(cards, [cards.must("nvmlDeviceGetHandleByIndex", 0)]).registered
 
 
-def test_a_wait_that_fails_is_told_from_one_in_which_nothing_happened() -> None:
+def test_a_wait_that_fails_is_distinguished_from_one_in_which_nothing_happened() -> None:
     cards = library("l4-1")
     events = Events(cards, [cards.must("nvmlDeviceGetHandleByIndex", 0)])
     assert events.wait()  # Nothing happened.

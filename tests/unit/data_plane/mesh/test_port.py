@@ -36,7 +36,7 @@ def test_every_machine_has_a_usable_address_of_its_own(network: Network, k: int)
     assert network.holds(address)
 
 
-def test_the_edges_are_nobodys() -> None:
+def test_the_first_and_the_last_address_of_a_network_belong_to_no_machine() -> None:
     network = Network(7)
     subnet = network.subnet
     for address in (subnet.network_address, subnet.network_address + 1, subnet.broadcast_address, subnet[-2]):

@@ -98,18 +98,18 @@ async def test_joining_before_the_hub_knows_the_machine_fails_as_in_reality() ->
     access = FakeAccess(hardware, hub=hub)
     async with access.connect(TARGET) as session:
         identity = await hub.sync(network, [])
-        wish = link(network, identity, network.address_of(1))
+        link_order = link(network, identity, network.address_of(1))
         with pytest.raises(StepFailed, match="no mesh key"):
-            await join_mesh(session, wish)
+            await join_mesh(session, link_order)
         key = await mesh_public_key(session)
         with pytest.raises(StepFailed, match="did not answer"):
-            await join_mesh(session, wish)
+            await join_mesh(session, link_order)
         await hub.sync(network, [Peer(network.address_of(1), key)])
-        await join_mesh(session, wish)
+        await join_mesh(session, link_order)
         await hub.drop(network)
         await hub.sync(network, [Peer(network.address_of(1), key)])
         with pytest.raises(StepFailed, match="did not answer"):
-            await join_mesh(session, wish)
+            await join_mesh(session, link_order)
 
 
 async def test_a_hook_sees_every_step_before_it_happens() -> None:
@@ -135,16 +135,16 @@ async def test_a_bad_customer_key_changes_nothing() -> None:
 
 
 class Parrot:
-    """A line to somebody who says what you said."""
+    """A line whose other end sends every frame back."""
 
-    said = b""
+    echoed = b""
 
     async def send(self, frame: bytes) -> float:
-        self.said = frame
+        self.echoed = frame
         return 1.0
 
     async def receive(self, bytes_max: int, seconds: float) -> Frame:
-        return Frame(self.said[:bytes_max], 2.0, 2.0)
+        return Frame(self.echoed[:bytes_max], 2.0, 2.0)
 
 
 async def test_a_machine_proves_on_the_line_that_the_scenario_gives_it() -> None:

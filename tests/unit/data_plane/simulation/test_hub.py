@@ -38,7 +38,7 @@ async def test_the_simulated_hub_is_level_triggered() -> None:
     )
 
 
-async def test_the_simulated_hub_fails_as_told_and_changes_nothing() -> None:
+async def test_the_simulated_hub_fails_as_scripted_and_changes_nothing() -> None:
     hub = FakeHub(fail_next=[Unreachable("cut")])
     with pytest.raises(Unreachable):
         await hub.sync(Network(1), [])

@@ -66,7 +66,7 @@ class House:
 
 
 async def _pass_on(process: "Process[bytes]", child: asyncio.subprocess.Process) -> None:
-    """Orders to the child, until there are no more; as sshd does, told to end it ends the child."""
+    """Pass orders to the child until there are no more. When it is asked to end, it ends the child, as sshd does."""
     pipe = cast("asyncio.StreamWriter", child.stdin)
     try:
         while chunk := await process.stdin.read(65_536):
@@ -83,7 +83,7 @@ async def a_session(house: House) -> AsyncIterator[Session]:
         yield session
 
 
-async def said(line: Line) -> Identity | Refused:
+async def answer_of(line: Line) -> Identity | Refused:
     await line.send(encode(Hello()))
     frame = await line.receive(ANSWER_BYTES_MAX, SECONDS)
     message, _ = decode(frame.body, (Identity, Refused))
@@ -97,7 +97,7 @@ async def test_the_agent_is_pushed_once_and_proves_every_time(tmp_path: Path) ->
         for _ in range(2):
             async with prover_line(session, agent) as line:
                 # No driver and no emulation file: that it speaks, and says so, is the point.
-                refused = await said(line)
+                refused = await answer_of(line)
                 assert isinstance(refused, Refused)
                 assert refused.code == "no_driver"
                 with pytest.raises(LineBroken):

@@ -46,9 +46,9 @@ def assembled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, s
 def test_every_kernel_is_assembled_without_stack_or_spills_and_within_its_registers(
     assembled: dict[str, dict[str, str]], target: str
 ) -> None:
-    said = assembled[target]
-    assert said.keys() == {kernel.name for kernel in kernels.KERNELS}
-    for name, text in said.items():
+    output = assembled[target]
+    assert output.keys() == {kernel.name for kernel in kernels.KERNELS}
+    for name, text in output.items():
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in text, name
         (used,) = re.findall(r"Used (\d+) registers", text)
         assert int(used) <= REGISTERS_MAX[name], name

@@ -93,7 +93,7 @@ def hear(process: "subprocess.Popen[bytes]") -> tuple[Answer, bytes]:
 
 
 def left(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    """What it still says, and what it told a person."""
+    """What it still answers, and what it wrote to standard error."""
     answers, errors = process.communicate(timeout=30)
     return answers, errors
 
@@ -179,7 +179,7 @@ def test_the_end_of_its_input_and_a_signal_end_it_and_leave_nothing_behind(
         assert list(emulation.parent.iterdir()) == [emulation]
 
 
-def test_told_to_end_again_and_again_in_the_middle_of_a_phase_it_leaves_nothing_behind(
+def test_a_prover_that_gets_several_signals_in_the_middle_of_a_phase_leaves_nothing_behind(
     pyz: Path, emulation: Path
 ) -> None:
     """`timeout` tells a process twice that it shall end: as its child, and as a member of its group."""

@@ -1,4 +1,4 @@
-"""A verifier service in this process, whose workers do as they are told, and a client of it."""
+"""A verifier service in this process, whose workers follow a script, and a client of it."""
 
 import asyncio
 import sys

@@ -126,7 +126,7 @@ def slow() -> LaunchJob:
     return LaunchJob(bytes(16), 10_000, bytes(16))
 
 
-async def test_a_service_that_is_told_to_stop_while_it_is_busy_answers_first() -> None:
+async def test_a_service_that_is_asked_to_stop_while_it_is_busy_answers_first() -> None:
     async with running(PLAINTEXT) as service:
         workers = service.workers()
         checking = asyncio.create_task(service.verifier.check([slow()] * 20))
@@ -175,14 +175,14 @@ async def test_it_serves_over_mutual_tls_and_logs_no_secret(tmp_path: Path) -> N
     assert json.loads(log.splitlines()[0])["caller"] == "127.0.0.1"
 
 
-async def said(environ: Mapping[str, str], *arguments: str) -> tuple[int | None, str, str]:
+async def run_service(environ: Mapping[str, str], *arguments: str) -> tuple[int | None, str, str]:
     process = await start(environ, *arguments)
     out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
 
 
 async def test_help_names_every_variable() -> None:
-    code, out, _ = await said({}, "--help")
+    code, out, _ = await run_service({}, "--help")
     assert code == 0
     for name in (
         "CERTIFICATE",
@@ -220,7 +220,7 @@ async def test_a_service_that_cannot_start_says_why_in_its_last_line(tmp_path: P
                 f"SPLITPLANE_VERIFIER_METRICS_LISTEN is '{address}'",
             ),
         ):
-            code, _, err = await said(environ)
+            code, _, err = await run_service(environ)
             assert code == 2
             assert "Traceback" not in err
             assert err.splitlines()[-1].startswith("verifier: ")

@@ -222,7 +222,7 @@ async def test_a_worker_inherits_nothing_and_computes_on_one_thread(
     assert "PLANTED" not in checked.why
 
 
-async def test_a_fault_of_ours_is_internal_and_tells_no_value(serve: Serve) -> None:
+async def test_a_fault_of_ours_is_internal_and_repeats_no_value(serve: Serve) -> None:
     service = await serve()
     with structlog.testing.capture_logs() as lines, pytest.raises(VerifierAway) as away:
         await service.verifier.check([job(odd.RAISE)])

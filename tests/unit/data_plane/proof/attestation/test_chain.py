@@ -151,7 +151,7 @@ def test_what_is_no_gpu_by_its_identity_is_none(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("pem", [b"", b"nonsense", b"\xff" * 100, b"-----BEGIN CERTIFICATE-----\n"])
-def test_what_is_no_chain_is_malformed(pem: bytes) -> None:
+def test_an_invalid_chain_is_malformed(pem: bytes) -> None:
     assert made.code(made.judge(chain=pem)) is Reason.MALFORMED
 
 

@@ -23,7 +23,7 @@ def _blocks(*blocks: bytes) -> made.Report:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "document",
     [
         pytest.param(made.Report(made.NONCE, request=b"\x12\xe0\x01\xff"), id="SPDM 1.2"),
         pytest.param(made.Report(made.NONCE, request=b"\x11\xe0\x00\xff"), id="no signature asked for"),
@@ -72,16 +72,16 @@ def _blocks(*blocks: bytes) -> made.Report:
         ),
     ],
 )
-def test_a_report_that_contradicts_itself_is_malformed_though_it_is_signed(said: made.Report) -> None:
-    assert made.code(made.judge(said)) is Reason.MALFORMED
+def test_a_report_that_contradicts_itself_is_malformed_though_it_is_signed(document: made.Report) -> None:
+    assert made.code(made.judge(document)) is Reason.MALFORMED
 
 
 def test_a_report_is_bounded_before_it_is_read() -> None:
     bare = len(made.Report(made.NONCE).signed_by(made.HONEST)) + len(made.opaque_field(99, b""))
     for more, expected in ((0, None), (1, Reason.MALFORMED)):
         padding = made.opaque_field(99, bytes(REPORT_BYTES_MAX - bare + more))
-        said = made.Report(made.NONCE, opaque=made.with_opaque() + padding)
-        assert made.code(made.judge(said)) is expected
+        document = made.Report(made.NONCE, opaque=made.with_opaque() + padding)
+        assert made.code(made.judge(document)) is expected
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_a_refusal_never_quotes_the_report() -> None:
 def test_no_bytes_bring_the_reader_of_reports_down(content: bytes) -> None:
     for whole in (content, made.Report(made.NONCE).unsigned()[:45] + content):
         try:
-            said = report.read(whole)
+            document = report.read(whole)
         except Malformed:
             continue
-        assert said.signed + said.signature == whole
+        assert document.signed + document.signature == whole
 
 
 # ---- firmware and measurements ------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_a_real_manifest_is_read_with_its_alternatives() -> None:
         lambda text: b"",
     ],
 )
-def test_what_is_no_manifest_is_malformed(spoil: Callable[[bytes], bytes]) -> None:
+def test_an_invalid_manifest_is_malformed(spoil: Callable[[bytes], bytes]) -> None:
     with pytest.raises(Malformed):
         golden.read(spoil(RIM))
 

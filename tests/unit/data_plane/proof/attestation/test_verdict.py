@@ -172,26 +172,26 @@ def test_a_real_chain_cut_anywhere_is_no_chain() -> None:
 def test_our_generator_writes_what_a_real_driver_writes() -> None:
     """Else all tests below could pass on a format of our own."""
     content, _, nonce = made.real("hopper-580")
-    said = report.read(content)
-    record = b"".join(made.block(index, value) for index, value in said.measurements.items())
+    parsed = report.read(content)
+    record = b"".join(made.block(index, value) for index, value in parsed.measurements.items())
     behind = 45 + len(record)
     again = made.Report(
         nonce,
-        blocks=tuple(made.block(index, value) for index, value in said.measurements.items()),
+        blocks=tuple(made.block(index, value) for index, value in parsed.measurements.items()),
         gpu_nonce=content[behind : behind + 32],
         opaque=content[behind + 34 : -96],
     )
-    assert again.unsigned() == said.signed
+    assert again.unsigned() == parsed.signed
 
 
 # ---- the signature ------------------------------------------------------------------------------------------
 
 
-def test_a_replay_is_told_by_its_nonce() -> None:
+def test_a_replay_is_detected_by_its_nonce() -> None:
     assert made.code(made.judge(made.Report(bytes(32)))) is Reason.NONCE
 
 
-def test_a_nonce_put_in_afterwards_is_told_by_the_signature() -> None:
+def test_a_nonce_put_in_afterwards_is_detected_by_the_signature() -> None:
     content = made.Report(bytes(32)).signed_by(made.HONEST)
     assert made.code(made.judge(content[:4] + made.NONCE + content[36:])) is Reason.SIGNATURE
 

@@ -352,7 +352,7 @@ async def test_what_silence_means_depends_on_what_was_asked(
     assert codes(await challenge(ScriptedLine(bend=breaking(kind)))) == {broken}
 
 
-async def test_a_refusal_tells_nothing_until_it_withholds_what_was_committed_to() -> None:
+async def test_a_refusal_proves_nothing_unless_it_withholds_what_was_committed_to() -> None:
     refused = Refused(0, "cuda_error", "an illegal instruction")
     for kind, code in ((Filled, "refused"), (Committed, "refused"), (Opened, "unopened")):
         bend = changing(kind, lambda one: replace(one, message=refused, blob=b""))
@@ -368,7 +368,7 @@ async def test_a_silent_prover_costs_bounded_time() -> None:
         assert line.now - 100.0 <= 60.0
 
 
-async def test_gaps_that_are_not_told_cost_nothing_but_a_hint() -> None:
+async def test_gaps_that_are_not_reported_cost_only_a_hint() -> None:
     for bend in (dropping(GapsAnswer), breaking(GapsAnswer)):
         report = await challenge(ScriptedLine(bend=bend))
         assert report.outcome is Outcome.PASSED
@@ -434,7 +434,7 @@ async def test_an_answer_from_before_the_question_fails() -> None:
     assert codes(await challenge(Early())) == {"protocol"}
 
 
-async def test_what_is_shown_has_exactly_the_size_that_was_asked_for() -> None:
+async def test_opened_groups_have_exactly_the_size_that_was_asked_for() -> None:
     for kind in (Groups, Opened):
         for size in (-8, 8):
 
@@ -454,7 +454,7 @@ async def test_an_answer_may_be_no_larger_than_what_was_ordered() -> None:
     assert largest[Groups] < 2000 + 16 * 5
 
 
-async def test_another_version_tells_nothing() -> None:
+async def test_another_version_of_the_protocol_proves_nothing() -> None:
     report = await challenge(ScriptedLine(machine(version=2)))
     assert (report.outcome, codes(report)) == (Outcome.UNANSWERED, {"version"})
 
@@ -564,7 +564,7 @@ async def test_every_code_of_a_finding_or_hint_is_explained() -> None:
     bends = (dropping(Filled), breaking(Opened), changing(Committed, lambda one: replace(one, raw=b"")))
     reports = [await challenge(ScriptedLine(bend=bend)) for bend in bends]
     reports.append(await challenge(ScriptedLine(machine({"cuda_mps": True, "nvml_throttle": 0x8}))))
-    said = {finding.code for report in reports for finding in (*report.findings, *report.hints)}
-    assert said == {"silent", "unopened", "malformed", "mps", "throttled"}
-    assert said <= CODES.keys()
+    found_codes = {finding.code for report in reports for finding in (*report.findings, *report.hints)}
+    assert found_codes == {"silent", "unopened", "malformed", "mps", "throttled"}
+    assert found_codes <= CODES.keys()
     assert MODEL in TABLE

@@ -137,33 +137,33 @@ def test_little_free_memory_fails_only_where_all_of_it_should_be_free() -> None:
 
 @pytest.mark.parametrize("occasion", [Occasion.IDLE, Occasion.RECHECK])
 def test_a_machine_that_is_held_may_use_its_memory_and_shows_nothing_then(occasion: Occasion) -> None:
-    def said(share: float, *others: dict[str, Any]) -> set[str]:
+    def found_codes(share: float, *others: dict[str, Any]) -> set[str]:
         return judged({"cuda_free": int(share * 81559 * MIB)}, *others, occasion=occasion)[0]
 
-    assert [said(share) for share in (0.0, 0.5, 0.89, 0.91)] == [{"memory_in_use"}] * 3 + [set()]
-    assert said(0.5, {"cuda_capability": "8.0"}) == {"capability"}, "it excuses nothing"
+    assert [found_codes(share) for share in (0.0, 0.5, 0.89, 0.91)] == [{"memory_in_use"}] * 3 + [set()]
+    assert found_codes(0.5, {"cuda_capability": "8.0"}) == {"capability"}, "it excuses nothing"
 
 
 def test_memory_is_short_by_what_was_sold_and_not_by_what_the_machine_says_it_has() -> None:
     two = replace(expected(), memory_mib=(81559, 80000))
 
-    def said(nvml: float | None, free: float) -> set[str]:
+    def found_codes(nvml: float | None, free: float) -> set[str]:
         one = gpu(
             nvml_memory=None if nvml is None else int(nvml * MIB), cuda_memory=1, cuda_free=int(free * MIB)
         )
         return {f.code for f in judge_identity(identity(one), two, TABLE[MODEL], Occasion.START).findings}
 
-    assert said(0.985 * 80000, 0.951 * 80000) == said(80000, 0.951 * 80000) == set()
-    assert said(0.985 * 80000, 0.951 * 0.985 * 80000) == {"memory_short"}
-    assert said(81559, 0.951 * 80000) == {"memory_short"}
-    assert said(None, 0.951 * 80000) == {"memory_short"}, "silence chooses no smaller card"
+    assert found_codes(0.985 * 80000, 0.951 * 80000) == found_codes(80000, 0.951 * 80000) == set()
+    assert found_codes(0.985 * 80000, 0.951 * 0.985 * 80000) == {"memory_short"}
+    assert found_codes(81559, 0.951 * 80000) == {"memory_short"}
+    assert found_codes(None, 0.951 * 80000) == {"memory_short"}, "silence chooses no smaller card"
 
 
 def test_memory_that_does_not_fit_its_ecc_is_a_hint() -> None:
     reference = TABLE["a6000-48gb"]
     one = gpu(nvml_memory=49140 * MIB, cuda_ecc=True, nvml_ecc=True)
-    said = judgement._ecc(one, reference)
-    assert [hint.code for hint in said] == ["ecc_differs"]
+    hints = judgement._ecc(one, reference)
+    assert [hint.code for hint in hints] == ["ecc_differs"]
     assert not list(judgement._ecc(replace(one, cuda_ecc=False, nvml_ecc=False), reference))
 
 

@@ -128,8 +128,8 @@ def test_phases_are_learnt_apart_and_drivers_together_and_by_branch() -> None:
             Sample("a", "a-0", "no-such-model", 570, "walk", 1.0),
         ]
     )  # fmt: skip
-    said = [(one.driver_major, one.phase, one.rate is not None) for one in found]
-    assert said == [
+    summary = [(one.driver_major, one.phase, one.rate is not None) for one in found]
+    assert summary == [
         (EVERY_DRIVER, "fill", True),
         (570, "fill", True),
         (EVERY_DRIVER, "walk", True),

@@ -63,7 +63,7 @@ def test_an_estimate_is_never_faster_than_the_data_sheet() -> None:
             assert one.estimate().of(phase).rate < (one.peak(phase) or 0) * PEAK_MARGIN[phase]
 
 
-def test_where_nothing_is_published_the_tiles_are_guessed_and_it_is_said() -> None:
+def test_where_nothing_is_published_the_tiles_are_guessed_and_the_reference_says_so() -> None:
     times = TABLE["b200-sxm-180gb"].estimate()
     assert (times.walk.basis, times.int8.basis) == (Basis.ESTIMATED, Basis.GUESSED)
     assert "guessed (a quarter" in times.describe()

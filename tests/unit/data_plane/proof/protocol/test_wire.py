@@ -295,7 +295,7 @@ def test_a_field_too_many_or_too_few_is_refused(kind: type[Any], data: Any) -> N
         b'{"message":' * 5_000,
     ],
 )
-def test_headers_that_are_none(header: bytes) -> None:
+def test_invalid_headers_are_refused(header: bytes) -> None:
     with pytest.raises(Malformed):
         decode(len(header).to_bytes(2, "big") + header, ALL)
 

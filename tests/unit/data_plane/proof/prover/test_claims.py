@@ -70,9 +70,9 @@ def root(tmp_path: Path) -> Path:
 
 def test_three_sources_speak_of_one_card(root: Path) -> None:
     claims = Claims(root, Nvml())
-    said = claims.of(BUS)
-    assert said.keys() == FIELDS
-    assert said == {
+    claimed = claims.of(BUS)
+    assert claimed.keys() == FIELDS
+    assert claimed == {
         "nvml_name": "NVIDIA H100 80GB HBM3",
         "nvml_uuid": RECORDED["gpus"][1]["uuid"],
         "nvml_memory": 85_520_809_984,
@@ -103,7 +103,7 @@ def test_the_kernel_knows_its_driver_by_both_names(root: Path, text: str) -> Non
     assert Claims(root, NoNvml()).driver() == "535.183.01"
 
 
-def test_who_says_nothing_claims_nothing(tmp_path: Path) -> None:
+def test_a_card_that_reports_nothing_claims_nothing(tmp_path: Path) -> None:
     claims = Claims(tmp_path, NoNvml())
     assert claims.of(BUS) == {**dict.fromkeys(FIELDS), "nvml_sharing": "unknown"}
     assert claims.throttle(BUS) is None
@@ -117,9 +117,9 @@ def test_who_says_nothing_claims_nothing(tmp_path: Path) -> None:
 
 def test_a_card_that_fell_off_the_bus_claims_nothing(root: Path) -> None:
     claims = Claims(root, Nvml(nvmlDeviceGetEccMode={"error": "GPU_IS_LOST"}))
-    said = claims.of(BUS)
-    assert said["nvml_name"] is None
-    assert said["sysfs_pci_device"] == "10de:2330"
+    claimed = claims.of(BUS)
+    assert claimed["nvml_name"] is None
+    assert claimed["sysfs_pci_device"] == "10de:2330"
     silent = Claims(root, Nvml(nvmlDeviceGetCurrentClocksEventReasons={"error": "GPU_IS_LOST"}))
     assert silent.throttle(BUS) is None
 
@@ -154,7 +154,7 @@ def test_an_older_driver_counts_processes_by_another_name(root: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"0x10dez", b"10de", b"0x10de10de", b"\xff\xff", b"0x10de\n\n"])
-def test_a_pci_number_that_is_none_is_not_claimed(root: Path, content: bytes) -> None:
+def test_an_invalid_pci_number_is_not_claimed(root: Path, content: bytes) -> None:
     (root / "sys/bus/pci/devices" / BUS / "vendor").write_bytes(content)
     assert Claims(root, NoNvml()).of(BUS)["sysfs_pci_device"] is None
 
@@ -168,7 +168,7 @@ def test_a_model_that_cannot_be_shown_is_not_claimed(root: Path, content: bytes)
 # Libraries.
 
 
-def test_libraries_are_told_as_they_are_mapped(tmp_path: Path) -> None:
+def test_libraries_are_reported_as_they_are_mapped(tmp_path: Path) -> None:
     real = tmp_path / "libcuda.so.570.124.06"
     real.write_bytes(b"x" * 3_000_000)
     gone = tmp_path / "libnvidia-ml.so.1"

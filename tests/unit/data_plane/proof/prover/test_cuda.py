@@ -263,7 +263,7 @@ def test_memory_beyond_four_gigabytes_is_asked_for_whole(fake: FakeCuda) -> None
     context.close()
 
 
-def test_too_much_memory_is_said_with_what_there_is_and_a_smaller_fill_works(device: CudaDevice) -> None:
+def test_a_refusal_of_too_much_memory_names_what_is_free_and_a_smaller_fill_works(device: CudaDevice) -> None:
     free = device.memory_free()
     with pytest.raises(DeviceError, match=f"{free} free") as caught:
         device.fill(SEED, 1, free // BLOCK_BYTES + 1)
@@ -310,7 +310,7 @@ def converse(fake: FakeCuda, run: Any, *orders: Order) -> list[tuple[Any, bytes]
 def test_a_whole_conversation_over_three_gpus(run: Any) -> None:
     gpus = [FakeGpu(uuid=bytes([at]) * 16, bus=b"0000:%02X:00.0" % (0x3B + at)) for at in range(3)]
     fake = FakeCuda(gpus)
-    said = converse(
+    answers = converse(
         fake,
         run,
         Hello(),
@@ -323,26 +323,26 @@ def test_a_whole_conversation_over_three_gpus(run: Any) -> None:
         GapsOrder(1, 200),
         Goodbye(),
     )
-    assert not any(isinstance(answer, Refused) for answer, _ in said)
-    identity = said[0][0]
+    assert not any(isinstance(answer, Refused) for answer, _ in answers)
+    identity = answers[0][0]
     assert identity.source == "cuda"
     assert (identity.driver, identity.cuda) == ("570.124.06", "12.8")
     assert identity.kernels_sha256 == kernels.sha256()
     assert [gpu.cuda_pci_bus for gpu in identity.gpus] == ["0000:3b:00.0", "0000:3c:00.0", "0000:3d:00.0"]
-    opened = {(answer.gpu, answer.phase): blob for answer, blob in said if isinstance(answer, Opened)}
+    opened = {(answer.gpu, answer.phase): blob for answer, blob in answers if isinstance(answer, Opened)}
     numbers = np.arange(450, dtype=np.uint32)
     for gpu in range(3):
         memory = memory_of(40 + gpu, 2)
         digests = walk.digests(NONCE, numbers, 5, 40 + gpu, memory.__getitem__)
         assert opened[gpu, "walk"] == digests[:800] + digests[3200:]
         assert opened[gpu, "bf16"] == tiles.digests("bf16", NONCE, 32, 2, np.arange(10, 20, dtype=np.uint32))
-    finals = {answer.gpu: answer.final for answer, _ in said if isinstance(answer, LatencyAnswer)}
+    finals = {answer.gpu: answer.final for answer, _ in answers if isinstance(answer, LatencyAnswer)}
     assert finals == {
         0: launches.chain(NONCE, 4),
         1: launches.chain(bytes(16), 4),
         2: launches.chain(NONCE, 4),
     }
-    committed = {answer.gpu: answer.throttle for answer, _ in said if isinstance(answer, Committed)}
+    committed = {answer.gpu: answer.throttle for answer, _ in answers if isinstance(answer, Committed)}
     assert committed == {0: 4, 1: None, 2: None}
     assert (fake.wrong, fake.leaks, fake.alive()) == ([], [], [])
 
@@ -400,9 +400,9 @@ def test_a_library_without_a_symbol_is_no_driver(fake: FakeCuda) -> None:
 def test_a_gpu_that_breaks_in_the_middle_is_a_refusal_and_the_other_goes_on() -> None:
     fake = FakeCuda([FakeGpu(), FakeGpu(bus=b"0000:3C:00.0")])
     orders: tuple[Order, ...] = (Hello(), FillOrder((Fill(SEED, 1, 10), Fill(SEED, 1, 1 << 20))), Goodbye())
-    said = [answer for answer, _ in converse(fake, side_by_side, *orders)]
-    assert {type(answer) for answer in said} == {Identity, Filled, Refused}
-    (refused,) = [answer for answer in said if isinstance(answer, Refused)]
+    answers = [answer for answer, _ in converse(fake, side_by_side, *orders)]
+    assert {type(answer) for answer in answers} == {Identity, Filled, Refused}
+    (refused,) = [answer for answer in answers if isinstance(answer, Refused)]
     assert (refused.gpu, refused.code) == (1, "out_of_memory")
     assert (fake.wrong, fake.leaks, fake.alive()) == ([], [], [])
 

@@ -89,7 +89,7 @@ def test_the_echo_kernel_does_the_gpu_s_half_of_a_round() -> None:
     assert answer.astype("<u4").tobytes() == launches.launch(NONCE)
 
 
-def test_the_gaps_kernel_counts_jumps_over_the_threshold_and_tells_the_longest() -> None:
+def test_the_gaps_kernel_counts_jumps_over_the_threshold_and_reports_the_longest() -> None:
     readings = [1000, 2000, 2500, 9_002_500, 9_003_000, 9_503_000]
     undisturbed = list(range(20_000_000, 29_600_000, 100_000))
     memory, found = ptx.Memory(), empty(8)

@@ -63,7 +63,7 @@ ANSWERS = (
     Refused,
 )
 SEED, NONCE = bytes(range(32)), bytes(range(16))
-Said = tuple[Answer, bytes]
+Reply = tuple[Answer, bytes]
 
 
 def digest(number: int) -> bytes:
@@ -147,7 +147,7 @@ def a_rack(count: int = 2) -> Rack:
     return Rack(scripts, scripts)
 
 
-def read(frame: bytes) -> Said:
+def read(frame: bytes) -> Reply:
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     message, blob = decode(frame[4:], ANSWERS)
     return cast("Answer", message), blob
@@ -159,16 +159,16 @@ class Talk:
         self.prover = Prover(self.rack)
         self.goes_on = True
 
-    def say(self, order: Order) -> list[Said]:
-        said: list[Said] = []
+    def say(self, order: Order) -> list[Reply]:
+        replies: list[Reply] = []
 
         def emit(gpu: int | None, frame: bytes) -> None:
             answer, blob = read(frame)
             assert getattr(answer, "gpu", None) == gpu
-            said.append((answer, blob))
+            replies.append((answer, blob))
 
         self.goes_on = self.prover.handle(order, emit)
-        return said
+        return replies
 
     def refusal(self, order: Order) -> str:
         ((refused, _),) = self.say(order)
@@ -315,7 +315,7 @@ def test_what_a_device_cannot_do_is_a_refusal_with_its_words(method: str, order:
     ("error", "code"), [(MemoryError(), "out_of_memory"), (ZeroDivisionError("oh"), "internal")]
 )
 @pytest.mark.parametrize("run", [one_after_another, side_by_side])
-def test_a_bug_on_one_gpu_is_said_not_swallowed(error: Exception, code: str, run: Any) -> None:
+def test_a_bug_on_one_gpu_is_reported_and_not_swallowed(error: Exception, code: str, run: Any) -> None:
     rack = a_rack()
     rack.scripts[0].breaks["gaps"] = error
     prover, frames = Prover(rack, run), list[bytes]()
@@ -370,15 +370,15 @@ def stream(*orders: Order) -> bytes:
     return b"".join(encode(order) for order in orders)
 
 
-def conversation(rack: Rack, sent: bytes) -> list[Said]:
+def conversation(rack: Rack, sent: bytes) -> list[Reply]:
     written: list[bytes] = []
     serve(lambda: rack, io.BytesIO(sent).read, written.append)
-    said, content = list[Said](), b"".join(written)
+    replies, content = list[Reply](), b"".join(written)
     while content:
         length = 4 + int.from_bytes(content[:4], "big")
-        said.append(read(content[:length]))
+        replies.append(read(content[:length]))
         content = content[length:]
-    return said
+    return replies
 
 
 def test_frames_in_frames_out_and_the_gpus_are_given_back() -> None:
@@ -417,17 +417,17 @@ def test_a_line_that_ends_ends_the_prover_without_a_word(cut: int) -> None:
 @pytest.mark.parametrize("before", [b"", encode(Hello())])
 def test_what_is_no_order_is_refused_once_and_ends(before: bytes, sent: bytes) -> None:
     rack = a_rack()
-    said = conversation(rack, before + sent + encode(GapsOrder(1, 1)))
-    assert isinstance(said[-1][0], Refused)
-    assert said[-1][0].code == "bad_order"
-    assert len(said) == (2 if before else 1)
+    replies = conversation(rack, before + sent + encode(GapsOrder(1, 1)))
+    assert isinstance(replies[-1][0], Refused)
+    assert replies[-1][0].code == "bad_order"
+    assert len(replies) == (2 if before else 1)
     assert rack.scripts[0].done == (["identity", "close"] if before else [])
 
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_anything_but_a_refusal(sent: bytes) -> None:
-    said = conversation(a_rack(), sent)
-    assert [type(answer) for answer, _ in said] in ([], [Refused])
+    replies = conversation(a_rack(), sent)
+    assert [type(answer) for answer, _ in replies] in ([], [Refused])
 
 
 def test_a_machine_that_cannot_be_opened_is_a_refusal() -> None:

@@ -88,11 +88,11 @@ def test_what_is_filled_is_no_longer_free() -> None:
 
 
 @pytest.mark.parametrize("model", CARDS)
-def test_every_card_says_what_can_be_said_over_the_wire(model: str) -> None:
-    said = Identity(
+def test_every_card_claims_what_the_wire_can_carry(model: str) -> None:
+    message = Identity(
         VERSION, "emulated", "570.1", "12.8", bytes(32), (), (identity(CARDS[model], 0, "GPU-1"),)
     )
-    assert decode(encode(said)[4:], (Identity,)) == (said, b"")
+    assert decode(encode(message)[4:], (Identity,)) == (message, b"")
 
 
 def test_a_machine_is_made_from_the_file_of_a_test_machine(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_a_machine_is_made_from_the_file_of_a_test_machine(tmp_path: Path) -> No
     path.write_text(json.dumps({"driver_version": "570.124.06", "gpus": gpus}))
     machine = machine_from(path)
     assert (machine.source, machine.driver) == ("emulated", "570.124.06")
-    said = [one.identity() for one in machine.devices]
-    assert [(one.index, one.nvml_name, one.cuda_name, one.cuda_uuid) for one in said] == [
+    identities = [one.identity() for one in machine.devices]
+    assert [(one.index, one.nvml_name, one.cuda_name, one.cuda_uuid) for one in identities] == [
         (0, "NVIDIA L4", "NVIDIA L4", "GPU-0"),
         (1, "A card of our own", "A card of our own", "GPU-1"),
     ]
-    assert said[0].nvml_memory == said[0].cuda_memory == 23034 << 20
-    assert said[0].nvml_pci_device == "10de:27b8"
+    assert identities[0].nvml_memory == identities[0].cuda_memory == 23034 << 20
+    assert identities[0].nvml_pci_device == "10de:27b8"
 
 
 def test_without_a_file_there_is_nothing_to_emulate(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_long_reason_is_cut_and_the_longest_response_fits() -> None:
     assert {len(one.why) for one in codec.read_response(content, codec.JOBS_MAX)} == {codec.WHY_MAX}
 
 
-def test_tiles_of_another_kind_than_committed_to_cannot_be_said() -> None:
+def test_tiles_of_another_kind_than_committed_to_cannot_be_encoded() -> None:
     with pytest.raises(ValueError, match="int8 tiles under a commitment to walk"):
         codec.write_job(replace(INT8, commitment=COMMITMENT))
 

@@ -6,8 +6,9 @@ test compares every table of the migrated database with its marks.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, StrEnum, auto
-from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     CheckConstraint,
@@ -83,12 +84,12 @@ def marks_of(found: Table) -> Marks:
     return marks
 
 
-def at(name: str, *, nullable: bool = True) -> Column[Any]:
+def at(name: str, *, nullable: bool = True) -> Column[datetime]:
     """A column that holds a point in time."""
     return Column(name, DateTime(timezone=True), nullable=nullable)
 
 
-def tenant(*, nullable: bool = False) -> Column[Any]:
+def tenant(*, nullable: bool = False) -> Column[UUID]:
     return Column("organization_id", Uuid, ForeignKey("organizations.id"), nullable=nullable)
 
 

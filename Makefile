@@ -5,10 +5,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test check format golden proto bench lock clean
+.PHONY: help demo up test test-changed check format golden proto bench lock clean
 
 help: ## List the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
 demo: $(BIN)/.ready ## The main job, end to end, in a few minutes
 	@$(BIN)/python -m demo run
@@ -19,6 +19,10 @@ up: $(BIN)/.ready ## The same cloud, staying up; prints its URL and a key
 test: $(BIN)/.ready ## Every test; asks for system packages with one command when some are missing
 	@$(BIN)/python -m demo packages
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-changed: $(BIN)/.ready ## Only the tests that the working tree's changes can affect; BASE=REF says since when
+	@$(BIN)/python -m tests.support.changed $(if $(BASE),--base $(BASE)) > var/test-changed.txt
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$(cat var/test-changed.txt)
 
 check: $(BIN)/.ready ## Format, lints, types, import contracts and the fast tests: under a minute
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }

@@ -107,17 +107,18 @@ class Posted:
     """Nothing is posted after this, so the rest of the hold is returned."""
 
 
-# A posted charge is taken out of the hold, down to zero; the final one returns the rest.
+# A posted charge is taken out of the hold, down to zero; the final one returns the rest. When another replica posts
+# the final charge first, charges that are posted later find a released hold and are still counted.
 _USE = text(f"""
 WITH before AS (
   SELECT h.lease_id, h.organization_id, posted.amount_nano AS posted, posted.final,
          CASE WHEN posted.final THEN h.amount_nano ELSE least(h.amount_nano, posted.amount_nano) END AS used
   FROM {Recordset(Posted, "posted")} JOIN holds h ON h.lease_id = posted.lease_id
-  WHERE h.released_at IS NULL ORDER BY h.lease_id FOR UPDATE OF h
+  ORDER BY h.lease_id FOR UPDATE OF h
 ), used AS (
   UPDATE holds SET
     amount_nano = holds.amount_nano - before.used, posted_nano = holds.posted_nano + before.posted,
-    released_at = CASE WHEN before.final THEN CAST(:now AS timestamptz) END
+    released_at = CASE WHEN before.final THEN CAST(:now AS timestamptz) ELSE holds.released_at END
   FROM before WHERE holds.lease_id = before.lease_id
 )
 UPDATE standings SET held_nano = held_nano - returned.amount_nano

@@ -4,8 +4,9 @@
        ^                   |
        `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
 
-The bill runs exactly while the lease is READY. ENDING holds until the provider has confirmed the
-end of every machine that was ordered for the lease; why it ended is `EndReason`, not more states.
+The bill runs exactly while the lease is READY. A lease stays ENDING until its providers have confirmed the end of
+every machine that it claimed as a whole; a node of which it had a slot stays. Why it ended is `EndReason`, not more
+states.
 """
 
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class LeaseEvent(StrEnum):
     PLACED = "placed"
     ATTEMPT_FAILED = "attempt_failed"
     VERIFIED = "verified"
+    """Its machine is verified, and the customer is admitted."""
     RELEASED = "released"
     """The customer released it."""
     GAVE_UP = "gave_up"

@@ -78,7 +78,7 @@ async def test_a_launch_is_posted_exactly_once_whatever_comes_back(fault: FaultK
     world.scenario.add("launch", fault, times=5)
     with pytest.raises(OutcomeUnknown):
         await world.guard.launch(world.order())
-    assert world.posts("machine-operations/launch") == 1
+    assert world.posts("instance-operations/launch") == 1
     assert world.ever(a_key()) == (0 if fault is FaultKind.ERROR_BEFORE else 1)
 
 
@@ -88,7 +88,7 @@ async def test_a_terminate_is_posted_exactly_once_whatever_comes_back() -> None:
     world.scenario.add("terminate", FaultKind.ERROR_AFTER, times=5)
     with pytest.raises(OutcomeUnknown):
         await world.guard.terminate(ref)
-    assert world.posts("machine-operations/terminate") == 1
+    assert world.posts("instance-operations/terminate") == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.THROTTLED])

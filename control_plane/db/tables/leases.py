@@ -22,7 +22,7 @@ from control_plane.db.tables.marks import Tenancy, among, at, known, project, ta
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
-from control_plane.domain.lease import BILLED, LIVE, EndReason, LeaseState, PurchaseKind
+from control_plane.domain.lease import LIVE, EndReason, LeaseState, PurchaseKind
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 
@@ -68,7 +68,7 @@ leases = table(
     known("end_reason", EndReason),
     known("proof", Tier),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
-    CheckConstraint(f"({among('state', BILLED)}) <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
+    CheckConstraint(f"(state = '{LeaseState.READY}') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
     CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
     Index(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")

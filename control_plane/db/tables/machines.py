@@ -84,7 +84,10 @@ machines = table(
         f"state <> '{MachineState.GONE}' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
         name="gone_needs_evidence",
     ),
-    CheckConstraint(f"{among('state', NOT_ASKED)} OR asked_at IS NOT NULL", name="asked_before_effect"),
+    CheckConstraint(
+        f"{among('state', (MachineState.INTENDED, MachineState.GONE))} OR asked_at IS NOT NULL",
+        name="asked_before_effect",
+    ),
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
     Index(
         "ix_machines_open",

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from control_plane.db.tables.marks import Tenancy, at, known, project, table, tenant
+from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant
 from control_plane.domain.proof import Occasion, ProofOutcome
 
 proofs = table(
@@ -54,7 +54,7 @@ proofs = table(
     Index("ix_proofs_machine_id_at", "machine_id", text("at DESC")),
     Index("ix_proofs_gpu_uuids", "gpu_uuids", postgresql_using="gin"),
     Index("ix_proofs_devices", "devices", postgresql_using="gin"),
-    Index("ix_proofs_passed", "at", postgresql_where=text("outcome = 'passed'")),
+    Index("ix_proofs_passed", "at", postgresql_where=text(f"outcome = '{ProofOutcome.PASSED}'")),
     tenancy=Tenancy.MIXED,
     fact=True,
 )
@@ -81,7 +81,7 @@ proof_records = table(
         "ix_proof_records_failed",
         "account",
         "at",
-        postgresql_where=text("ended OR outcome IN ('failed', 'emulated')"),
+        postgresql_where=text(f"ended OR {among('outcome', (ProofOutcome.FAILED, ProofOutcome.EMULATED))}"),
     ),
     Index("ix_proof_records_ended", "at", postgresql_where=text("ended")),
     shared="how our providers' machines answered; says nothing of whose they were",

@@ -1,1 +1,1 @@
-"""NVIDIA's attestation of a GPU, verified on our side and offline. `verdict.verify` is the door."""
+"""Verifies NVIDIA's attestation of a GPU, on our side and offline. The entry is `verdict.verify`."""

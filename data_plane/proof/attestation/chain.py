@@ -1,17 +1,16 @@
-"""The certificates behind a report, from the key that signed it to NVIDIA's device identity root.
+"""Verifies the certificate chain of a report, from the key that signed it to NVIDIA's device identity root.
 
-Five of them, the signing one first:
+There are five certificates, beginning with the signing one:
 
-    0  `GH100 A01 GSP FMC LF`             the attestation key, made and certified within the GPU
-    1  `GH100 A01 GSP BROM`               this one GPU, its key burnt in; its serial number is the GPU's identity
-    2  `NVIDIA GH100 Provisioner ICA 1`   who certified it in the factory
+    0  `GH100 A01 GSP FMC LF`             the attestation key, made and certified inside the GPU
+    1  `GH100 A01 GSP BROM`               this GPU, with a key that is burnt in; its serial number is the identity
+    2  `NVIDIA GH100 Provisioner ICA 1`   the authority that certified the GPU in the factory
     3  `NVIDIA GH100 Identity`            the product line
     4  `NVIDIA Device Identity CA`        the root, pinned by its digest
 
-The same root, and even the same line, certifies NVSwitches (`LS_10 A01 FSP BROM`). So what the device is
-comes from certificate 1, and only a GPU's security processor (GSP) will do. Devices live as long as their
-keys: the certificates end in the year 9999, and only a revocation list would say more. We cannot ask for
-one offline.
+The same root also certifies NVSwitches (`LS_10 A01 FSP BROM`). Therefore the kind of the device is read from
+certificate 1, which must be that of a GPU's security processor (GSP). The certificates are valid until the year 9999;
+a stolen key could only be found in a revocation list, which we cannot query offline.
 
 Sources: the chains in tests/fixtures/attestation; TCG DICE Attestation Architecture 1.1, section 6.1
 (DiceTcbInfo); NVIDIA/nvtrust@0281730 (cc_admin_utils.py) for which extension holds the firmware's id.
@@ -44,9 +43,10 @@ _ARCHITECTURES = {"GH": "hopper", "GB": "blackwell"}
 
 _UNDERSTOOD = {x509.BasicConstraints.oid, x509.KeyUsage.oid}
 _FWID_EXTENSIONS = {ObjectIdentifier("2.23.133.5.4.1"), ObjectIdentifier("2.23.133.5.4.1.1")}
-"""Hopper's and Blackwell's; the second is DiceTcbInfo."""
+"""Hopper's and Blackwell's extension. The second one is DiceTcbInfo."""
 _FWID = bytes.fromhex("303d 0609608648016503040202 0430")
-"""How a firmware's id begins in both: SEQUENCE { OID SHA-384, OCTET STRING of 48 }. DER has one way to write it."""
+"""The beginning of a firmware id in both extensions: SEQUENCE { OID SHA-384, OCTET STRING of 48 }, which is unique in
+DER."""
 
 _UNREADABLE = (
     ValueError,
@@ -57,27 +57,27 @@ _UNREADABLE = (
     x509.UnsupportedGeneralNameType,
     UserWarning,
 )
-"""What `cryptography` raises for a certificate that is none. It only warns of some, unless warnings are errors."""
+"""What `cryptography` raises for malformed certificates. For some it only warns, unless warnings are errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The GPU that a chain is about."""
+    """The GPU to which a chain belongs."""
 
     chip: str
-    """`GH100`, `GB100`."""
+    """Such as `GH100` or `GB100`."""
     architecture: str
     serial: str
-    """Of the GPU's identity certificate, upper-case hex: one of its kind, and the same for life."""
+    """The serial number of the GPU's identity certificate in upper-case hex. It is unique and never changes."""
     key: ec.EllipticCurvePublicKey
-    """Of the attestation key."""
+    """The attestation key."""
     fwid: bytes
-    """Digest of the firmware that holds the attestation key, from its certificate; empty if that names none."""
+    """The digest of the firmware that has the attestation key, from its certificate; empty if that has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Certificate:
-    """All that we look at in a certificate, read at once: what is unreadable shows here and nowhere else."""
+    """All parts of a certificate that we use. They are read together, so that malformed ones are found here only."""
 
     raw: x509.Certificate
     digest: bytes
@@ -88,14 +88,14 @@ class _Certificate:
     key: CertificatePublicKeyTypes
     signed_with: ObjectIdentifier
     conditions: frozenset[ObjectIdentifier]
-    """Critical extensions."""
+    """The critical extensions."""
     usage: x509.KeyUsage | None
     constraints: x509.BasicConstraints | None
     fwid: bytes
 
 
 def verify(pem: bytes, roots: Collection[bytes], now: datetime) -> Device:
-    """The device whose chain this is. Raises strict.Malformed or NotTrusted, and nothing else."""
+    """The device to which this chain belongs. Raises strict.Malformed or NotTrusted, and nothing else."""
     chain = _read(pem)
     if len(chain) != CERTIFICATES:
         raise NotTrusted(Reason.CHAIN, f"{len(chain)} certificates, not {CERTIFICATES}")
@@ -140,7 +140,7 @@ def _certificate(one: x509.Certificate) -> _Certificate:
 
 
 def _fwid(value: x509.ExtensionType) -> bytes:
-    """The digest of the firmware that holds the key; of several the first, which is the one that reports name."""
+    """The digest of the firmware that has the key. If there are several, it is the first one, which reports name."""
     return value.public_bytes().partition(_FWID)[2][:DIGEST_BYTES]
 
 
@@ -150,27 +150,27 @@ def _check_kind(one: _Certificate, depth: int) -> None:
     if one.signed_with != SignatureAlgorithmOID.ECDSA_WITH_SHA384:
         raise NotTrusted(Reason.CHAIN, f"certificate {depth} is not signed with ECDSA and SHA-384")
     if one.conditions - _UNDERSTOOD:
-        raise NotTrusted(Reason.CHAIN, f"certificate {depth} has a condition that we do not understand")
+        raise NotTrusted(Reason.CHAIN, f"certificate {depth} has a critical extension that we do not know")
 
 
 def _check_use(one: _Certificate, depth: int) -> None:
-    """Whether a certificate may stand where it stands: 0 signs reports and nothing else, the others certify."""
+    """Check that a certificate may be used at its place: 0 only signs reports, the others only issue certificates."""
     certifies = one.constraints is not None and one.constraints.ca
     if depth == 0:
         if certifies or one.usage is None or not one.usage.digital_signature or one.usage.key_cert_sign:
-            raise NotTrusted(Reason.CHAIN, "the first certificate is not one for signing reports")
+            raise NotTrusted(Reason.CHAIN, "the first certificate is not for signing reports")
         return
     if not certifies or one.usage is None or not one.usage.key_cert_sign:
         raise NotTrusted(Reason.CHAIN, f"certificate {depth} may not issue others")
     length = one.constraints.path_length if one.constraints else None
-    if length is not None and length < depth - 1:  # Those between this one and the first.
-        raise NotTrusted(Reason.CHAIN, f"certificate {depth} may not issue one that issues others")
+    if length is not None and length < depth - 1:  # How many issuing certificates are below this one.
+        raise NotTrusted(Reason.CHAIN, f"certificate {depth} may not issue a certificate that issues others")
 
 
 def _check_issued(one: _Certificate, issuer: _Certificate, depth: int) -> None:
     try:
         one.raw.verify_directly_issued_by(issuer.raw)
-    except (InvalidSignature, ValueError, TypeError):  # Signature, name, kind of key.
+    except (InvalidSignature, ValueError, TypeError):  # A wrong signature, name or kind of key.
         raise NotTrusted(Reason.CHAIN, f"certificate {depth} was not issued by the next") from None
 
 

@@ -1,8 +1,8 @@
-"""What NVIDIA says a GPU should measure: reference integrity manifests (RIM), SWID documents in XML.
+"""Reads the measurements that NVIDIA expects of a GPU: reference integrity manifests (RIM), SWID documents in XML.
 
-One is about a driver version, another about the VBIOS of a board. NVIDIA publishes them and signs them;
-**that signature is not checked here**, so a manifest is only as good as the way it came to us. Measurement
-`index="0"` of a manifest is the report's index 1.
+There is a manifest for each driver version and for each VBIOS of a board. NVIDIA publishes and signs them. **The
+signature is not checked here**, so a manifest is only as trustworthy as the way in which we got it. Measurement
+`index="0"` of a manifest has the index 1 in reports.
 
 Sources: ISO/IEC 19770-2:2015; TCG Reference Integrity Manifest Information Model 1.01; the manifest in
 tests/fixtures/attestation.
@@ -23,18 +23,18 @@ _ALTERNATIVES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """The measurements of one version, each with the values that are right."""
+    """The measurements of one version, each with its correct values."""
 
     chip: str
     version: str
-    """Of the driver, `535.86.09`, or of the VBIOS, `96.00.5E.00.01`."""
+    """The version of the driver, such as `535.86.09`, or of the VBIOS, such as `96.00.5E.00.01`."""
     values: Mapping[int, frozenset[bytes]]
-    """By the report's index. Only those that NVIDIA wants compared."""
+    """Correct values by the report's index, for the measurements that NVIDIA wants to be compared."""
 
 
 def read(document: bytes) -> Golden:
-    """Raises strict.Malformed for anything that is not such a manifest."""
-    # No manifest declares a document type, and with none there are no entities to expand.
+    """The measurements in a manifest. Raises strict.Malformed for anything else."""
+    # Manifests do not declare a document type. Without one, there are no entities to expand.
     if len(document) > BYTES_MAX or b"<!DOCTYPE" in document:
         raise Malformed("the manifest is too long, or declares a document type")
     try:

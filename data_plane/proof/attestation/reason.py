@@ -1,33 +1,33 @@
-"""Why a report was not accepted: stable codes, and how the readers say them."""
+"""Why a report was not accepted: stable codes, and the exception that has them."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
     MALFORMED = "malformed"
-    """Not a report or not a chain of certificates, or one that we do not know how to read."""
+    """The report or the certificate chain is malformed, or of an unknown version."""
     NONCE = "nonce"
-    """Signed for another question: a replay."""
+    """The report was signed for another nonce, so it is a replay."""
     ROOT = "root"
     """The chain ends in a root that is not pinned."""
     EXPIRED = "expired"
-    """A certificate is not yet, or no longer, valid."""
+    """A certificate is not valid yet, or not any more."""
     CHAIN = "chain"
-    """A certificate was not issued by the next, or may not do what it is used for."""
+    """A certificate was not issued by the next one, or may not be used at its place."""
     DEVICE = "device"
-    """A genuine chain, and not that of a GPU."""
+    """The chain is genuine, but does not belong to a GPU."""
     SIGNATURE = "signature"
-    """The report was not signed by the key that the chain vouches for."""
+    """The report was not signed with the key that the chain certifies."""
     FIRMWARE = "firmware"
     """The report names other firmware than the certificate of the key that signed it."""
     MODEL = "model"
-    """A genuine GPU, and not of the model that was sold."""
+    """The GPU is genuine, but not of the model that was sold."""
     MEASUREMENT = "measurement"
-    """The GPU measured something else than NVIDIA published for this version."""
+    """A measurement differs from the values that NVIDIA published for this version."""
 
 
 class NotTrusted(Exception):  # noqa: N818 - reads as a sentence: the report is not trusted
-    """Well-formed, and not to be believed."""
+    """The report is well-formed, but must not be trusted."""
 
     def __init__(self, reason: Reason, why: str) -> None:
         super().__init__(why)

@@ -1,6 +1,6 @@
-"""An attestation report, read: the question that the driver put to the GPU, and the GPU's signed answer.
+"""Reads an attestation report: the driver's request to the GPU, and the GPU's signed response.
 
-NVML hands out two SPDM messages, one right after the other. Numbers have the low byte first.
+NVML returns two SPDM messages, one directly after the other. Numbers are little-endian.
 
     request    0  version 0x11, GET_MEASUREMENTS 0xE0, 1 (sign it), 0xFF (all of them)
                4  our nonce, 32 bytes
@@ -12,7 +12,7 @@ NVML hands out two SPDM messages, one right after the other. Numbers have the lo
                .  size of the opaque data, 2 bytes; fields in it: type 2, size 2, value
                .  ECDSA P-384 signature over everything before it: r and s, 48 bytes each, the high byte first
 
-A report of another SPDM version signs other bytes, so the version is no detail to be tolerant about.
+A report of another SPDM version signs other bytes, so only this version is accepted.
 
 Sources: DMTF DSP0274 1.1.0, section 10.11; the opaque fields as read by NVIDIA/nvtrust@0281730
 (spdm_msrt_resp_msg.py) and NVIDIA/attestation-sdk@73c032e (gpu_opaque_data_parser.cpp).
@@ -42,26 +42,26 @@ _TEXT = re.compile(rb"([0-9A-Za-z._-]{1,32})\0*")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the report says. Nothing of it is true until its signature is verified."""
+    """The content of a report, of which nothing can be trusted before its signature is verified."""
 
     nonce: bytes
     measurements: Mapping[int, bytes]
-    """By index, from 1. All zero where the GPU has nothing to measure."""
+    """Measurements by their index, which begins at 1. A measurement is all zero if the GPU has nothing to measure."""
     driver: str
     vbios: str
-    """As nvidia-smi writes it: `96.00.5E.00.01`."""
+    """As nvidia-smi prints it, such as `96.00.5E.00.01`."""
     board: str
-    """NVIDIA's project and its SKU: `1010-0200`."""
+    """NVIDIA's project and SKU, such as `1010-0200`."""
     fwid: bytes | None
-    """Digest of the firmware that holds the signing key; older drivers do not report it."""
+    """The digest of the firmware that has the signing key. Older drivers do not report it."""
     nvdec_off: bool
-    """The first video decoder is off, so nothing is measured there (index 36)."""
+    """Whether the first video decoder is off, so that its measurement (index 36) is not compared."""
     signed: bytes
     signature: bytes
 
 
 def read(content: bytes) -> Report:
-    """Raises strict.Malformed, and nothing else, whatever the bytes are."""
+    """The report in `content`. Raises strict.Malformed, and nothing else, whatever the bytes are."""
     if len(content) > REPORT_BYTES_MAX:
         raise Malformed(f"the report is longer than {REPORT_BYTES_MAX} bytes")
     cursor = _Cursor(content)
@@ -91,7 +91,7 @@ def read(content: bytes) -> Report:
 
 
 class _Cursor:
-    """A position in bytes. Every read is bounded by what is left, and `close` refuses a rest."""
+    """A position in bytes. No read goes beyond the end, and `close` raises if bytes are left."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -112,7 +112,7 @@ class _Cursor:
 
     def exactly(self, expected: bytes, what: str) -> None:
         if self.take(len(expected), what) != expected:
-            raise Malformed(f"{what} is not the one we know")
+            raise Malformed(f"{what} is not the expected one")
 
     def close(self, what: str) -> None:
         if self.left:
@@ -125,7 +125,7 @@ def _measurements(record: bytes, count: int) -> dict[int, bytes]:
     for _ in range(count):
         index = cursor.number(1, "a measurement's index")
         if found and index <= max(found):
-            raise Malformed("measurements are not ascending")
+            raise Malformed("the measurements are not in ascending order")
         cursor.exactly(_DMTF, "a measurement's specification")
         block = _Cursor(cursor.take(cursor.number(2, "a measurement's size"), "a measurement"))
         block.take(1, "a measurement's type")
@@ -143,7 +143,7 @@ def _fields(opaque: bytes) -> dict[int, bytes]:
     while cursor.left:
         kind = cursor.number(2, "an opaque field's type")
         if kind in found:
-            raise Malformed("an opaque field appears twice")  # Two readers could see two different GPUs.
+            raise Malformed("an opaque field appears twice")  # Two readers could understand it differently.
         found[kind] = cursor.take(cursor.number(2, "an opaque field's size"), "an opaque field")
     return found
 
@@ -159,7 +159,7 @@ def _vbios(fields: Mapping[int, bytes]) -> str:
     value = fields.get(_VBIOS, b"")
     if len(value) != 8:
         raise Malformed("the VBIOS version is not 8 bytes")
-    # A 32-bit version and the board maker's byte behind it.
+    # A 32-bit version, followed by a byte of the board's manufacturer.
     return ".".join(f"{byte:02X}" for byte in (value[3], value[2], value[1], value[0], value[4]))
 
 

@@ -1,8 +1,8 @@
-"""Whether a GPU attested itself: `verify`, one question to ask of a report and its chain. No IO, no network.
+"""Judges whether a GPU has attested itself, by its report and certificate chain. No IO, no network.
 
-Accepted, it means: a genuine NVIDIA chip, whose identity no other has, answered *this* nonce, and firmware that
-NVIDIA certified signed the answer. It does not mean that the GPU is in this machine, whole, unshared or
-unthrottled: whoever can reach such a GPU can have it answer. That is what the other phases are for.
+If the attestation is accepted, a genuine NVIDIA chip with a unique identity has answered *this* nonce, and firmware
+that NVIDIA certified has signed the answer. It does not mean that the GPU is in this machine, or whole, unshared and
+unthrottled: anybody who can reach such a GPU can have it answer. The other phases prove that.
 """
 
 from collections.abc import Collection
@@ -22,29 +22,29 @@ from data_plane.proof.attestation.reason import NotTrusted, Reason
 from data_plane.proof.attestation.report import Report
 
 _CHIPS = {"h100": "GH100", "h200": "GH100", "gh200": "GH100", "b200": "GB100"}
-"""By the first word of our word for the model."""
+"""Chips by the first word of our name for the model."""
 _NVDEC_INDEX = 36
 
 
 @dataclass(frozen=True, slots=True)
 class Attested:
     chip: str
-    """`GH100`: the most that a report says of the model. H100, H200 and GH200 are the same chip."""
+    """Such as `GH100`. A report says no more about the model: H100, H200 and GH200 have the same chip."""
     architecture: str
     """`hopper` or `blackwell`."""
     device: str
-    """The GPU's identity, unique and the same for life: upper-case hex, as in its certificate."""
+    """The GPU's identity in upper-case hex, as in its certificate. It is unique and never changes."""
     board: str
-    """NVIDIA's project and SKU of the card, `1010-0200`."""
+    """NVIDIA's project and SKU of the card, such as `1010-0200`."""
     driver: str
     vbios: str
     measured: int
-    """Measurements in the report that are not zero."""
+    """How many measurements of the report are not zero."""
     compared: int
-    """Of all measurements, how many were held against NVIDIA's own values; all of these were right."""
+    """How many measurements were compared with NVIDIA's values, and were right."""
     unchecked: tuple[str, ...]
-    """What was left open: `revocation` always, offline; `driver_measurements` and `vbios_measurements` without the
-    manifest of that version; `firmware_id` where the driver is too old to report it."""
+    """What was not checked: always `revocation`, which is not possible offline; `driver_measurements` and
+    `vbios_measurements` without a manifest of that version; `firmware_id` if the driver is too old to report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Rejected:
 
 
 def chip_of(model: str) -> str | None:
-    """The chip that a model carries, or None when no card of that model can attest itself."""
+    """The chip of a model, or None if no card of that model can attest itself."""
     return _CHIPS.get(model.partition("-")[0])
 
 
@@ -68,10 +68,10 @@ def verify(
     model: str,
     golden: Collection[Golden] = (),
 ) -> Attested | Rejected:
-    """Judge one GPU's report and its certificate chain (PEM, the signing certificate first). Never raises for them.
+    """Judge one GPU's report and its certificate chain (PEM, the signing certificate first). Neither makes it raise.
 
-    `nonce` is the one that was asked with, `roots` are SHA-256 digests of certificates, `model` is our word for what
-    was sold. Of `golden` those are used that are about the report's driver or VBIOS version.
+    `nonce` is the one of our order, `roots` are SHA-256 digests of trusted root certificates, `model` is our name for
+    what was sold. Of `golden`, those for the report's driver or VBIOS version are used.
     """
     try:
         said = report.read(content)

@@ -1,8 +1,8 @@
-"""What the verifier recomputes, as values: everything needed to check one answer, and nothing else.
+"""The verifier's port, and its jobs: everything that is needed to check one answer.
 
-A job is made by the challenger from what it ordered and what the prover answered; checking it is CPU
-work without clock, network or secret, so it may be done anywhere (`verifier`, or `service` over gRPC).
-Every field that a prover filled in was bounded before; `cost` bounds the work a job asks for.
+The challenger makes a job from its order and the prover's answer. Checking it is CPU work without a clock, network or
+secret, so it can be done anywhere (`recompute` in this process, or `service` over gRPC). The sizes of all fields from
+the prover were checked before; `cost` is the work that a job takes.
 """
 
 from collections.abc import Sequence
@@ -23,26 +23,26 @@ class LaunchJob:
 
     @property
     def cost(self) -> int:
-        """Estimated CPU microseconds on one core."""
+        """The estimated microseconds on one core."""
         return 15 * self.rounds
 
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What a prover committed to and what it then showed of it."""
+    """What a prover committed to, and what it then opened."""
 
     phase: Phase
     key: bytes
     """The nonce or seed of the phase."""
     count: int
-    """Digests committed to: chains or tiles."""
+    """How many digests were committed to: chains or tiles."""
     group: int
-    """Digests to a group; the last group may be short."""
+    """Digests in a group. The last group may be smaller."""
     root: bytes
     hashes: bytes
     """All group hashes, one after the other."""
     opened: tuple[int, ...]
-    """Group numbers, ascending."""
+    """The numbers of the opened groups, in ascending order."""
     digests: bytes
     """The digests of the opened groups, one after the other."""
 
@@ -55,11 +55,11 @@ class WalkJob:
     blocks: int
     steps: int
     sample: tuple[int, ...]
-    """Chain numbers to recompute; each lies in an opened group."""
+    """The numbers of the chains to recompute. Each is in an opened group."""
 
     @property
     def cost(self) -> int:
-        """Estimated CPU microseconds: 0.3 per unit and iteration."""
+        """The estimated microseconds on one core: 0.3 for each unit and iteration."""
         return len(self.sample) * self.steps * UNITS_PER_BLOCK * (1 + 3 * self.iterations // 10)
 
 
@@ -70,11 +70,11 @@ class TilesJob:
     inner: int
     columns: int
     sample: tuple[int, ...]
-    """Tile numbers to recompute; each lies in an opened group."""
+    """The numbers of the tiles to recompute. Each is in an opened group."""
 
     @property
     def cost(self) -> int:
-        """Estimated CPU microseconds: half of one per unit of inner dimension and tile."""
+        """The estimated microseconds on one core: 0.5 for each unit of the inner dimension and tile."""
         return len(self.sample) * self.inner // 2
 
 
@@ -85,39 +85,39 @@ class Fault(StrEnum):
     """Why an answer is wrong."""
 
     SIZES = "sizes"
-    """The parts do not fit together: too few hashes or digests for what was ordered."""
+    """The sizes of the parts do not fit: there are too few hashes or digests."""
     ROOT = "root"
     """The group hashes do not hash to the root."""
     GROUP = "group"
-    """The digests shown are not those that were committed to."""
+    """The opened digests are not those that were committed to."""
     DIGEST = "digest"
-    """Committed to, and not what the honest computation gives."""
+    """A digest that was committed to is not the result of the computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What checking one job found."""
+    """The result of checking one job."""
 
     fault: Fault | None
     why: str
-    """A sentence; empty when nothing is wrong."""
+    """A sentence; empty if nothing is wrong."""
     recomputed: int
     cpu_seconds: float
 
 
 class JobTooLarge(ValueError):  # noqa: N818 - reads as a sentence
-    """A job asks for more work than the verifier does for anybody."""
+    """A job takes more work than the verifier does for any caller."""
 
 
 class VerifierAway(Exception):  # noqa: N818
-    """The verifier service did not answer: our own fault, so no strike for the machine. Try later."""
+    """The verifier service did not answer. This is our own fault and no strike for the machine. Try later."""
 
 
 CHECK_SECONDS_MAX = 200
-"""For all jobs of a machine, which take a core about four seconds a GPU. Longer, and the verifier counts as away:
-that we are slow is no machine's fault."""
+"""The time limit for all jobs of a machine, which take one core about four seconds for each GPU. After it, the verifier
+counts as away, because no machine must suffer if we are slow."""
 COST_MAX = 60_000_000
-"""CPU microseconds a verifier spends on one job at most."""
+"""The most CPU microseconds that a verifier spends on one job."""
 
 
 class Verifier(Protocol):

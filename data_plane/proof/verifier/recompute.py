@@ -1,12 +1,13 @@
-"""The verifier: from seeds and nonces alone, what an honest card would have answered. CPU only, numpy.
+"""The verifier: recomputes from seeds and nonces alone what an honest card would have answered, with numpy on a CPU.
 
-A commitment is checked in the order in which trust in it grows: do its parts fit together, do the group hashes
-hash to the root that stopped the clock, are the digests shown those of the groups, and last, are the sampled ones
-what we compute ourselves. Nothing is computed for an answer that has failed before. A walk is recomputed without
-its memory: each block that a chain meets is made from the seed when it is met.
+A commitment is checked in steps: do the sizes of its parts fit; do the group hashes hash to the root that stopped the
+clock; are the opened digests those of the groups; and are the sampled digests what we compute ourselves. After the
+first fault nothing more is computed. A walk is recomputed without its memory: each block that a chain reads is computed
+from the seed.
 
-Walks of one machine are recomputed side by side. Each step of a chain waits for the last, so one GPU's 48 chains
-make short vectors, on which numpy spends more time on calls than on arithmetic; eight GPUs' take a third as long.
+The walks of one machine are recomputed together. Each step of a chain depends on the last one, so the 48 chains of one
+GPU are short vectors, for which numpy spends more time on calls than on arithmetic. Together, the walks of eight GPUs
+take a third of the time.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from data_plane.proof.verifier.jobs import (
 
 
 class LocalVerifier:
-    """`jobs.Verifier` in this process, in a worker thread: for tests, the demo, and small deployments."""
+    """`jobs.Verifier` in a thread of this process, for tests, the demo and small deployments."""
 
     async def check(self, jobs: Sequence[Job]) -> list[Checked]:
         return await asyncio.to_thread(check, jobs)
@@ -66,9 +67,10 @@ def check(jobs: Sequence[Job]) -> list[Checked]:
 
 @cache
 def one_blas_thread() -> None:
-    """From now on, in this process. The matrices here are small: two threads on a busy machine take 40 times as long.
+    """Limit BLAS to one thread, from now on and in the whole process.
 
-    Not a scope around each check: another thread's end of its scope would give the threads back under our feet.
+    The matrices here are small, so that two threads on a busy machine take 40 times as long. The limit is not set
+    around each check, because another thread that leaves its check would lift it during ours.
     """
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
 
@@ -77,7 +79,7 @@ def one_blas_thread() -> None:
 
 
 def _fault(job: Job) -> tuple[Fault, str] | None:
-    """What is wrong with a commitment as such."""
+    """The fault of a commitment, apart from the sampled digests."""
     if isinstance(job, LaunchJob):
         return None
     one = job.commitment
@@ -86,7 +88,7 @@ def _fault(job: Job) -> tuple[Fault, str] | None:
         return Fault.SIZES, misfit
     if commitments.root(one.hashes, one.key, one.phase) != one.root:
         return Fault.ROOT, "The group hashes do not hash to the root."
-    # Only the last group of all may be short, and groups are ascending: the cut is the same as the prover's.
+    # Groups are in ascending order, and only the last of all groups may be smaller, as on the prover's side.
     shown = commitments.group_hashes(one.digests, one.group, one.key, one.phase)
     for number, found in zip(one.opened, _cut(shown, GROUP_HASH_BYTES), strict=True):
         if found != one.hashes[number * GROUP_HASH_BYTES : (number + 1) * GROUP_HASH_BYTES]:
@@ -147,7 +149,7 @@ def _tiles(job: TilesJob) -> Checked:
 
 
 def _walks(walks: Iterable[tuple[int, WalkJob]]) -> dict[int, Checked]:
-    """Side by side where the number of steps and of iterations is the same: on all GPUs of a machine."""
+    """Recompute walks, together if they have the same steps and iterations, as those of one machine have."""
 
     def alike(one: tuple[int, WalkJob]) -> tuple[int, int]:
         return one[1].steps, one[1].iterations
@@ -164,7 +166,7 @@ def _walks(walks: Iterable[tuple[int, WalkJob]]) -> dict[int, Checked]:
 
 
 def _walked(jobs: Sequence[WalkJob]) -> list[bytes]:
-    """The sampled chains of each job; steps and iterations are those of the first."""
+    """The digests of the sampled chains of each job. All jobs have the steps and iterations of the first one."""
     ends = list(accumulate(len(job.sample) for job in jobs))
     parts = [slice(end - len(job.sample), end) for end, job in zip(ends, jobs, strict=True)]
     starts = [walk.beginning(job.commitment.key, np.array(job.sample, np.uint32)) for job in jobs]

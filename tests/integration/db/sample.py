@@ -23,7 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from control_plane.db.connection import Connection
-from control_plane.db.tables.every import SHARED, Tenancy, marks_of, metadata
+from control_plane.db.tables.every import SHARED, metadata
+from control_plane.db.tables.marks import Tenancy, marks_of
 from tests.support.clock import START
 
 A, B = UUID(int=0xA), UUID(int=0xB)

@@ -9,7 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db.engine import Database, Role
-from control_plane.db.tables.every import FACTS, Tenancy, marks_of, metadata
+from control_plane.db.tables.every import FACTS, metadata
+from control_plane.db.tables.marks import Tenancy, marks_of
 from tests.integration.db.sample import A, B, a_row, insert
 from tests.support import golden
 from tests.support.rows import rows

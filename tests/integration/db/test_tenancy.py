@@ -14,7 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from control_plane.db import api_keys, leases, machines, projects, proofs, ssh_keys, usage
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
-from control_plane.db.tables.every import FACTS, Tenancy, marks_of, metadata
+from control_plane.db.tables.every import FACTS, metadata
+from control_plane.db.tables.marks import Tenancy, marks_of
 from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.permission import Role as KeyRole
 from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, insert, tables_of

@@ -1,6 +1,6 @@
-"""Hostile agents: what can be done to the messages themselves, whatever computes the answers.
+"""Hostile agents: manipulations of the messages themselves, whatever computes the answers.
 
-Each stands between an emulation and the line, sees every order, and sends what it likes:
+An attacker is between an emulation and its line. It sees every order, and sends what it likes:
 
     line = AttackedLine(machine, timers, attacker=Altered((Committed, Groups), delayed(1.0)))
 """
@@ -52,7 +52,7 @@ class HonestAnswer:
     """When the order arrived."""
 
     def saying(self, blob: "bytes | None" = None, **changes: Any) -> Sent:
-        """The same frame with other words."""
+        """The same frame with other content."""
         return self.with_body(_body(replace(self.message, **changes), self.blob if blob is None else blob))
 
     def with_body(self, body: "bytes | None") -> Sent:
@@ -68,7 +68,7 @@ def _body(message: Any, blob: bytes = b"") -> bytes:
 
 @dataclass
 class Altered:
-    """Does something to the answers of some kinds, and leaves the others as they are."""
+    """Manipulates the answers of some kinds, and leaves the others as they are."""
 
     kinds: tuple[type[Any], ...]
     alter: Alter
@@ -83,12 +83,12 @@ class Altered:
 
 
 def garbled(answer: HonestAnswer) -> Iterable[Sent]:
-    """Bytes that are no message."""
+    """Bytes that are not a message."""
     return (answer.with_body(b"\xff\xff{\x00"),)
 
 
 def oversized(answer: HonestAnswer) -> Iterable[Sent]:
-    """More than any answer may be long."""
+    """More bytes than any answer may have."""
     return (answer.with_body(bytes(ANSWER_BYTES_MAX + 1)),)
 
 
@@ -102,12 +102,12 @@ def twice(answer: HonestAnswer) -> Iterable[Sent]:
 
 
 def swapped(answer: HonestAnswer) -> Iterable[Sent]:
-    """As if it came from the neighbour, and the neighbour's as if it came from here."""
+    """As if it came from the other GPU, and the other GPU's as if it came from this one."""
     return (answer.saying(gpu=answer.message.gpu ^ 1),)
 
 
 def of_the_first(answer: HonestAnswer) -> Iterable[Sent]:
-    """As if it came from GPU 0, whoever it came from."""
+    """As if it came from GPU 0."""
     return (answer.saying(gpu=0),)
 
 
@@ -122,12 +122,12 @@ def with_another_digest(answer: HonestAnswer) -> Iterable[Sent]:
 
 
 def mute(_: HonestAnswer) -> Iterable[Sent]:
-    """Nothing, on a line that stands."""
+    """Nothing, although the line is not broken."""
     return ()
 
 
 def breaking(answer: HonestAnswer) -> Iterable[Sent]:
-    """The end of the line."""
+    """Breaks the line."""
     return (answer.with_body(None),)
 
 
@@ -136,12 +136,12 @@ def refusing(answer: HonestAnswer) -> Iterable[Sent]:
 
 
 def delayed(seconds: float) -> Alter:
-    """Right, and later than the machine could have."""
+    """The right answer, but later."""
     return lambda answer: (replace(answer.sent, at=answer.sent.at + seconds),)
 
 
 def begun(*, walk: float, tiles: float) -> Alter:
-    """A root whose first byte, which is a length's and known, comes these seconds after the order; the rest as ever."""
+    """The first byte of a root, which is known, comes these seconds after the order; the rest comes as usual."""
 
     def alter(answer: HonestAnswer) -> Iterable[Sent]:
         after = walk if answer.message.phase == "walk" else tiles
@@ -151,7 +151,7 @@ def begun(*, walk: float, tiles: float) -> Alter:
 
 
 def hasty(seconds: float, *, and_the_real_one: bool = False) -> Alter:
-    """A root of nothing stops the clock after `seconds`; the work goes on behind it."""
+    """A meaningless root stops the clock after `seconds`, while the work goes on."""
 
     def alter(answer: HonestAnswer) -> Iterable[Sent]:
         yield replace(
@@ -165,7 +165,7 @@ def hasty(seconds: float, *, and_the_real_one: bool = False) -> Alter:
 
 @dataclass
 class Recorder:
-    """Honest, and keeps what was answered: the material of a replay."""
+    """Honest, but records all answers for a replay."""
 
     tape: list[list[Sent]] = field(default_factory=list[list[Sent]])
 
@@ -176,19 +176,19 @@ class Recorder:
 
 @dataclass
 class Replay:
-    """Answers each order with what was answered at that point of another conversation, after as long a time."""
+    """Answers each order with the recorded answers of another conversation, after the same time."""
 
     tape: list[list[Sent]]
 
     def answers(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:
         recorded = self.tape.pop(0) if self.tape else list[Sent]()
-        # Who the machine is does not change: a stale answer to Hello would gain nothing.
+        # The machine's identity is the same, so a replayed answer to Hello would gain nothing.
         return honest if isinstance(order, Hello) else [replace(one, at=at + one.at) for one in recorded]
 
 
 @dataclass
 class Premonition:
-    """Answers a question before it has been asked: behind the answers to `after` it sends `early`."""
+    """Answers an order before it was sent: after the answers to `after`, it sends `early`."""
 
     after: type[Any]
     early: Any

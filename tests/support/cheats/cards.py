@@ -1,4 +1,4 @@
-"""What stands behind a machine that is sold as something better."""
+"""Cards that are sold as better ones."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ CPU = replace(
     CARDS["h100-sxm-80gb"],
     speeds=Speeds(random_read=2e10, fill=1.5e9, int8=2e12, bf16=2e12, host_link=2e10, launch=2e-6),
 )
-"""Two sockets of a good server that play a GPU: 64 cores with AVX-512 and AMX, and all of their memory."""
+"""Two sockets of a good server that pose as a GPU: 64 cores with AVX-512 and AMX, and all of their memory."""
 
 
 def times(speeds: Speeds, share: float) -> Speeds:
@@ -47,7 +47,7 @@ def mig_slice(card: Card, memory_slices: int, sms: int) -> Card:
 def with_speeds(
     card: Card, *, random_read: float = 1.0, everything: float = 1.0, launch: float = 0.0
 ) -> Card:
-    """The card with other speeds: two factors, and seconds on top of each launch."""
+    """The card with other speeds: two factors, and additional seconds for each launch."""
     speeds = times(card.speeds, everything)
     return replace(
         card,

@@ -1,8 +1,8 @@
-"""Devices that lie, each with the best strategy we know for it and an honest account of the time that takes.
+"""Devices that cheat, each with the best strategy that we know, and charged with the time that this really takes.
 
-A cheat knows the protocol and our code. What it may do between orders is free; what it does between a
-question and its answer costs what it would cost on the card it really is, overlapped without loss. Lies told
-in the messages themselves are in `attackers`.
+A cheat knows the protocol and our code. Its work between orders costs no time. Its work between an order and the answer
+takes the time that the card which it really is would need, with perfect overlap. Cheats in the messages themselves are
+in `attackers`.
 """
 
 import random
@@ -20,10 +20,10 @@ from data_plane.simulation.timing import CardTimer
 
 
 class MissingMemory(EmulatedDevice):
-    """Holds only a share of what it filled; the rest comes from the host's memory and from the ALUs.
+    """Stores only a part of what it filled. It fetches the rest from the host's memory and computes it again.
 
-    `fetched` is the share of missing blocks that are fetched, None for the best mix: both helpers finish
-    together. Memory that the card does have is read meanwhile. The answers are right.
+    `fetched` is the share of missing blocks that are fetched; None is the best mix, where fetching and computing take the
+    same time. Meanwhile the card reads the blocks that it has. The answers are right.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class MissingMemory(EmulatedDevice):
 
 
 class ForgottenMemory(EmulatedDevice):
-    """Holds only a share of what it filled and reads zeros for the rest, without losing any time."""
+    """Stores only a part of what it filled, and reads zeros instead of the rest, which takes no time."""
 
     def __init__(self, identity: GpuIdentity, timer: CardTimer, *, missing: float) -> None:
         super().__init__(identity, timer)
@@ -81,7 +81,7 @@ class ForgottenMemory(EmulatedDevice):
 
 
 class HalfBlocks(EmulatedDevice):
-    """Stores the first units of every block and computes the others again whenever it meets the block."""
+    """Stores the first units of every block, and computes the others whenever it reads the block."""
 
     STORED_UNITS = 4
 
@@ -101,22 +101,22 @@ class HalfBlocks(EmulatedDevice):
 
 
 class LazyFill(MissingMemory):
-    """Says that it has filled its memory at once, and computes every block when it is asked for."""
+    """Claims at once that it has filled its memory, and computes every block when it is read."""
 
     def __init__(self, identity: GpuIdentity, timer: CardTimer) -> None:
         super().__init__(identity, timer, missing=1.0, fetched=0.0)
 
     def fill(self, seed: bytes, iterations: int, blocks: int) -> int:
-        # As the parent fills, but nothing is charged: the figure that it tells is made up.
+        # As the parent class does, but without charging the time. The returned time is invented.
         self._iterations = iterations
         self._memory = fill.blocks(seed, iterations, np.arange(blocks, dtype=np.uint64))
         return round(self._card.seconds(Work(filled=blocks * UNITS_PER_BLOCK * iterations)) * 1e6)
 
 
 class Skipping(EmulatedDevice):
-    """Leaves out a share of chains, of tiles, or of both, and commits to random digests in their place.
+    """Skips a share of the chains, of the tiles, or of both, and commits to random digests instead.
 
-    It is as much slower a card as it leaves out: it answers when an honest one would.
+    The card is slower by the same share, so it answers when an honest card would.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Skipping(EmulatedDevice):
         return self._some_made_up(super()._multiplied(kind, seed, inner, columns, numbers), self._tiles)
 
     def _some_made_up(self, digests: bytes, share: float) -> bytes:
-        """Each digest with probability `share`."""
+        """Replace each digest by a random one with probability `share`."""
         made = bytearray(digests)
         for at in range(0, len(made), DIGEST_BYTES):
             if self._chance.random() < share:
@@ -149,9 +149,9 @@ class Skipping(EmulatedDevice):
 
 
 class InRotation:
-    """Runs the GPUs of a machine one after the other, and has another one begin with every order.
+    """Runs the GPUs of a machine one after the other, and begins with another one at every order.
 
-    For one card that poses as several: after as many tries each of them was first, and in time, once.
+    This is for one card that poses as several: after as many tries, each of them was first, and therefore in time, once.
     """
 
     def __init__(self) -> None:
@@ -165,16 +165,16 @@ class InRotation:
 
 
 class ChainOnCpu(EmulatedDevice):
-    """Its GPU is at the other end of a network, and its agent knows: it works the launch chain out by itself.
+    """Uses a GPU at the other end of a network, and computes the launch chain on its own CPU.
 
-    The launches of fill, walk and tiles travel, a hundred of them in each slice of a miniature, which is more than
-    a real phase has.
+    The launches of fill, walk and tiles go over the network. Each slice of a miniature stands for a hundred launches, which
+    is more than a real phase has.
     """
 
     SLICE = Work(launches=1)
 
     def launch(self, message: bytes) -> bytes:
-        return launches.launch(message)  # Charged nothing: a CPU does 2,000 in 0.02 s.
+        return launches.launch(message)  # No time is charged, since a CPU does 2,000 launches in 0.02 s.
 
     def fill(self, seed: bytes, iterations: int, blocks: int) -> int:
         self._timer.charge(self.SLICE)
@@ -190,9 +190,9 @@ class ChainOnCpu(EmulatedDevice):
 
 
 class Foresighted(EmulatedDevice):
-    """Works out walk and tiles before it is asked, for the nonce and seed that it expects.
+    """Computes walk and tiles in advance, for a nonce and a seed that it expects.
 
-    When the question comes it has the answer and merely waits as long as an honest card would work.
+    When the order comes, it has the answer already, and only waits as long as an honest card would work.
     """
 
     GUESS = bytes(range(16))

@@ -1,9 +1,9 @@
-"""Every cheat as a machine to challenge: what it is sold as, what it really is, and how it hides the difference.
+"""Every cheat, as a machine to challenge: what it is sold as, what it really is, and how it hides the difference.
 
     line = LIES["half of the memory is in the host"].line(Miniature(), seed=7)
 
-Tests and the benchmark go through this list. Every machine says `cuda`, as a hostile one would, and tells
-all the right names unless its lie is the crude one.
+Tests and a benchmark use this list. Every machine says `cuda`, as a hostile one would, and claims all the right names
+unless its lie is about the names.
 """
 
 import random
@@ -35,7 +35,7 @@ from tests.support.cheats.miniature import Miniature
 from tests.support.cheats.posing import LIBRARIES
 
 Make = Callable[[GpuIdentity, CardTimer, random.Random], EmulatedDevice]
-"""One GPU: what it says it is, its time, and chance for what it makes up."""
+"""Makes one GPU from its claimed identity, its timer, and a random generator for invented answers."""
 
 
 def honest(identity: GpuIdentity, timer: CardTimer, _: random.Random) -> EmulatedDevice:
@@ -43,7 +43,7 @@ def honest(identity: GpuIdentity, timer: CardTimer, _: random.Random) -> Emulate
 
 
 def without(missing: float, fetched: float | None = None) -> Make:
-    """Lacks a share of its memory, and gets it from elsewhere in time or late (`devices.MissingMemory`)."""
+    """A GPU without a share of its memory, which it replaces in time or too late (`devices.MissingMemory`)."""
     return lambda identity, timer, _: devices.MissingMemory(identity, timer, missing=missing, fetched=fetched)
 
 
@@ -60,27 +60,27 @@ def _as_told(identity: GpuIdentity) -> GpuIdentity:
 @dataclass(frozen=True)
 class Lie:
     caught_by: frozenset[str] = frozenset()
-    """The codes of which one must be among the findings; none for an honest machine, or one that no proof finds."""
+    """One of these codes must be a finding. Empty for honest machines, and for cheats that no proof detects."""
     sold: str = "h100-sxm-80gb"
-    """What it is sold as and says that it is."""
+    """The model that it is sold as and claims to be."""
     really: Card | None = None
-    """The card behind it; None: what it says."""
+    """The card that it really is; None for the model that it claims to be."""
     make: Make = honest
     gpus: int = 1
     one_device: bool = False
-    """All GPUs are one, in turns."""
+    """Whether all GPUs are one device, which works for them in turn."""
     run: Callable[[], Run] = lambda: one_after_another
-    """Makes what says who of them comes first."""
+    """Makes the function that runs the GPUs, which decides which one is first."""
     attacker: Attacker = FAITHFUL
     says: Callable[[GpuIdentity], GpuIdentity] = _as_told
 
     def expected(self) -> Expected:
-        """What was sold, as the challenger is told."""
+        """What was sold."""
         card = CARDS[self.sold]
         return Expected(self.sold, self.gpus, frozenset({card.name}), (card.memory_mib,), 2)
 
     def line(self, miniature: Miniature, seed: int, spread: float = 0.01) -> VirtualLine:
-        """A line to such a machine, with jitter: `spread` on the GPUs, 3 ms on top of 20 in the network."""
+        """A line to such a machine, with jitter: `spread` on the GPUs, and about 3 ms in addition to 20 in the network."""
         chance = random.Random(seed)
         card, engine = self.really or CARDS[self.sold], Engine()
         timers = [
@@ -130,7 +130,7 @@ LIES: dict[str, Lie] = {
     "a twentieth of the memory reads as zeros": Lie(
         frozenset({"wrong_digest"}), make=lambda i, t, _: devices.ForgottenMemory(i, t, missing=0.05)
     ),
-    # A lesser card, or less than a card.
+    # A lesser card, or only a part of a card.
     "half the bandwidth": _late(really=with_speeds(_H100, random_read=0.5)),
     "a 3g MIG slice": _late(really=mig_slice(_H100, memory_slices=4, sms=60), make=without(0.5)),
     "a 1g MIG slice": _late(really=mig_slice(_H100, memory_slices=1, sms=16), make=without(0.875)),
@@ -148,7 +148,7 @@ LIES: dict[str, Lie] = {
     "a card twice as fast as it may be": Lie(
         frozenset({"too_fast"}), really=with_speeds(_H100, everything=2.0)
     ),
-    # Names that do not fit together.
+    # Names that contradict each other.
     "an A100 whose NVML was replaced": Lie(
         frozenset({"gpu_model", "capability"}),
         says=lambda one: replace(one, cuda_name=_A100_40.name, cuda_capability="8.0"),
@@ -165,7 +165,7 @@ LIES: dict[str, Lie] = {
         gpus=2,
         says=lambda one: replace(one, nvml_uuid="GPU-1", cuda_uuid="GPU-1"),
     ),
-    # Answers that were not worked out when they were asked for.
+    # Answers that were not computed after the order.
     "nonces and seeds that were guessed": Lie(
         frozenset({"wrong_digest"}), make=lambda i, t, _: devices.Foresighted(i, t)
     ),
@@ -224,13 +224,13 @@ UNANSWERED: dict[str, Lie] = {
     "a line that breaks after the nonce": _tampered("line_broken", Altered((Committed,), attackers.breaking)),
     "a refusal after the nonce": _tampered("refused", Altered((Committed,), attackers.refusing)),
 }
-"""What tells nothing for or against a machine; it has proven nothing either. The CPU does not get its memory
-filled while anybody waits for it."""
+"""Cheats whose challenge proves nothing, either for or against the machine. The CPU cannot fill its memory within the time
+limit."""
 
 PASSING: dict[str, Lie] = {
     "calls that its own agent sends to a GPU elsewhere": Lie(
         really=with_speeds(_H100, launch=200e-6), make=lambda i, t, _: devices.ChainOnCpu(i, t)
     ),
 }
-"""What a proof does not find, as docs/gpu-proof.md says: relaying, which no software rules out. Of the timed phases
-only the launch chain would have shown it, and that one needs no GPU."""
+"""Cheats that a proof does not detect, as docs/gpu-proof.md says: relaying, which no software can rule out. Of the timed
+phases only the launch chain would detect it, and that one needs no GPU."""

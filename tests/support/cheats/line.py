@@ -9,10 +9,10 @@ from data_plane.simulation.line import Sent, VirtualLine
 
 
 class Attacker(Protocol):
-    """A hostile agent: sees each order and the answers of the emulation under it."""
+    """A hostile agent. It sees each order and the honest answers of the emulation."""
 
     def answers(self, order: Order, at: float, honest: Sequence[Sent]) -> Iterable[Sent]:
-        """`at` is when the order arrived. What is answered is sent in the order of time."""
+        """What it sends after an order that arrived at `at`. Frames leave in the order of their times."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""A challenge in miniature: sizes that take milliseconds here and as long as the real ones on the virtual clock.
+"""Challenges in miniature: sizes that take milliseconds to compute, and as long as real ones on the virtual clock.
 
-Reference rates, peaks and the emulated cards are scaled down by the same factors, so that a walk of a few
-thousand reads takes a card 1.2 s and the network is as small beside it as it is in earnest. What is scaled is
-only work: seconds, tolerances, shares and every rule stay as they are. Only the data sheet's bandwidth stays
-too, since a card's claims are held against it; so no walk here is too fast for physics, only for its model.
+Reference rates, peaks and the emulated cards are scaled down by the same factors, so that a walk of a few thousand reads
+takes 1.2 s of virtual time, and the network is as short in comparison as it really is. Only work is scaled: seconds,
+tolerances, shares and all rules are the real ones. The data sheet's bandwidth is not scaled either, since a card's claims
+are compared with it; therefore no walk here exceeds the data sheet, only the reference of its model.
 """
 
 from collections.abc import Mapping
@@ -43,14 +43,14 @@ TILES = 12
 
 @dataclass(frozen=True)
 class Miniature:
-    """`Sizes` for a challenger, with how many chains and tiles they are to come to."""
+    """`Sizes` for a challenger, and how many chains and tiles they result in."""
 
     sizes: Sizes = SIZES
     chains: int = CHAINS
     tiles: int = TILES
 
     def scale(self, model: str) -> Scale:
-        """What a machine sold as `model` is asked for stands for so much, whatever it really is."""
+        """How much real work the work of a machine that is sold as `model` stands for, whatever the machine really is."""
         speeds, sizes, rates = CARDS[model].speeds, self.sizes, self._rates()
         iterations = TABLE[model].iterations
         return Scale(
@@ -62,7 +62,7 @@ class Miniature:
         )
 
     def references(self, basis: Basis = Basis.MEASURED) -> References:
-        """Reference times that honest cards keep to the second, known by `basis`."""
+        """Reference times that are exactly those of honest cards, with this basis."""
         models = [model for model in TABLE if model in CARDS]
         if basis is Basis.ESTIMATED:
             return References(table=self._table(models))
@@ -77,7 +77,7 @@ class Miniature:
         return References(observed, self._table(models))
 
     def _rates(self) -> "dict[TimedPhase, float]":
-        """What every honest card does in a second of these sizes."""
+        """How much an honest card does in a second, with these sizes."""
         sizes = self.sizes
         tiles = self.tiles * TILE_ENTRIES * sizes.inner / sizes.tile_seconds
         walk = self.chains * sizes.steps * BLOCK_BYTES / sizes.walk_seconds

@@ -1,4 +1,4 @@
-"""Emulations that say they are real: what they answer would count as proof.
+"""Emulations that claim to be real GPUs, so that their answers would count as a proof.
 
 line = posing_as_cuda([Claim("NVIDIA H200", "GPU-1", 143771)], card=CARDS["a100-sxm-80gb"])
 """
@@ -23,7 +23,8 @@ LIBRARIES = (
 def posing_as_cuda(
     claims: Sequence[Claim], *, scale: Scale, card: Card | None = None, seed: int = 0
 ) -> VirtualLine:
-    """A line to emulated GPUs that are said to be driven by CUDA, each as fast as `card`, or as the card of its name."""
+    """A line to emulated GPUs that claim to be CUDA's, each as fast as `card` or as the card that it is named after."""
+
     chance = random.Random(seed)
     timers = [CardTimer((card or card_named(claim.name)).speeds, scale, Noise(chance)) for claim in claims]
     devices = tuple(EmulatedDevice(one, timer) for one, timer in zip(identities(claims), timers, strict=True))

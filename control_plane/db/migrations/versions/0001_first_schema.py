@@ -559,7 +559,7 @@ def _create_tables() -> None:
         "proof_records",
         ["account", "at"],
         unique=False,
-        postgresql_where=sa.text("ended OR outcome IN ('failed', 'emulated')"),
+        postgresql_where=sa.text("ended OR outcome IN ('emulated', 'failed')"),
     )
     op.create_table(
         "ssh_keys",

@@ -1,4 +1,4 @@
-"""The verifier service as a process: settings to a server, until a signal.
+"""The process of the verifier service, which runs until a signal.
 
 python -m data_plane.proof.verifier.service serve
 """
@@ -72,7 +72,7 @@ async def _serve(chosen: settings.ServerSettings) -> None:
 
 
 def _show(metrics: Metrics, listen: tuple[str, int]) -> int:
-    """`/metrics` on a listener and a thread of its own, to the end of the process. Answers its port."""
+    """Serve `/metrics` in a thread of its own until the end of the process. Returns the port."""
     host, port = listen
     try:
         server, _ = start_http_server(port, host, registry=metrics.registry)

@@ -1,9 +1,9 @@
-"""How a request is cut into batches, each of which one worker checks. Pure.
+"""Divides a request into batches, each of which one worker checks. Pure.
 
-Walks go together, because side by side they cost much less than one after the other (`verifier`). Measured,
-CPU time per walk: 1.00 alone, 0.61 in twos, 0.42 in fours, 0.33 in eights. Four at a time leave little to
-gain, and a machine of eight cards is shared by two cores. Everything else goes alone. No batch is estimated
-to cost more than one job may.
+Walks are checked together, because that takes much less time than one after the other (`recompute`). The measured CPU
+time for each walk is 1.00 alone, 0.61 in twos, 0.42 in fours and 0.33 in eights. More than four would gain little, and
+with four, two cores share the walks of a machine with eight cards. All other jobs are checked alone. The estimated cost
+of a batch is never above the limit of one job.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from data_plane.proof.verifier.jobs import COST_MAX, Job, WalkJob
 
 WALKS_MAX = 4
-"""Of one batch."""
+"""The most walks in one batch."""
 
 
 def batches(jobs: Sequence[Job]) -> list[list[int]]:
-    """Places in `jobs`, each in one batch. Every job costs COST_MAX at most."""
+    """Batches of indices into `jobs`, where each index is in one batch. Every job costs COST_MAX at most."""
     cut: list[list[int]] = []
     walks: list[int] = []
     cost = 0

@@ -1,9 +1,9 @@
-"""A verifier that is somewhere else: `jobs.Verifier` over gRPC, on any number of replicas.
+"""`jobs.Verifier` over gRPC, on any number of replicas of the service.
 
-Calls go around the replicas in turn; one that ends says so to its connections (GOAWAY) and gets no new call.
-A call that fails because a replica or a worker is gone is made again on the next one, within its deadline.
-That is safe because a check is pure: the same jobs have the same answer, and nothing anywhere is changed by
-asking. Nothing else is asked again.
+Calls go to the replicas in turn. A replica that is ending tells its connections (GOAWAY) and gets no new calls. A call
+that fails because a replica or a worker has ended is repeated on the next replica, within the call's deadline. This is
+safe because a check is pure: the same jobs have the same result, and a check changes nothing. Other failures are not
+repeated.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from data_plane.proof.verifier.service import verifier_pb2 as pb
 from data_plane.proof.verifier.service.settings import UNIX, ClientSettings
 
 _GONE = ["UNAVAILABLE", "CANCELLED"]
-"""What a call ends with when its replica or worker is gone. CANCELLED, which we never say ourselves, comes from a
-server that begins to end before it has looked at a call: https://github.com/grpc/grpc/issues/41785 (2026-11-21)."""
+"""The status of a call whose replica or worker has ended. Our code never answers CANCELLED, but gRPC does if a server
+begins to end before it has handled a call: https://github.com/grpc/grpc/issues/41785 (2026-11-21)."""
 _SERVICE_CONFIG = json.dumps(
     {
         "loadBalancingConfig": [{"round_robin": {}}],
@@ -42,10 +42,10 @@ _SERVICE_CONFIG = json.dumps(
 )
 _OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.service_config", _SERVICE_CONFIG),
-    ("grpc.service_config_disable_resolution", 1),  # What a DNS record says about retries is not asked for.
+    ("grpc.service_config_disable_resolution", 1),  # DNS records must not change our retries.
     ("grpc.max_send_message_length", codec.REQUEST_BYTES_MAX),
     ("grpc.max_receive_message_length", codec.RESPONSE_BYTES_MAX),
-    # A request is kept until its answer comes, or it could not be sent again.
+    # A request is kept until its answer arrives, because it may have to be sent again.
     ("grpc.per_rpc_retry_buffer_size", 2 * codec.REQUEST_BYTES_MAX),
     ("grpc.keepalive_time_ms", codec.PING_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", codec.PING_SECONDS * 1000 // 3),
@@ -53,19 +53,19 @@ _OPTIONS: tuple[tuple[str, str | int], ...] = (
     ("grpc.enable_http_proxy", 0),
 )
 _TAG_BYTES_MAX = 8
-"""Of one entry of a repeated field: a tag and a length below 2**28."""
+"""The overhead of one entry of a repeated field: its tag, and its length, which is below 2**28."""
 
 
 def connect(settings: ClientSettings) -> "RemoteVerifier":
-    """Opens nothing yet: a verifier that is away is found out by the first check. Needs a running loop.
+    """A client of the service. It does not connect yet, so the first check notices a verifier that is away.
 
-    Raises tls.CertificatesError.
+    Needs a running event loop. Raises tls.CertificatesError.
     """
     return RemoteVerifier(settings)
 
 
 class RemoteVerifier:
-    """`jobs.Verifier` over gRPC. Close it in the end."""
+    """`jobs.Verifier` over gRPC. It must be closed."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -83,13 +83,13 @@ class RemoteVerifier:
         """Check each job, in order. Raises JobTooLarge, or VerifierAway."""
         for job in jobs:
             if job.cost > COST_MAX:
-                raise JobTooLarge(f"it costs {job.cost} us of CPU time, of at most {COST_MAX}")
+                raise JobTooLarge(f"it costs {job.cost} us of CPU time, at most {COST_MAX} are allowed")
         if self._files is not None and self._files.changed():
             self._open_anew()
         until = time.monotonic() + self._settings.seconds
         results: list[Checked] = []
         for request in _requests(jobs):
-            # Another check may have opened a new channel meanwhile; the old one takes no new call.
+            # Another check may have opened a new channel meanwhile. The old one accepts no new calls.
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(codec.CHECK)
             try:
                 response = await call(request.SerializeToString(), timeout=until - time.monotonic())
@@ -111,7 +111,7 @@ class RemoteVerifier:
         return grpc.aio.secure_channel(target, credentials, options=(*_OPTIONS, *named))
 
     def _open_anew(self) -> None:
-        """With the certificates of now; calls under way on the old channel end there."""
+        """Open a new channel with the current certificates. Calls on the old channel go on there."""
         old, self._channel = self._channel, self._open()
         task = asyncio.get_running_loop().create_task(old.close(grace=self._settings.seconds))
         self._closing.add(task)
@@ -119,7 +119,7 @@ class RemoteVerifier:
 
 
 def _target(addresses: Sequence[str]) -> str:
-    """As gRPC names it: one name that is looked up, or a list of addresses."""
+    """The target in gRPC's syntax: a name to look up, or a list of addresses."""
     if len(addresses) == 1:
         return addresses[0] if addresses[0].startswith(UNIX) else f"dns:///{addresses[0]}"
     family = "ipv6" if addresses[0].startswith("[") else "ipv4"
@@ -127,7 +127,7 @@ def _target(addresses: Sequence[str]) -> str:
 
 
 def _requests(jobs: Sequence[Job]) -> Iterator[pb.CheckRequest]:
-    """The jobs, in order, as requests that a server takes."""
+    """The jobs in their order, divided into requests that a server accepts."""
     request, size = pb.CheckRequest(), 0
     for job in jobs:
         message = codec.write_job(job)

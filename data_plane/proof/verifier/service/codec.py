@@ -1,8 +1,8 @@
-"""Jobs and results as protobuf messages, and back: strictly, whoever sent them.
+"""Encodes jobs and results as protobuf messages, and decodes them strictly.
 
-Both sides ship from one source, so a reader has no reason to be tolerant: a field that it does not know,
-a size outside the bounds of `messages` or a number that cannot be is refused by the field's name. A field
-that an older verifier skipped would be a check that nobody did.
+Both sides are built from the same source, so a reader has no reason to be tolerant. An unknown field, a size outside
+the bounds of `messages` or an impossible number is refused, with the name of the field. If an older verifier skipped
+an unknown field, it would skip a check.
 """
 
 import math
@@ -47,20 +47,20 @@ from data_plane.proof.verifier.service import verifier_pb2 as pb
 SERVICE = "splitplane.proof.v1.Verifier"
 CHECK = f"/{SERVICE}/Check"
 REASON = "splitplane-reason"
-"""Trailing metadata of INVALID_ARGUMENT: TOO_LARGE, or nothing."""
+"""Trailing metadata of INVALID_ARGUMENT: TOO_LARGE, or absent."""
 TOO_LARGE = "job-too-large"
 PING_SECONDS = 30
-"""Both sides ask at this pace whether the other is still there; a cut line stops its jobs."""
+"""The interval of both sides' keepalive pings. If the connection is lost, its jobs are stopped."""
 
 JOBS_MAX = 8 * GPUS_MAX
-"""Of one request: launch chain, walk, and both kinds of tiles twice, of the largest machine; and some that were
-repeated."""
+"""Jobs of one request: enough for the launch chain, the walk and both kinds of tiles twice, of the largest machine, and
+for some repeated phases."""
 SAMPLE_MAX = 1 << 16
-"""Chains or tiles recomputed for one job."""
+"""How many chains or tiles are recomputed for one job."""
 HASHES_BYTES_MAX = GROUPS_MAX * GROUP_HASH_BYTES
 DIGESTS_BYTES_MAX = OPENED_MAX * GROUP_MAX * DIGEST_BYTES
 REQUEST_BYTES_MAX = 32 << 20
-"""Any one job fits, and so does a machine of eight H200 (22 MB). More is sent as several requests."""
+"""Enough for any single job, and for a machine of eight H200 (22 MB). More jobs are sent in several requests."""
 WHY_MAX = 300
 RESPONSE_BYTES_MAX = JOBS_MAX * (WHY_MAX + 64)
 
@@ -80,7 +80,7 @@ _FAULT_NUMBERS = {fault: number for number, fault in _FAULTS.items()}
 
 
 def write_job(job: Job) -> pb.Job:
-    """Raises ValueError for tiles of another kind than what was committed to: no message says that."""
+    """The message for a job. Raises ValueError for tiles of another kind than their commitment."""
     match job:
         case LaunchJob():
             return pb.Job(launch=pb.LaunchJob(start=job.start, rounds=job.rounds, final=job.final))
@@ -126,7 +126,7 @@ def write_request(jobs: Iterable[Job]) -> bytes:
 
 
 def read_request(content: bytes) -> list[Job]:
-    """Raises strict.Malformed, and nothing else, whatever the bytes are."""
+    """The jobs of a request. Raises strict.Malformed, and nothing else, whatever the bytes are."""
     request = _parsed(pb.CheckRequest(), content, "request")
     if not 1 <= len(request.jobs) <= JOBS_MAX:
         raise strict.Malformed(f"jobs are not 1 to {JOBS_MAX}")

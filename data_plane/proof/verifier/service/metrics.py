@@ -1,4 +1,4 @@
-"""What the verifier service counts, in a registry of its own."""
+"""The metrics of the verifier service, in a registry of their own."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0
 
 
 class Metrics:
-    """Names and labels only: no id, seed or text of a job is in any."""
+    """Metrics contain no id, seed or text of a job."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -51,7 +51,7 @@ class Metrics:
 
 @contextlib.contextmanager
 def counted(gauge: Gauge, jobs: int) -> Iterator[None]:
-    """So many jobs, while it lasts."""
+    """Count these jobs in a gauge while the context lasts."""
     gauge.inc(jobs)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Worker processes behind a bounded queue. Whatever a batch of jobs does, the next one gets a sound worker.
+"""Worker processes behind a bounded queue. Whatever a batch of jobs does, the next batch gets a working worker.
 
-A batch waits for an idle worker, first come, first served. If its caller goes or its time is over it is
-stopped for good: a waiting one is never begun, a running one loses its process, and another takes that
-process's place. The same happens to a worker that dies by itself.
+Batches wait for an idle worker in the order in which they came. If the caller of a batch disappears or its time is
+up, the batch is stopped: if it waits, it is never started; if it runs, its worker is killed and replaced. A worker
+that dies by itself is replaced too.
 """
 
 import asyncio
@@ -24,41 +24,41 @@ from data_plane.proof.verifier.service.worker import LENGTH_BYTES, Ended
 
 WORKER = (sys.executable, "-m", "data_plane.proof.verifier.service.worker")
 QUEUE_BYTES_MAX = 512 << 20
-"""Of all requests that are waited for, together."""
+"""The total size of all admitted requests."""
 START_SECONDS_MAX = 60.0
 RESTART_SECONDS = 1.0
-"""Between attempts to start a worker while none can be started."""
+"""The pause between attempts to start a worker after an attempt has failed."""
 
 log = structlog.get_logger("verifier")
 
 
 class QueueFull(Exception):  # noqa: N818 - reads as a sentence
-    """More is waiting than this process takes in. Nothing was begun: try later, or elsewhere."""
+    """The queue of this process is full. Nothing was started: try later, or another replica."""
 
 
 class WorkerDied(Exception):  # noqa: N818
-    """The process that checked a batch ended in the middle of it. A check is pure: ask again."""
+    """The process that checked a batch ended before its answer. A check is pure, so it can be repeated."""
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """A batch took longer than any may, and was stopped."""
+    """A batch exceeded its time limit and was stopped."""
 
 
 class CheckFailed(Exception):  # noqa: N818
-    """The check itself raised: a bug of ours."""
+    """The check itself raised an exception, which is a bug of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one worker checks at a time."""
+    """The jobs that one worker checks at a time."""
 
     content: bytes
-    """A `CheckRequest` that was read before."""
+    """An encoded `CheckRequest`, which was validated before."""
     jobs: int
 
 
 class Pool:
-    """`workers` processes, and room for `queue_max` jobs that wait for one. Times in seconds."""
+    """`workers` processes, and a queue for `queue_max` jobs. Times are in seconds."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class Pool:
         self._bytes = 0
 
     async def start(self) -> None:
-        """Answers when every worker is ready. Raises WorkerDied if one cannot be started."""
+        """Start all workers, and return when they are ready. Raises WorkerDied if one cannot be started."""
         for worker in await asyncio.gather(*(self._started() for _ in range(self._workers))):
             self._idle.put_nowait(worker)
 
     async def close(self) -> None:
-        """End every worker, whatever it does."""
+        """End every worker, whatever it is doing."""
         self._closed = True
         for task in self._starting:
             task.cancel()
@@ -98,14 +98,14 @@ class Pool:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the workers, as of now."""
+        """The process ids of the current workers."""
         return tuple(worker.pid for worker in self._alive)
 
     @contextlib.contextmanager
     def admitted(self, jobs: int, size: int) -> Iterator[None]:
-        """Room for `jobs` jobs of `size` bytes together, all or none. Raises QueueFull at once."""
+        """Reserve room for `jobs` jobs with `size` bytes in total. Raises QueueFull at once if there is too little."""
         if self._admitted + jobs > self._workers + self._queue_max or self._bytes + size > QUEUE_BYTES_MAX:
-            raise QueueFull(f"{self._admitted} jobs are under way")
+            raise QueueFull(f"{self._admitted} jobs are in progress")
         self._took(jobs, size)
         try:
             yield
@@ -117,9 +117,9 @@ class Pool:
         self._bytes += size
 
     async def check(self, batch: Batch) -> list[Checked]:
-        """Have one admitted batch checked.
+        """Check one admitted batch.
 
-        Raises WorkerDied, OutOfTime, CheckFailed, or JobTooLarge for one that no worker has the memory for.
+        Raises WorkerDied, OutOfTime, CheckFailed, and JobTooLarge if a worker has too little memory for the batch.
         """
         asked = time.monotonic()
         with counted(self._metrics.queued, batch.jobs):
@@ -152,7 +152,7 @@ class Pool:
         return answer
 
     def _replace(self, worker: "_Worker", why: str) -> None:
-        """Kill `worker`, and start another beside whatever goes on."""
+        """Kill `worker`, and start another one in the background."""
         worker.kill()
         self._metrics.restarts.labels(why).inc()
         log.warning("worker_replaced", why=why, pid=worker.pid)
@@ -179,14 +179,14 @@ class Pool:
             *self._command,
             stdin=PIPE,
             stdout=PIPE,
-            # It finds the code that we found, and inherits nothing else of our environment.
+            # The worker finds the same code, and inherits nothing else from our environment.
             env={
                 "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                 "OPENBLAS_NUM_THREADS": "1",
                 "OMP_NUM_THREADS": "1",
                 "MKL_NUM_THREADS": "1",
             },
-            start_new_session=True,  # Ctrl-C is for us: we drain.
+            start_new_session=True,  # So that Ctrl-C reaches only this process, which drains.
         )
         worker = _Worker(process)
         self._alive.add(worker)
@@ -203,7 +203,7 @@ class Pool:
 
 
 class _Worker:
-    """One process and its two pipes."""
+    """One worker process and its two pipes."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -214,13 +214,13 @@ class _Worker:
         return self._process.returncode is not None
 
     async def ready(self) -> None:
-        """Raises WorkerDied."""
+        """Wait until the worker is ready. Raises WorkerDied."""
         await self._receive()
 
     async def ask(self, batch: Batch) -> list[Checked] | JobTooLarge | CheckFailed:
-        """What the worker found, or why it found nothing.
+        """The worker's results, or the error with which the batch ended.
 
-        Raises WorkerDied. After any other exception, cancellation included, only `kill` is left to do.
+        Raises WorkerDied. After any other exception, such as a cancellation, the worker must be killed.
         """
         _, into = self._pipes()
         try:
@@ -251,7 +251,7 @@ class _Worker:
             self._process.kill()
 
     async def end(self) -> None:
-        """Kill it, and take note of its end, so that nothing of it is left."""
+        """Kill the process and wait for its end, so that no zombie is left."""
         self.kill()
         if self._process.stdin is not None:
             self._process.stdin.close()

@@ -1,12 +1,12 @@
-"""The gRPC server around the pool: reads, admits, hands out, and says by the status what went wrong.
+"""The gRPC server around the pool: decodes requests, admits them, and answers errors with these status codes:
 
-    INVALID_ARGUMENT     not a request of this version, or a job too large; never ask again
-    RESOURCE_EXHAUSTED   too much is waiting here, or the request is larger than any may be; nothing was begun
-    DEADLINE_EXCEEDED    stopped: the caller's deadline, or longer than any job may take
-    UNAVAILABLE          a worker died, or this process is ending; ask again
-    INTERNAL             the check raised: a bug of ours
+    INVALID_ARGUMENT     the request is malformed, or a job is too large; do not repeat it
+    RESOURCE_EXHAUSTED   the queue is full, or the request is too large; nothing was started
+    DEADLINE_EXCEEDED    stopped at the caller's deadline, or at the time limit of a batch
+    UNAVAILABLE          a worker died, or this process is ending; repeat the request
+    INTERNAL             the check raised an exception, which is a bug of ours
 
-A caller that goes away takes its jobs with it: gRPC cancels the handler, and that stops them in the pool.
+If a caller disappears, its jobs are stopped: gRPC cancels the handler, which stops them in the pool.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ from data_plane.proof.verifier.service.pool import (
 from data_plane.proof.verifier.service.settings import ServerSettings, SettingsError
 
 CONNECTION_SECONDS_MAX = 600
-"""Then a caller connects anew: finds replicas that came since, and shows its certificate again."""
+"""After this time a caller has to reconnect. So it finds new replicas, and its certificate is checked again."""
 FLUSH_SECONDS = 1.0
-"""For the answers of calls that are done to leave, once no call is under way."""
+"""The time to send the last answers, after the last call has ended."""
 
 _T = TypeVar("_T")
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -62,12 +62,12 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", codec.PING_SECONDS * 1000 // 3),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", codec.PING_SECONDS * 1000 // 2),
-    ("grpc.so_reuseport", 0),  # A second process on the same port is a mistake, and shall fail.
+    ("grpc.so_reuseport", 0),  # A second process on the same port is a mistake and must fail.
 )
 
 
 class VerifierServer:
-    """One replica. `start`, then `drain`, both once."""
+    """One replica. Call `start` once, and then `drain` once."""
 
     def __init__(self, settings: ServerSettings, metrics: Metrics, command: Sequence[str] = WORKER) -> None:
         self._settings = settings
@@ -85,12 +85,12 @@ class VerifierServer:
         self._no_calls = asyncio.Event()
         self._no_calls.set()
         self.port = 0
-        """Where it listens; 0 on a Unix socket."""
+        """The port on which it listens; 0 for a Unix socket."""
 
     async def start(self) -> None:
-        """Answers when every worker is ready and callers are served.
+        """Start, and return when every worker is ready and callers are served.
 
-        Raises SettingsError or tls.CertificatesError, or pool.WorkerDied if no worker can be started.
+        Raises SettingsError, tls.CertificatesError, and pool.WorkerDied if no worker can be started.
         """
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(self._check)
         self._server.add_generic_rpc_handlers(
@@ -119,14 +119,14 @@ class VerifierServer:
             ) from None
 
     async def drain(self) -> None:
-        """Take no new call, let those under way end within the bound, and end every worker."""
+        """Accept no new calls, let the current ones end within the time limit, and end every worker."""
         await self._health.enter_graceful_shutdown()
         seconds = self._settings.drain_seconds
         ending = asyncio.create_task(self._server.stop(seconds))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._no_calls.wait()
-        # Somebody who watches our health would hold the server up to the end of the bound.
+        # A call that watches our health never ends by itself, and would use up the time limit.
         await self._server.stop(FLUSH_SECONDS)
         await ending
         await self.pool.close()
@@ -147,7 +147,7 @@ class VerifierServer:
         return response
 
     async def _answer(self, content: bytes) -> bytes:
-        # In a thread: a request at its bounds takes a while to read, and health and deadlines go on.
+        # In a thread, because decoding a large request takes a while, and health checks and deadlines must go on.
         jobs, cut = await asyncio.to_thread(_read, content)
         with self.pool.admitted(len(jobs), len(content)):
             answers = await _together([self.pool.check(batch) for _, batch in cut])
@@ -193,11 +193,13 @@ _STATUS: dict[type[Exception], grpc.StatusCode] = {
 
 
 def _read(content: bytes) -> tuple[list[Job], list[tuple[list[int], Batch]]]:
-    """The jobs, and the batches with their places among them. Raises strict.Malformed and JobTooLarge."""
+    """The jobs and their batches. Raises strict.Malformed and JobTooLarge."""
     jobs = codec.read_request(content)
     for number, job in enumerate(jobs):
         if job.cost > COST_MAX:
-            raise JobTooLarge(f"jobs[{number}] costs {job.cost} us of CPU time, of at most {COST_MAX}")
+            raise JobTooLarge(
+                f"jobs[{number}] costs {job.cost} us of CPU time, at most {COST_MAX} are allowed"
+            )
     return jobs, [
         (places, Batch(codec.write_request(jobs[at] for at in places), len(places)))
         for places in batches(jobs)
@@ -205,7 +207,9 @@ def _read(content: bytes) -> tuple[list[Job], list[tuple[list[int], Batch]]]:
 
 
 async def _together(checks: Sequence[Coroutine[Any, Any, _T]]) -> list[_T]:
-    """All results in order; with the first failure, or when we are cancelled, the rest is stopped."""
+    """All results in the order of the jobs. After the first failure, or a cancellation, the other batches are
+    stopped.
+    """
     tasks = [asyncio.ensure_future(check) for check in checks]
     try:
         return await asyncio.gather(*tasks)
@@ -225,6 +229,6 @@ def _kind(job: Job) -> str:
 
 
 def _caller(context: Context) -> str:
-    """The name in the caller's certificate; empty in plaintext."""
+    """The name in the caller's certificate; empty without TLS."""
     names = context.auth_context().get("x509_common_name", ())
     return strict.printable(next(iter(names), b"").decode(errors="replace"), 64)

@@ -1,28 +1,29 @@
-"""The verifier's environment, on both sides, read once into frozen objects.
+"""The settings of both sides of the verifier service, read once from the environment.
 
 The service:
 
-SPLITPLANE_VERIFIER_LISTEN          host:port, or unix:/path (127.0.0.1:7443)
-SPLITPLANE_VERIFIER_METRICS_LISTEN  where /metrics listens, a port of its own (127.0.0.1:9466)
-SPLITPLANE_VERIFIER_CERTIFICATE     PEM file: its certificate, with the chain
+SPLITPLANE_VERIFIER_LISTEN          host:port or unix:/path of the service (127.0.0.1:7443)
+SPLITPLANE_VERIFIER_METRICS_LISTEN  host:port of /metrics (127.0.0.1:9466)
+SPLITPLANE_VERIFIER_CERTIFICATE     PEM file: the service's certificate, with its chain
 SPLITPLANE_VERIFIER_KEY             PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_CLIENT_CA       PEM file: the CA that callers' certificates are signed by
-SPLITPLANE_VERIFIER_WORKERS         processes that check jobs (one per core)
-SPLITPLANE_VERIFIER_QUEUE           jobs that may wait for one (512)
-SPLITPLANE_VERIFIER_BATCH_SECONDS   a batch (four walks, or one other job) that takes longer is stopped (150)
-SPLITPLANE_VERIFIER_DRAIN_SECONDS   how long calls under way may take once it was told to stop (25)
+SPLITPLANE_VERIFIER_CLIENT_CA       PEM file: the CA that signs the certificates of callers
+SPLITPLANE_VERIFIER_WORKERS         how many processes check jobs (one per core)
+SPLITPLANE_VERIFIER_QUEUE           how many jobs may wait for a process (512)
+SPLITPLANE_VERIFIER_BATCH_SECONDS   the time limit of a batch: four walks, or one other job (150)
+SPLITPLANE_VERIFIER_DRAIN_SECONDS   the time limit of the current calls after a signal to stop (25)
 
-Whoever calls it (the reconciler):
+Its caller (the reconciler):
 
-SPLITPLANE_VERIFIER_ADDRESS             host:port of a name that stands for all replicas, or IP addresses with
-                                        ports, comma-separated, or unix:/path; unset: in process
-SPLITPLANE_VERIFIER_NAME                the name in the service's certificate (the host of the one address)
-SPLITPLANE_VERIFIER_CA                  PEM file: the CA that the service's certificate is signed by
-SPLITPLANE_VERIFIER_CALLER_CERTIFICATE  PEM file: our certificate, with the chain
+SPLITPLANE_VERIFIER_ADDRESS             host:port, where the host is a name for all replicas; or IP addresses
+                                        with ports, separated by commas; or unix:/path. If unset, jobs are
+                                        checked in the caller's process
+SPLITPLANE_VERIFIER_NAME                the name in the service's certificate (the host of the address)
+SPLITPLANE_VERIFIER_CA                  PEM file: the CA that signs the service's certificate
+SPLITPLANE_VERIFIER_CALLER_CERTIFICATE  PEM file: the caller's certificate, with its chain
 SPLITPLANE_VERIFIER_CALLER_KEY          PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_SECONDS             how long a call may take, retries included; at most 200 (180)
+SPLITPLANE_VERIFIER_SECONDS             the time limit of a call with its retries; at most 200 (180)
 
-Both: SPLITPLANE_VERIFIER_PLAINTEXT=yes does without certificates, on loopback or a Unix socket only.
+Both: SPLITPLANE_VERIFIER_PLAINTEXT=yes allows plaintext, on loopback or a Unix socket only.
 """
 
 import ipaddress
@@ -39,13 +40,13 @@ _ONE_FAMILY = ({ipaddress.IPv4Address}, {ipaddress.IPv6Address})
 
 
 class SettingsError(ValueError):
-    """A variable is missing or makes no sense; the message names it and says what to set."""
+    """A variable is missing or invalid. The message names it and says what to set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
     listen: str
-    """As gRPC writes it: `host:port` or `unix:/path`."""
+    """In gRPC's syntax: `host:port` or `unix:/path`."""
     metrics_listen: tuple[str, int]
     tls: TlsFiles | None
     """None: plaintext, for development."""
@@ -58,7 +59,7 @@ class ServerSettings:
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
     addresses: tuple[str, ...]
-    """One `host:port` or `unix:/path`, or several of IP addresses."""
+    """One `host:port` or `unix:/path`, or several IP addresses with ports."""
     tls: TlsFiles | None
     """None: plaintext, for development."""
     name: str | None
@@ -67,7 +68,7 @@ class ClientSettings:
 
 
 def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
-    """Raises SettingsError."""
+    """The service's settings. Raises SettingsError."""
     listen = _address(
         "SPLITPLANE_VERIFIER_LISTEN", environ.get("SPLITPLANE_VERIFIER_LISTEN") or "127.0.0.1:7443"
     )
@@ -89,7 +90,7 @@ def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
             ca="SPLITPLANE_VERIFIER_CLIENT_CA",
         ),
         workers=_whole(environ, "SPLITPLANE_VERIFIER_WORKERS", cores, 1, 1024),
-        # A whole request must find room, or it would be refused for ever.
+        # The queue must have room for a whole request, which would otherwise always be refused.
         queue_max=_whole(environ, "SPLITPLANE_VERIFIER_QUEUE", 512, JOBS_MAX, 65_536),
         batch_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_BATCH_SECONDS", 150, 1, 3600),
         drain_seconds=_whole(environ, "SPLITPLANE_VERIFIER_DRAIN_SECONDS", 25, 1, 3600),
@@ -97,7 +98,7 @@ def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
 
 
 def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
-    """None when jobs are checked in process. Raises SettingsError."""
+    """The caller's settings; None if jobs are checked in the caller's process. Raises SettingsError."""
     text = environ.get("SPLITPLANE_VERIFIER_ADDRESS", "").strip()
     if not text:
         return None
@@ -165,7 +166,7 @@ def _address(variable: str, value: str) -> str:
 
 
 def _split(address: str) -> tuple[str | None, int]:
-    """Host and port of an address; no host for a Unix socket."""
+    """The host and the port of an address. A Unix socket has no host."""
     if address.startswith(UNIX):
         return None, 0
     host, _, port = address.rpartition(":")
@@ -180,7 +181,7 @@ def _ip(host: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def _is_local(host: str | None) -> bool:
-    """A name is not, whatever it means today: it is looked up, and may mean something else tomorrow."""
+    """Whether a host is on this machine. A name is never local, because it may resolve to another address tomorrow."""
     ip = _ip(host)
     return host is None or (ip is not None and ip.is_loopback)
 

@@ -1,9 +1,8 @@
-"""Mutual TLS: three files on each side, read again whenever one of them changed.
+"""Mutual TLS: three files on each side, which are read again whenever one of them has changed.
 
-A certificate is renewed by writing new files; no process is started anew for it. New connections use the
-new files, and connections are made anew every ten minutes (`server`), so an old certificate or a CA that is
-no longer trusted is gone by then. While certificate and key do not belong together, as in the middle of a
-renewal, the last good ones stay.
+To renew a certificate, write new files; no restart is needed. New connections use the new files, and all connections
+are remade every ten minutes (`server`), so that old certificates and distrusted CAs are out of use by then. While
+certificate and key do not match, as in the middle of a renewal, the last matching ones are used.
 """
 
 import ssl
@@ -17,12 +16,12 @@ log = structlog.get_logger("verifier")
 
 
 class CertificatesError(ValueError):
-    """A file is missing or not usable; the message names it and never shows what is in it."""
+    """A file is missing or not usable. The message names the file and never contains its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: our certificate with its chain, its key, and the CA that the other side is signed by."""
+    """PEM files: our certificate with its chain, its key, and the CA of the other side's certificates."""
 
     certificate: Path
     key: Path
@@ -31,7 +30,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What the files hold."""
+    """The content of the files."""
 
     certificate: bytes
     key: bytes
@@ -39,7 +38,7 @@ class Certificates:
 
 
 class CertificateFiles:
-    """The files as they were last found good. Raises CertificatesError if they are not at the start."""
+    """The last usable content of the files. Raises CertificatesError if it is not usable at the start."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -47,7 +46,7 @@ class CertificateFiles:
         self.current = _read(files)
 
     def changed(self) -> bool:
-        """Look again: whether `current` is another than before."""
+        """Read the files again if they have changed. Returns whether `current` has changed."""
         try:
             stamps = _stamps(self._files)
             if stamps == self._seen:
@@ -65,7 +64,7 @@ class CertificateFiles:
 
 
 def server_credentials(files: CertificateFiles) -> grpc.ServerCredentials:
-    """A client without a certificate of the CA is refused. The files are looked at for every connection."""
+    """Credentials that refuse clients without a certificate of the CA. The files are checked for every connection."""
 
     def look() -> grpc.ServerCertificateConfiguration:
         files.changed()
@@ -85,7 +84,7 @@ def channel_credentials(found: Certificates) -> grpc.ChannelCredentials:
 
 
 def _stamps(files: TlsFiles) -> tuple[tuple[int, int, int], ...]:
-    """What changes when a file does, or another is put in its place."""
+    """Values that change if a file is changed or replaced."""
     stamps = []
     for path in (files.certificate, files.key, files.ca):
         try:
@@ -106,10 +105,10 @@ def _read(files: TlsFiles) -> Certificates:
 
 
 def _prove(files: TlsFiles) -> None:
-    """Whether they fit together; gRPC would only find out in a handshake."""
+    """Check that the files fit together, which gRPC would only notice in a handshake. Raises CertificatesError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # A key under a passphrase is refused; without this, OpenSSL would ask for it on the terminal.
+        # A key with a passphrase is refused. Otherwise OpenSSL would ask for the passphrase on the terminal.
         context.load_cert_chain(files.certificate, files.key, password="")
     except (ssl.SSLError, OSError, ValueError):
         raise CertificatesError(
@@ -118,4 +117,4 @@ def _prove(files: TlsFiles) -> None:
     try:
         context.load_verify_locations(files.ca)
     except (ssl.SSLError, OSError):
-        raise CertificatesError(f"{files.ca} holds no certificate of a CA") from None
+        raise CertificatesError(f"{files.ca} contains no certificate of a CA") from None

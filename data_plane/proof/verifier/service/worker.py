@@ -1,9 +1,9 @@
-"""One process that checks one batch of jobs at a time, for `pool`: frames on standard input and output.
+"""A worker process of `pool`, which checks one batch of jobs at a time, over standard input and output.
 
-A batch comes as a 32-bit big-endian length and a `CheckRequest`; the answer is a length, one byte that says
-how it ended, and a `CheckResponse` or a sentence. The first frame is an empty answer: ready. The end of
-input ends the process. It is a process and not a thread because only a process can be stopped in the middle
-of a computation, and because numpy on small arrays holds Python's lock (docs/decisions/0007).
+A batch is a length (32-bit, big-endian) and a `CheckRequest`. The answer is a length, a byte that tells how the batch
+ended, and a `CheckResponse` or a sentence. The first answer is empty and means that the worker is ready. The end of
+the input ends the process. It is a process and not a thread, because only a process can be stopped during a
+computation, and because numpy holds Python's lock while it handles small arrays (docs/decisions/0007).
 """
 
 import ctypes
@@ -22,41 +22,41 @@ from data_plane.proof.verifier.service.codec import REQUEST_BYTES_MAX, read_requ
 
 LENGTH_BYTES = 4
 MEMORY_BYTES_MAX = 4 << 30
-"""Address space of one worker. A batch within all bounds needs far less; one that would not is refused."""
+"""The address space of one worker. A batch within all limits needs far less; any other batch is refused."""
 _PR_SET_PDEATHSIG = 1
-"""prctl(2), linux/prctl.h."""
+"""From linux/prctl.h; see prctl(2)."""
 
 
 Check = Callable[[Sequence[Job]], list[Checked]]
 
 
 class Ended(IntEnum):
-    """How a batch ended in the worker: the first byte of its answer."""
+    """How a batch ended: the first byte of the answer."""
 
     CHECKED = 0
     TOO_LARGE = 1
-    """It needs more memory than a worker has."""
+    """The batch needs more memory than a worker has."""
     FAILED = 2
-    """The check itself raised: a bug of ours."""
+    """The check itself raised an exception, which is a bug of ours."""
 
 
 def serve(check: Check) -> None:
-    """Check batches until the input ends."""
+    """Check batches until the end of the input."""
     _settle()
     batches, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # Whatever a library prints must not be taken for an answer.
+    os.dup2(2, 1)  # A library's output must not be mistaken for an answer.
     _write(answers, b"")
     while (content := _read(batches)) is not None:
         _write(answers, _answer(check, content))
 
 
 def _settle() -> None:
-    """The signals of whoever stops the service are its own business: it drains, and then closes our input."""
+    """Prepare this process. It ignores the signals that stop the service, which drains and then closes our input."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # Seeds do not belong on disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # So that no core dump writes seeds to disk.
 
 
 def _answer(check: Check, content: bytes) -> bytes:
@@ -64,7 +64,7 @@ def _answer(check: Check, content: bytes) -> bytes:
         results = check(read_request(content))
     except MemoryError:
         return bytes([Ended.TOO_LARGE]) + f"it needs more than {MEMORY_BYTES_MAX >> 30} GiB".encode()
-    except Exception as error:  # noqa: BLE001 - the pool tells the caller: which and where, and no value
+    except Exception as error:  # noqa: BLE001 - the pool tells the caller its type and place, and no values
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
         return bytes([Ended.FAILED]) + strict.printable(f"{type(error).__name__} at {where}").encode()

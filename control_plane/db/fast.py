@@ -3,7 +3,7 @@
 A statement through SQLAlchemy's async engine costs 500 to 600 us of CPU, most of it in building
 result metadata and switching greenlets; the same statement on asyncpg costs 100 (see
 docs/decisions/0002-api-server.md). `FastConnection` is a `Connection` (connection.py) like SQLAlchemy's, so
-each query is written once.
+each query is written once. asyncpg has no type hints, so this file mentions `Any`.
 """
 
 import asyncio

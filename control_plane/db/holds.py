@@ -107,8 +107,8 @@ class Posted:
     """Nothing is posted after this, so the rest of the hold is returned."""
 
 
-# A posted charge comes out of the hold; a hold that is used up keeps nothing back. Another replica may post the last
-# charge first: what is posted afterwards finds a hold that is returned, and is counted all the same.
+# A posted charge is taken out of the hold, down to zero; the final one returns the rest. When another replica posts
+# the final charge first, charges that are posted later find a released hold and are still counted.
 _USE = text(f"""
 WITH before AS (
   SELECT h.lease_id, h.organization_id, posted.amount_nano AS posted, posted.final,

@@ -619,10 +619,10 @@ def _late(stage: Stage) -> _LateAnswer:
 )
 @pytest.mark.parametrize("meanwhile", [(), ("observe_machines",), ("release_machines",)])
 async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it(
-    stage: Stage, event: Fault, meanwhile: Sequence[str]
+    stage: Stage, fault: Fault, meanwhile: Sequence[str]
 ) -> None:
     """`meanwhile`: loops that run after the release and before the answer."""
-    stage.cloud.faults.script("launch", event, seconds=5.0)
+    stage.cloud.faults.script("launch", fault, seconds=5.0)
     lease = await stage.lease(await stage.organization())
     await _placed(stage)
     late = _late(stage)
@@ -637,7 +637,7 @@ async def test_a_release_while_the_launch_is_in_flight_ends_whatever_comes_of_it
     await stage.check()
     await stage.run("release_machines")
     machine = await _only(stage, lease)
-    if event is Fault.NONE or ("observe_machines" in meanwhile and stage.cloud.alive()):
+    if fault is Fault.NONE or ("observe_machines" in meanwhile and stage.cloud.alive()):
         assert machine.state is MachineState.TERMINATING, "a machine is there: no answer may close its record"
         assert machine.provider_ref == stage.cloud.alive()[0].provider_ref
     await stage.finish()

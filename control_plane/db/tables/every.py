@@ -1,9 +1,4 @@
-"""All tables, and lists of them by their marks.
-
-The wings hold no methods and no queries; CHECKs come from the domain's enums.
-
-A table's marks (`marks.py`) say who owns its rows, whether it is append-only, and what the API may write.
-"""
+"""All tables of all wings. Import `metadata` from here when it has to be complete."""
 
 from control_plane.db.tables import (
     catalogue,

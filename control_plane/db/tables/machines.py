@@ -20,9 +20,6 @@ from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 
-NOT_ASKED = frozenset({MachineState.INTENDED, MachineState.GONE})
-"""States in which nothing need have been requested from the provider."""
-
 machines = table(
     "machines",
     Column("id", Uuid, primary_key=True),

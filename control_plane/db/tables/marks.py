@@ -85,7 +85,7 @@ def marks_of(found: Table) -> Marks:
 
 
 def at(name: str, *, nullable: bool = True) -> Column[datetime]:
-    """A moment."""
+    """A column that holds a point in time."""
     return Column(name, DateTime(timezone=True), nullable=nullable)
 
 

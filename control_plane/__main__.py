@@ -30,7 +30,7 @@ from control_plane.world import World
 
 
 class Failure(Exception):  # noqa: N818 - an expected end of a command, not a bug
-    """Ends the command with a sentence for the person at the terminal and exit code 1."""
+    """Ends the command with exit code 1 and a sentence for the person at the terminal."""
 
 
 def _amount(text: str) -> Nano:

@@ -49,7 +49,7 @@ class Reach:
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """Raises SettingsError."""
+    """Read the settings of any reconciler process. Raises SettingsError."""
     return Settings(
         database_url=_required(environ, "SPLITPLANE_DATABASE_URL"),
         metrics_listen=_listen(environ, "SPLITPLANE_RECONCILER_METRICS_LISTEN", "127.0.0.1:9465"),
@@ -58,12 +58,12 @@ def read(environ: Mapping[str, str]) -> Settings:
 
 
 def read_accounts(environ: Mapping[str, str]) -> tuple[AccountName, ...]:
-    """Raises SettingsError."""
+    """Read the names of the provider accounts. Raises SettingsError."""
     return _accounts(_required(environ, "SPLITPLANE_PROVIDER_ACCOUNTS"))
 
 
 def read_reach(environ: Mapping[str, str]) -> Reach:
-    """Raises SettingsError."""
+    """Read how machines and the hub are reached. Raises SettingsError."""
     simulated = _flag(environ, "SPLITPLANE_SIMULATED_MACHINES")
     ssh_key = environ.get("SPLITPLANE_SSH_KEY_PATH")
     if not simulated and not ssh_key:

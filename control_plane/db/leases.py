@@ -144,7 +144,7 @@ async def move(
     document = _MOVING.document([_moving(each, now) for each in moves])
     moved = await read(connection, _MOVE, _Left, moving=document, now=now, **actor_values(actor))
     left = [lease for lease in moved if lease.leaves_live]
-    # In one order everywhere, so that two batches cannot wait for each other's standings.
+    # Always in one order, so that two batches cannot wait for each other's standings.
     for organization_id in sorted({lease.organization_id for lease in left}):
         of_tenant = [lease for lease in left if lease.organization_id == organization_id]
         await write(
@@ -341,5 +341,5 @@ async def postpone(connection: Connection, lease_ids: Sequence[LeaseId], *, due_
 
 
 async def take_finished(connection: Connection, *, limit: int) -> list[Lease]:
-    """Ending leases whose claims are released and whose machines are confirmed gone, locked as above."""
+    """Ending leases whose claims are released and whose machines are confirmed gone, locked for this transaction."""
     return await read(connection, _TAKE_FINISHED, Lease, limit=limit)

@@ -14,7 +14,7 @@ from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import Tier, challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
-"""A ready lease whose machine was not sighted for longer reads as unconfirmed. It is not ended (law 5)."""
+"""A ready lease whose machine was not sighted for this long reads as unconfirmed. It does not end (law 5)."""
 
 
 class Phase(StrEnum):

@@ -45,7 +45,7 @@ class Findings:
     found: tuple[tuple[Machine, Sighting], ...]
     missed: tuple[Machine, ...]
     orphans: tuple[Sighting, ...]
-    """Sightings with launch keys of this installation that no open record claims."""
+    """Sightings with launch keys of this installation that no open record matches."""
     foreign: int
     """Sightings of other installations on the same account; they are never touched."""
 
@@ -250,7 +250,7 @@ def sweep(
         # A list that shows a machine as gone is no evidence that it ran until now.
         missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
         + tuple(machine.id for machine in absent),
-        # A machine that ended and is still listed for a while is history, not an orphan.
+        # A machine that has ended and is still listed for a while is no orphan.
         orphans=tuple(sighting for sighting in findings.orphans if sighting.state is not ListedState.GONE),
         foreign=findings.foreign,
         freeze=freeze,

@@ -91,7 +91,7 @@ async def fail(
     if move is None:
         return False
     await machines.move(connection, [move], actor=actor, now=now)
-    # In one order everywhere, so that two batches cannot wait for each other's standings.
+    # Always in one order, so that two batches cannot wait for each other's standings.
     for claim in sorted(locked.claims, key=lambda claim: claim.organization_id):
         lease = locked.leases[claim.lease_id]
         await lease_outcomes.lose_machine(

@@ -24,7 +24,7 @@ async def create(
 async def page(
     world: World, organization_id: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
 ) -> Sequence[Project]:
-    """Oldest first; `after` is creation time and id of the last project of the page before."""
+    """An organization's projects, oldest first; `after` is creation time and id of the previous page's last project."""
     async with world.db.reading(organization_id) as connection:
         return await projects.page(connection, organization_id, after=after, limit=limit)
 

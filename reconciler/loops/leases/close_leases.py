@@ -1,4 +1,4 @@
-"""Closes leases whose every machine is confirmed gone. Until then a lease is an open liability (law 3)."""
+"""Closes ending leases whose machines are all confirmed gone. Until then a lease is an open liability (law 3)."""
 
 from datetime import timedelta
 

@@ -1,6 +1,6 @@
-"""The first schema: tables, and what the database itself enforces of them.
+"""The first schema: the tables, and the rules that the database itself enforces.
 
-Tenants never meet, facts are never edited, every transaction of the ledger adds up to zero.
+A tenant sees only its own rows, facts are never edited, and every transaction of the ledger sums to zero.
 """
 
 import sqlalchemy as sa
@@ -51,7 +51,7 @@ TENANTS = (
     "unrated",
     "verification_reports",
 )
-"""Rows have an organization, or none while they concern only us."""
+"""Tables whose rows have an organization, or none while they concern only us."""
 
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "api_keys": (
@@ -120,9 +120,9 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unrated": ((), ()),
     "verification_reports": ((), ()),
 }
-"""What the public process may write: rights on rows, and columns that it may update."""
+"""What the public process may write: rights on whole rows, and the columns that it may update."""
 
-# With the owner's rights: the sum must not depend on whose rows the writer may see when it commits.
+# Runs with the owner's rights, because the sum must not depend on the rows that the writer may see at the commit.
 TRANSACTION_BALANCES = """
 CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, public AS $$
@@ -141,7 +141,7 @@ CREATE CONSTRAINT TRIGGER balances AFTER INSERT ON postings DEFERRABLE INITIALLY
 FOR EACH ROW EXECUTE FUNCTION transaction_balances()
 """
 
-# Before a key is known there is no tenant: this one look-up runs with the owner's rights.
+# Runs with the owner's rights, because no tenant is set before the key is known.
 API_KEY_OWNER = """
 CREATE FUNCTION api_key_owner(secret bytea)
 RETURNS TABLE (organization_id uuid, api_key_id uuid, role text)

@@ -1,4 +1,4 @@
-# What a person types. `make` alone lists it.
+# The commands for people. `make` alone lists them.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,28 +10,28 @@ BIN := .venv/bin
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-demo: $(BIN)/.ready ## The main job, end to end, in a few minutes
+demo: $(BIN)/.ready ## Lease, use and bill machines on this host, from end to end, in about a minute
 	@$(BIN)/python -m demo run
 
-up: $(BIN)/.ready ## The same cloud, staying up; prints its URL and a key
+up: $(BIN)/.ready ## Start the same cloud and leave it running; prints its URL and a key
 	@$(BIN)/python -m demo up
 
-test: $(BIN)/.ready ## Every test; asks for system packages with one command when some are missing
+test: $(BIN)/.ready ## Run every test; prints the command to install system packages that are missing
 	@$(BIN)/python -m demo packages
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-changed: $(BIN)/.ready ## Only the tests that the working tree's changes can affect; BASE=REF says since when
+test-changed: $(BIN)/.ready ## Run the tests that changes since origin/main, or since BASE=REF, can affect
 	@$(BIN)/python -m tests.support.changed $(if $(BASE),--base $(BASE)) > var/test-changed.txt
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$(cat var/test-changed.txt)
 
-check: $(BIN)/.ready ## Format, lints, types, import contracts and the fast tests: under a minute
+check: $(BIN)/.ready ## Check format, lints, types and import contracts, and run the fast tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
 
-format: $(BIN)/.ready ## Format and mend what can be mended by itself
+format: $(BIN)/.ready ## Format the code, and fix the lints that can be fixed automatically
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
@@ -39,23 +39,23 @@ golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the dif
 	@GOLDEN=write $(BIN)/python -m pytest -q -n 2 -m "not machines" || true
 	@git status --short tests/golden docs/generated
 
-proto: $(BIN)/.ready ## Make the verifier's messages anew from verifier.proto
+proto: $(BIN)/.ready ## Generate the verifier's messages from verifier.proto
 	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto
 
-bench: $(BIN)/.ready ## Measure; writes var/bench/*.json and prints a table
+bench: $(BIN)/.ready ## Run the benchmarks; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks
 
-lock: $(BIN)/.ready ## Pin dependencies anew, with hashes and without index addresses
+lock: $(BIN)/.ready ## Pin the newest dependencies, with hashes and without index addresses
 	@$(BIN)/pip install --quiet uv
 	@for extra in "" "--extra dev"; do \
 	  out=requirements$${extra:+-dev}.lock; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
 
-clean: ## Forget everything that was built here
+clean: ## Delete everything that was built here
 	rm -rf .venv var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-# The Python set-up, made again when the pins change.
+# The Python packages, installed again when the pins change.
 $(BIN)/.ready: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..."; exit 1; }

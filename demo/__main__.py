@@ -1,8 +1,8 @@
 """The demo's command line.
 
-python -m demo run         the main job, end to end; writes var/demo/summary.json
-python -m demo up          the same cloud without the script, until Ctrl-C
-python -m demo packages    whether this host can boot real machines; the command to install what is missing
+python -m demo run         lease, use and bill machines, from end to end; writes var/demo/summary.json
+python -m demo up          run the same cloud without the script, until Ctrl-C
+python -m demo packages    print what this host lacks for real machines, and the command to install it
 """
 
 import argparse
@@ -37,8 +37,8 @@ def main() -> int:
             say(line)
         return 0
     if lacking:
-        say(f"machines are simulated, in process: {'; '.join(lacking)}")
-    # A plain end for every way of being asked to end: the processes we started end with us.
+        say(f"machines are simulated, because real ones need more: {'; '.join(lacking)}")
+    # However we are asked to stop, we stop normally, and so do the processes that we started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     city = City(DIRECTORY, real_machines=not lacking, say=say)
     try:
@@ -57,14 +57,14 @@ def _run(city: City) -> int:
     summary = timed(Story(city))
     path = DIRECTORY / "summary.json"
     path.write_text(json.dumps(asdict(summary), indent=2) + "\n")
-    say(f"\nit took {summary.seconds:g} s; {path} says it in numbers")
+    say(f"\nit took {summary.seconds:g} s; the figures are in {path}")
     return 0
 
 
 def _stay(city: City) -> int:
     say(f"\nthe cloud is up. In another terminal:\n\n  export SPLITPLANE_URL={city.api_url}")
     say(f"  export SPLITPLANE_API_KEY={city.api_key}\n  .venv/bin/splitplane skus\n")
-    say("Ctrl-C ends it, machines included")
+    say("Ctrl-C stops it and its machines")
     while True:
         for child in city.children.values():
             child.expect_alive()

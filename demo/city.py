@@ -1,7 +1,7 @@
-"""The whole cloud on this machine: database, emulated providers, mesh hub, API, reconciler. In the foreground.
+"""The whole cloud on this machine, in the foreground: database, emulated providers, mesh hub, API, reconciler.
 
-Every process gets only what is its own: the API no provider key and no SSH key, the reconciler no
-API secret, the emulated clouds nothing of ours.
+Every process gets only its own settings: the API no provider key and no SSH key, the reconciler no API
+secret, and the emulated clouds nothing of ours.
 """
 
 import re
@@ -51,7 +51,7 @@ class City:
     _hub: dict[str, str] = field(default_factory=dict[str, str])
     _database_started: bool = False
 
-    # --- what a part may know
+    # --- the environment of each process
 
     @property
     def database_url(self) -> str:
@@ -141,11 +141,11 @@ class City:
 
         urls = wait_for("the emulated clouds' start", IMAGE_SECONDS_MAX, ready, child)
         if not isinstance(urls, dict):
-            raise DemoError("the emulated clouds did not say where they are")
+            raise DemoError("the emulated clouds did not print their URLs")
         self.local_url, self.lambda_url = urls["local"], urls["lambda_cloud"]
 
     def _order_hub(self) -> None:
-        """The mesh hub is a machine that an operator rents, like any other, with a host key known before it boots."""
+        """Rent the mesh hub, which is a machine like any other, with a host key that is known before it boots."""
         self.say("mesh hub: one rented machine, reached over pinned SSH")
         login, host_key = new_host_key(), new_host_key()
         self.login_key.unlink(missing_ok=True)
@@ -173,7 +173,7 @@ class City:
 
     def _start_api(self) -> None:
         self.api_url = f"http://127.0.0.1:{free_port()}"
-        self.say(f"API: {self.api_url}, with neither")
+        self.say(f"API: {self.api_url}, with none of these keys")
         child = self._start("api", ["control_plane", "serve"], self.api_environment())
         wait_for("the API's readiness", 30, lambda: _ready(self.api_url), child)
 
@@ -182,7 +182,7 @@ class City:
         self.children[name] = child
         return child
 
-    # --- looking in
+    # --- inspecting
 
     def local(self, method: str, path: str, **content: Any) -> Any:
         """A call of the local cloud's own API, as its customer: us."""
@@ -197,10 +197,12 @@ class City:
 
     def local_inventory(self) -> list[dict[str, Any]]:
         machines = self.local("GET", "/v1/machines")["machines"]
-        return [one for one in machines if one["name"] != HUB and one["status"] != "terminated"]
+        return [
+            machine for machine in machines if machine["name"] != HUB and machine["status"] != "terminated"
+        ]
 
     def _lambda_inventory(self) -> list[dict[str, Any]]:
-        """Lambda allows one request a second, and the reconciler asks too: wait for a turn."""
+        """Lambda allows one request per second, and the reconciler sends some too, so wait for a turn."""
         headers = {"Authorization": f"Bearer {LAMBDA_KEY}"}
 
         def look() -> httpx.Response | None:
@@ -210,7 +212,7 @@ class City:
         answer = wait_for("a turn at Lambda", 30, look)
         if not isinstance(answer, httpx.Response):
             raise DemoError("no answer from the emulated Lambda Cloud")
-        return [one for one in answer.json()["data"] if one["status"] != "terminated"]
+        return [machine for machine in answer.json()["data"] if machine["status"] != "terminated"]
 
     # --- stopping
 

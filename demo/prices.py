@@ -1,10 +1,10 @@
-"""The price book of a cloud whose machines are emulated: what we ship, sold on the machines' own word."""
+"""The price book of a cloud with emulated machines: the shipped one, but its SKUs demand no proof."""
 
 from pathlib import Path
 
 SKU = "h100-sxm.1x"
 PROVEN_SKU = "h100-sxm-proven.1x"
-"""The same, and it demands proof: no emulated machine can be leased as this."""
+"""The same SKU, but it demands proof, so no emulated machine can serve it."""
 
 
 def price_book() -> str:

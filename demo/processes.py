@@ -1,4 +1,4 @@
-"""Child processes of the demo: started with exactly the environment they need, logged to files, ended for sure."""
+"""Child processes of the demo: each gets only the environment that it needs, writes to a log, and is always stopped."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ def _end_with_parent() -> None:
 
 
 def base_environment() -> dict[str, str]:
-    """What every child gets: paths and locale, and nothing that could be a setting of ours or a secret."""
+    """What every child gets: paths, locale and proxies, but no setting of ours and no secret."""
     kept = (
         "PATH",
         "HOME",
@@ -41,7 +41,7 @@ def base_environment() -> dict[str, str]:
 
 @dataclass
 class Child:
-    """A process of ours and where it writes."""
+    """A child process and its log."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -54,7 +54,7 @@ class Child:
             raise DemoError(f"{self.name} ended with {code}; the end of {self.log}:\n{tail}")
 
     def kill(self) -> None:
-        """SIGKILL: nothing of it gets to say goodbye."""
+        """Send SIGKILL, so that the process cannot clean up."""
         self.process.kill()
         self.process.wait()
 
@@ -95,7 +95,7 @@ def run(arguments: list[str], environment: Mapping[str, str]) -> str:
 def wait_for(
     what: str, seconds_max: float, look: Callable[[], object | None], child: Child | None = None
 ) -> object:
-    """Look every tenth of a second until `look` answers something true."""
+    """Call `look` every tenth of a second until it returns something true. Raises DemoError after `seconds_max`."""
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         if child is not None:

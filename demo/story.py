@@ -1,6 +1,6 @@
-"""The main job, shown: three leases at once, a login, a private network, a crash, a bill that adds up.
+"""The demo's script: three leases at once, a login, a private network, a crash, a bill that adds up.
 
-Every expectation is checked where it is shown; the first that fails ends the demo with an error.
+Every expectation is checked where it is printed; the first one that fails ends the demo with an error.
 """
 
 import csv
@@ -33,7 +33,7 @@ def expect(holds: object, what: str) -> None:
 
 @dataclass
 class Summary:
-    """What `summary.json` says. Money in nano-US-dollars, times in seconds."""
+    """The content of `summary.json`. Money is in nano-US-dollars, times are in seconds."""
 
     leases: int = 0
     ready_seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -47,7 +47,7 @@ class Summary:
     logged_in: bool | None = None
     killed_and_recovered: bool = False
     emulation_refused: bool = False
-    """A SKU that demands proof took no emulated machine."""
+    """Whether a SKU that demands proof refused an emulated machine."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -57,7 +57,7 @@ class Story:
     city: City
     summary: Summary = field(default_factory=Summary)
 
-    def tell(self) -> None:
+    def play(self) -> None:
         self.summary.machines_real = self.city.real_machines
         self._prepare()
         self._lease_three()
@@ -105,7 +105,7 @@ class Story:
         return answer.json()
 
     def _lease(self, name: str) -> dict[str, Any]:
-        found = [one for one in self._api("/v1/leases?limit=100")["items"] if one["name"] == name]
+        found = [lease for lease in self._api("/v1/leases?limit=100")["items"] if lease["name"] == name]
         expect(len(found) == 1, f"there is not exactly one lease called {name}")
         lease: dict[str, Any] = found[0]
         return lease
@@ -145,10 +145,8 @@ class Story:
         self.summary.ready_seconds[name] = _seconds(lease["created_at"], lease["ready_at"])
 
     def _log_in(self) -> None:
-        self._title("Logging in as the customer, and reading the GPUs there")
-        self.city.say(
-            "  (a rented machine with a driver has nvidia-smi; here our agent reads the emulated cards)"
-        )
+        self._title("Logging in as the customer and reading the GPUs")
+        self.city.say("  (a real machine has nvidia-smi; here our agent reads the emulated cards)")
         agent = "sudo sh -c 'python3 -I /home/splitplane/.splitplane/agent-*.pyz inventory'"
         seen = json.loads(self._on("alpha", agent))
         self.city.say(f"  {seen['source']}: " + ", ".join(gpu["name"] for gpu in seen["gpus"]))
@@ -158,7 +156,7 @@ class Story:
         self.summary.logged_in = True
 
     def _reach(self) -> None:
-        self._title("One machine reaches the other across WireGuard, two providers apart")
+        self._title("Two machines at different providers reach each other over WireGuard")
         address = self._lease("gamma")["machine"]["mesh_address"]
         self._on("alpha", f"ping -c 3 -i 0.2 -W 3 {address}")
         self.summary.wireguard_reached = True
@@ -168,7 +166,7 @@ class Story:
         return self._customer("lease", "ssh", name, "--identity", key, "--", command)
 
     def _crash(self) -> None:
-        self._title("The reconciler is killed in the middle of a fourth lease")
+        self._title("The reconciler is killed while a fourth lease starts")
         self._create("delta", "local")
         reconciler = self.city.children["reconciler"]
         wait_for(
@@ -176,7 +174,7 @@ class Story:
         )
         reconciler.kill()
         before = self._lease("delta")
-        self.city.say(f"  SIGKILL. The lease is {before['state']} at step {before['status']['step']};")
+        self.city.say(f"  SIGKILL. The lease is {before['state']}, at step {before['status']['step']};")
         self.city.say(f"  the provider runs its machine: {self._machines('delta')}")
         expect(before["state"] == "starting", f"the lease was {before['state']} already")
         self.city.start_reconciler()
@@ -189,7 +187,7 @@ class Story:
         self.summary.killed_and_recovered = True
 
     def _demand_proof(self) -> None:
-        self._title("A SKU that demands proof takes no emulated machine")
+        self._title("A SKU that demands proof refuses an emulated machine")
         arguments = ["lease", "create", PROVEN_SKU, "--name", "strict", "--provider", "local"]
         self._customer(*arguments, "--ssh-key", "laptop", "--no-wait")
         reconciler = self.city.children["reconciler"]
@@ -215,7 +213,7 @@ class Story:
         explained = self._api(f"/v1/leases/{self._lease(name)['id']}/explanation")
         ids = {attempt["machine_id"].partition("_")[2] for attempt in explained["attempts"]}
         listed = self.city.local_inventory()
-        return [one["id"] for one in listed if one["name"].rpartition("-")[2] in ids]
+        return [machine["id"] for machine in listed if machine["name"].rpartition("-")[2] in ids]
 
     def _release(self) -> None:
         self._title("Releasing everything")
@@ -281,6 +279,6 @@ def _csv_total(text: str) -> int:
 
 def timed(story: Story) -> Summary:
     begun = time.monotonic()
-    story.tell()
+    story.play()
     story.summary.seconds = round(time.monotonic() - begun, 1)
     return story.summary

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark, or those named. JSON under var/bench, a table on the terminal."""
+"""`make bench`: runs all benchmarks, or those that are named. Writes JSON to var/bench and prints a table."""
 
 import argparse
 import asyncio

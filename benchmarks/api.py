@@ -1,7 +1,7 @@
-"""One API process at 16 connections: authenticated lease lists, and lease creates with everything that belongs to one.
+"""One API process at 16 connections: authenticated lease lists, and lease creates.
 
-A create is full admission, the hold, the journal and the stored idempotent answer in one durable
-transaction; all of them are for one organization, so they queue for its standing.
+A create is admission, the hold, the journal and the stored answer for its Idempotency-Key in one durable
+transaction. All creates are for one organization, so they wait for the lock on its standing.
 """
 
 import json
@@ -41,7 +41,7 @@ async def measure() -> list[Figure]:
 
 
 def _figures(name: str, rounds: list[load.Load], rate: str, p99: str) -> list[Figure]:
-    """Medians over the rounds; this machine stalls now and then, and one stall is not the server."""
+    """Medians over the rounds, because the machine stalls now and then."""
     return [
         Figure(f"{name}, rate", median([one.rate for one in rounds]), "requests/s", rate),
         Figure(f"{name}, p50", 1_000 * median([percentile(one.latencies, 0.50) for one in rounds]), "ms"),
@@ -77,7 +77,7 @@ def _expect(done: load.Load, status: int) -> None:
 
 @contextmanager
 def serving(database_url: str) -> Iterator[str]:
-    """One API process; answers its URL."""
+    """Run one API process, and yield its URL."""
     ports = [_free_port() for _ in range(2)]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPLITPLANE", "PROVIDER"))

@@ -3,9 +3,9 @@
     python -m benchmarks.api_server [--server granian --server uvicorn] [--seconds 5] [--cpus 0,1]
 
 Starts an embedded PostgreSQL (durable), the real server as its own process with the real handlers,
-and a client that keeps one request in flight per connection. All three share the CPUs given.
-Prints a table and one line of JSON. CPU microseconds per request are steadier than rates on a
-machine that does other things too.
+and a client that keeps one request in flight per connection. All three share the given CPUs.
+Prints a table and one line of JSON. On a machine with other work, CPU microseconds per request
+vary less than rates.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Figure:
 
 
 class Client(asyncio.Protocol):
-    """One connection, one request in flight; knows just enough HTTP to find the end of an answer."""
+    """One connection with one request in flight. It knows just enough HTTP to find the end of an answer."""
 
     def __init__(self, request: bytes, expected: int, until: float) -> None:
         self.request, self.expected, self.until = request, expected, until

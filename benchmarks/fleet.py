@@ -1,8 +1,8 @@
 """A fleet of 10,000 running leases: one observe pass, one round of all loops, memory of the reconciler.
 
-The fleet is written with SQL and planted at the fake provider, so that what is measured is the loops on
-a steady fleet. Memory is the peak of what Python allocates during one round, traced from just before it: growth
-of the process would miss what the loops reuse of memory that building the fleet gave back.
+SQL writes the fleet, and the fake provider lists it, so only the loops on a steady fleet are measured. Memory is
+the peak of what Python allocates during one round, traced from just before it. The growth of the process would
+miss memory that the loops reuse after the fleet was built.
 """
 
 import random
@@ -139,7 +139,7 @@ async def _observe(world: CompleteWorld) -> float:
 
 
 async def _round(world: CompleteWorld) -> float:
-    """Every loop once, the listing and the offers included; answers the seconds."""
+    """Run every loop once, listing and offers included. Returns the seconds it took."""
     await _all_due(world)
     begun = time.perf_counter()
     for loop in registry.discovered().values():
@@ -148,6 +148,6 @@ async def _round(world: CompleteWorld) -> float:
 
 
 async def _all_due(world: CompleteWorld) -> None:
-    """A listing is one replica's turn every two seconds; here it is always our turn."""
+    """Make every listing due: normally one replica lists an account every two seconds."""
     async with world.db.transaction() as connection:
         await connection.execute(_DUE)

@@ -1,4 +1,4 @@
-"""What the benchmarks stand on: a durable embedded PostgreSQL, a customer, a price book."""
+"""What the benchmarks share: a durable embedded PostgreSQL, a customer, a price book."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ _SERVER = Path("var/bench/postgres")
 
 
 async def empty_database(name: str) -> str:
-    """A migrated, empty database; durable commits (fsync on), as in production. Answers its URL."""
+    """A migrated, empty database; durable commits (fsync on), as in production. Returns its URL."""
     server = await asyncio.to_thread(embedded.start, _SERVER)
     await asyncio.to_thread(embedded.recreate, server, name)
     url = embedded.named(server, name)
@@ -58,7 +58,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
 
 
 def _book() -> list[ListPrice]:
-    """What we ship, for simulated machines, which prove nothing."""
+    """The shipped price book, without demanding proof, because simulated machines cannot prove anything."""
     shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
     return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]
 

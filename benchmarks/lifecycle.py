@@ -1,7 +1,7 @@
 """Leases from create to ready through every loop: one reconciler process, the fake provider at zero latency.
 
-The reconciler is the real process with the real runner; machines are simulated. Timed from the moment
-the reconciler may begin to the last lease READY, by the database's own times.
+The reconciler is the real process with the real runner; machines are simulated. The time runs from the
+reconciler's start to the last lease READY, by the times in the database.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""A load of N keep-alive connections on loopback, as cheap as Python allows: it shares the two cores it measures.
+"""A load of N keep-alive connections on loopback, as cheap as possible, because it shares the cores that it measures.
 
-One request at a time per connection (a closed loop). Bounded by count, and it stops by itself.
+Each connection has one request in flight (a closed loop). The load stops after a number of requests.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Where the reconciler's time goes on the way from create to ready: own CPU time by package, under cProfile.
 
-In one process with the fake provider, so that one profile sees the loops, the driver and the database's client
-side. The profiler makes Python calls dearer than they are; read shares, not seconds.
+It runs in one process with the fake provider, so that one profile covers the loops, the driver and the client side of
+the database. The profiler makes Python calls slower than they are, so compare shares and not seconds.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def _profiled(runner: Runner, db: Database) -> tuple[cProfile.Profile, flo
 
 
 def _shares(profile: cProfile.Profile) -> dict[str, float]:
-    """Own seconds by package, dearest first. Waiting in `poll` is no work and left out."""
+    """Own seconds by package, largest first. Waiting in `poll` is not work and is left out."""
     seconds: defaultdict[str, float] = defaultdict(float)
     raw = vars(pstats.Stats(profile))["stats"]  # The only place that keeps files; typeshed does not know it.
     for (file, _, name), (_, _, own, _, _) in raw.items():

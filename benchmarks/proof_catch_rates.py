@@ -1,8 +1,8 @@
 """How often each cheat is caught, by the real challenger and verifier, beside what `soundness` computes.
 
-On the virtual clock and in miniature (`tests/support/cheats`): the times are those of a model of the cards,
-not of any card. What is measured is the protocol with its sampling, its time rule and its retries; samples are
-drawn as in earnest, from the operating system's generator, so two runs differ.
+It runs on the virtual clock and in miniature (`tests/support/cheats`): the times are those of a model of the cards,
+not of a card. It measures the protocol with its sampling, its time rule and its retries. Samples come from the
+operating system's generator, as in production, so two runs differ.
 """
 
 import math
@@ -41,7 +41,7 @@ TILES = Miniature(
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Of one cheat: how many did not pass."""
+    """How many trials of one cheat did not pass."""
 
     caught: int
     trials: int
@@ -51,7 +51,7 @@ class Trials:
         return 100 * self.caught / self.trials
 
     def interval(self) -> tuple[float, float]:
-        """Wilson's, at 95 %, in percent: it holds at 0 and 1 too, where most of these are."""
+        """Wilson's interval at 95 %, in percent. It is valid at 0 and 1 too, where most of these shares are."""
         z, n, p = 1.96, self.trials, self.caught / self.trials
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -109,7 +109,7 @@ async def _lies() -> list[Figure]:
 
 
 async def _missing_memory() -> list[Figure]:
-    """The best mix of host link and ALUs, around the largest share that it should be able to hide."""
+    """Machines that mix host link and ALUs as well as possible, around the largest share that this can hide."""
     figures = list[Figure]()
     for model in ("h100-sxm-80gb", "l4-24gb"):
         speeds = CARDS[model].speeds

@@ -1,10 +1,10 @@
-"""What it costs to check a GPU's proof, and what the service adds to it: in process beside gRPC, one and two replicas.
+"""What a check of a GPU's proof costs, and what the service adds: in process, and over gRPC with one and two replicas.
 
     python -m benchmarks proof_verifier
 
-The jobs are of the size that `plan` gives one H200: launch chain, walk, and both kinds of tiles twice. Their
-digests are chance, with group hashes and root that fit them, so a check recomputes everything and finds it
-wrong, which costs what finding it right does. The service runs as its own processes with one worker each,
+The jobs have the size that `plan` gives one H200: launch chain, walk, and both kinds of tiles twice. Their
+digests are random, with group hashes and a root that fit them. So a check recomputes everything before it finds
+them wrong, which costs as much as finding them right. The service runs as its own processes with one worker each,
 over plaintext on loopback; all share the machine's cores.
 """
 
@@ -57,7 +57,7 @@ _SERVICE = {
 def _commitment(
     chance: random.Random, phase: Phase, count: int, opened: int
 ) -> tuple[Commitment, tuple[int, ...]]:
-    """Of chance digests, and the numbers to recompute."""
+    """A commitment to random digests, and the numbers to recompute."""
     group = Sizes().group
     sample = tuple(sorted(chance.sample(range(count), opened)))
     groups = sorted({number // group for number in sample})
@@ -74,7 +74,7 @@ def _commitment(
 
 
 def gpu(chance: random.Random) -> list[Job]:
-    """What one H200's proof leaves to be checked."""
+    """The jobs of one H200's proof."""
     sizes, times = Sizes(), _H200.estimate()
     chains = round(sizes.walk_seconds * times.walk.rate / (sizes.steps * BLOCK_BYTES))
     walk, sample = _commitment(chance, "walk", chains, sizes.chains_opened)
@@ -131,12 +131,12 @@ async def _seconds(act: Callable[[], Awaitable[object]], rounds: int = ROUNDS) -
 
 
 async def _all_at_once(verifier: Verifier, gpus: Sequence[list[Job]]) -> None:
-    """A request for each GPU, as from machines of one GPU each."""
+    """One request for each GPU, as if each were in a machine of its own."""
     await asyncio.gather(*(verifier.check(jobs) for jobs in gpus))
 
 
 def _in_threads(gpus: Sequence[list[Job]]) -> None:
-    """Two threads that take one GPU's jobs after the other."""
+    """Check in two threads, each of which takes the jobs of one GPU after the other."""
     left = list(gpus)
 
     def work() -> None:
@@ -167,20 +167,20 @@ def _cpu_seconds(gpus: Sequence[list[Job]]) -> list[Figure]:
 
 
 async def _overhead(name: str, verifier: Verifier, gpus: Sequence[list[Job]]) -> list[Figure]:
-    """Calls that ask for next to nothing: what is left is the way there and back."""
+    """Calls with almost no work, so that only their overhead is left."""
     least: list[Job] = [LaunchJob(bytes(16), 1, bytes(16))]
     whole = [_rootless(job) for jobs in gpus for job in jobs]
     small = await _seconds(lambda: verifier.check(least), CALLS)
     large = await _seconds(lambda: verifier.check(whole), 3 * ROUNDS)
     size = len(codec.write_request(whole)) / 1e6
     return [
-        Figure(f"a call with next to no work, {name}", small * 1e3, "ms"),
+        Figure(f"a call with almost no work, {name}", small * 1e3, "ms"),
         Figure(f"{len(whole)} jobs of {size:.0f} MB, roots wrong, {name}", large * 1e3, "ms"),
     ]
 
 
 def _rootless(job: Job) -> Job:
-    """Found wrong by its hashes alone."""
+    """A job that is found wrong by its hashes alone."""
     if isinstance(job, LaunchJob):
         return replace(job, rounds=1)
     return replace(job, commitment=replace(job.commitment, root=bytes(32)))

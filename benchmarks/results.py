@@ -1,4 +1,4 @@
-"""What a benchmark answers: figures with units and aims, as JSON and as a table."""
+"""The result of a benchmark: figures with units and aims, as JSON and as a table."""
 
 import json
 import os

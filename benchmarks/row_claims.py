@@ -2,7 +2,7 @@
 
 `python -m benchmarks.row_claims`. Two statements per batch, each in a transaction of its own, as a loop
 does it (take, commit; act; record, commit), on the embedded PostgreSQL with durable commits. Nothing is
-done between them, so this is the ceiling that the database sets, not what a provider allows.
+done between them, so this is the limit of the database, not that of a provider.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ def main() -> int:
             say(line)
         return 0
     if lacking:
-        say(f"machines are simulated, because real ones need more: {'; '.join(lacking)}")
+        say(f"machines are simulated: {'; '.join(lacking)}")
     # However we are asked to stop, we stop normally, and so do the processes that we started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     city = City(DIRECTORY, real_machines=not lacking, say=say)

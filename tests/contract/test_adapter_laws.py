@@ -1,4 +1,4 @@
-"""What an adapter makes of answers that no emulator gives: every status with garbage, for every verb.
+"""What an adapter makes of answers that no emulator sends: every status with garbage, for every verb.
 
 The error law decides; an adapter that judges an answer by itself fails here, whatever its provider.
 """

@@ -35,7 +35,7 @@ def fits(shape: str, document: object) -> None:
 
 
 class Api:
-    """The emulator spoken to bare, as the documentation says."""
+    """The emulator over plain HTTP, as the documentation describes it."""
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.clock = Clock()

@@ -1,4 +1,4 @@
-"""The local cloud's machines are real: what a cloud's user data asks for happens, and an end leaves nothing."""
+"""The local cloud's machines are real: they apply their user data, and a terminated machine leaves nothing behind."""
 
 import asyncio
 import json

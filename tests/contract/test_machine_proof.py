@@ -1,6 +1,6 @@
 """A proof's conversation with a real machine: the agent in a booted container, over the SSH that production uses.
 
-The machine's GPUs are emulated and say so. Everything else is what a rented machine has: its own Python and
+The machine's GPUs are emulated and marked so. Everything else is as on a rented machine: its own Python and
 numpy, sshd, a login that is not root.
 """
 
@@ -209,7 +209,7 @@ async def test_leaving_in_the_middle_of_a_phase_ends_the_prover(rented: tuple[Ss
 async def test_a_machine_ends_a_prover_by_itself(
     rented: tuple[SshAccess, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Should we vanish without a word: here the step's time is simply short."""
+    """In case we vanish without notice. Here the step's time limit is short instead."""
     access, machine = rented
     short = Step("prove", prover_lines.PROVE.script, seconds=3, user="login")
     monkeypatch.setattr(prover_lines, "PROVE", short)

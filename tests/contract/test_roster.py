@@ -1,4 +1,4 @@
-"""Which providers there are, shown in every diff; and that none escapes the laws."""
+"""The list of providers, which shows in every diff; and a check that the laws run over each of them."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
 
 @dataclass(frozen=True)
 class Moment:
-    """A stage as it was at one moment, to be had again as often as needed."""
+    """A stage at one moment, which can be copied as often as needed."""
 
     stage: Stage
     server_url: str

@@ -122,7 +122,7 @@ async def build(db: Database, clock: Clock) -> Stage:
 
 
 async def _challenge_soon(stage: Stage, *leases: Lease) -> None:
-    """Their next challenge is due once the loops of LATE stand still; the first ends badly for the second one."""
+    """Make their next challenge due when the loops of LATE have settled; the second machine fails its first one."""
     async with stage.db.transaction() as connection:
         due_at = stage.clock.now() + timedelta(minutes=60)
         ids = [lease.id for lease in leases]
@@ -186,7 +186,7 @@ _ROWS = {
 
 
 async def seen_from_outside(stage: Stage) -> dict[str, object]:
-    """What of a stage outlives every process, without the ids that chance made."""
+    """The part of a stage that outlives every process, without random ids."""
     seen: dict[str, object] = {}
     async with stage.db.reading() as connection:
         for name, statement in _ROWS.items():
@@ -223,7 +223,7 @@ Settled = frozenset[tuple[object, ...]]
 
 
 async def settled(stage: Stage) -> Settled:
-    """What of a stage is the same in the end however often a process died on the way."""
+    """The part of a stage that is the same in the end, however often a process died on the way."""
     found: set[tuple[object, ...]] = {("alive", *owner) for owner in (await _owners(stage)).items()}
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
     async with stage.db.reading() as connection:
@@ -234,7 +234,7 @@ async def settled(stage: Stage) -> Settled:
 
 
 async def ends_well(stage: Stage) -> None:
-    """A clean reconciler takes over: everything becomes what it should be, and at last nothing is left."""
+    """A new reconciler takes over: everything reaches its goal, and in the end nothing is left."""
     patience = Patience(stage)
     for step in (1, 4, 15, 40, *[61] * 11):
         await stage.round()

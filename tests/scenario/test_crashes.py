@@ -25,7 +25,7 @@ When = Literal["before", "after"]
 
 
 async def _kill(stage: Stage, name: str, call: int, when: When) -> tuple[bool, list[str]]:
-    """Run one activation that dies at a call; whether it did, and the errors it reported when it did not."""
+    """Run one activation that is killed at a call. Returns whether it was, and the errors that it reported if it was not."""
     errors: list[str] = []
 
     async def activation(world: CompleteWorld) -> None:

@@ -33,7 +33,7 @@ _STATES = text("SELECT state, count(*) AS leases FROM leases GROUP BY state")
 
 @pytest.fixture(autouse=True)
 def short_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a dead worker held is free after minutes; the test cannot wait that long in real time."""
+    """The rows of a dead worker become free after minutes, and the test cannot wait that long in real time."""
     second = timedelta(seconds=1)
     for module in (
         "loops.leases.admit_customers",
@@ -70,7 +70,7 @@ async def _running(stage: Stage) -> AsyncIterator[Runner]:
 
 
 async def _eventually(true: Callable[[], Awaitable[bool]]) -> None:
-    """Look until it is so; a database that is away is looked at again."""
+    """Repeat the check until it holds, also while the database does not answer."""
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             try:

@@ -71,7 +71,7 @@ async def noted(stage: Stage, lease: Lease, event: str) -> list[str]:
 
 
 async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncIterator[Report]:
-    """Play on, and show what each run of `challenge_machines` reports."""
+    """Play on, and return what each run of `challenge_machines` reports."""
     for _ in range(int(seconds // step)):
         for report in await stage.run("challenge_machines"):
             yield report
@@ -82,7 +82,7 @@ async def challenged(stage: Stage, seconds: float, *, step: float) -> AsyncItera
 async def booting(
     stage: Stage, request: CapacityRequest = PROVEN, organization: OrganizationId | None = None
 ) -> Lease:
-    """A lease whose machine runs and was not reached yet."""
+    """A lease whose machine runs and was not connected to yet."""
     lease = await stage.lease(organization or await stage.organization(), request)
     while [found.state for found in (await stage.machines(lease))[-1:]] != [MachineState.BOOTSTRAPPING]:
         await stage.round(without={"bootstrap_machines"})
@@ -99,13 +99,13 @@ async def ready(
 
 
 async def set_up(stage: Stage, *, world: CompleteWorld | None = None) -> None:
-    """Prove the machines that were booted, and let their customers in."""
+    """Prove the machines that have booted, and admit their customers."""
     await stage.run("bootstrap_machines", world=world)
     await stage.run("admit_customers")
 
 
 async def release(stage: Stage, lease: Lease) -> None:
-    """The customer releases the lease, and the machine's side hears of it."""
+    """Release the lease as its customer, and have the machine released."""
     await stage.release(lease)
     await stage.run("release_machines")
 

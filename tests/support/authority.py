@@ -89,7 +89,7 @@ class Authority:
 
 
 def write(folder: Path, issued: Issued, trusted: Authority) -> TlsFiles:
-    """As files, over whatever was there before."""
+    """Write them as files, and overwrite those that exist."""
     folder.mkdir(exist_ok=True)
     files = TlsFiles(folder / "certificate.pem", folder / "key.pem", folder / "ca.pem")
     files.certificate.write_bytes(issued.certificate)

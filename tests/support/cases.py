@@ -1,4 +1,4 @@
-"""Many cases in one test: set up once, and name the case in the message of a failure."""
+"""Many cases in one test: the test sets up once, and the message of a failure names the case."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

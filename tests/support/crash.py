@@ -40,12 +40,12 @@ _IN_TRANSACTION = ContextVar("in_transaction", default=False)
 
 
 class Killed(BaseException):
-    """The process is gone. No handler of ours may catch it."""
+    """The process was killed. No handler of ours may catch this."""
 
 
 @dataclass
 class Crash:
-    """One activation's fate: killed `when` its call number `at` is made, or never when None."""
+    """One activation, which is killed `when` it makes call number `at`, or never if that is None."""
 
     at: int | None = None
     when: Literal["before", "after"] = "after"
@@ -55,7 +55,7 @@ class Crash:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def into(self, world: CompleteWorld) -> CompleteWorld:
-        """The same world, as the doomed process sees it."""
+        """The same world, in which this activation will be killed."""
         return dataclasses.replace(
             world,
             db=cast("Database", _Database(self, world.db)),
@@ -68,7 +68,7 @@ class Crash:
     async def kills(
         self, activate: Callable[[CompleteWorld], Awaitable[object]], world: CompleteWorld
     ) -> bool:
-        """Run one activation; whether it was killed. Whatever else it raises is raised."""
+        """Run one activation. Returns whether it was killed; any other error is raised."""
         try:
             await activate(self.into(world))
         except Killed:

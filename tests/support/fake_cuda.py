@@ -154,7 +154,7 @@ _PARAMETER = re.compile(r"\.param \.(u32|u64) (\w+)")
 
 
 class FakeCuda:
-    """The library; its functions are attributes, as ctypes shows them. Say `fails[name] = code` to break one."""
+    """The library. Its functions are attributes, as ctypes has them; `fails[name] = code` breaks one."""
 
     def __init__(self, gpus: Sequence[FakeGpu], version: int = 12080) -> None:
         self.gpus = list(gpus)
@@ -192,7 +192,7 @@ class FakeCuda:
         return enter
 
     def alive(self) -> list[str]:
-        """Kinds of everything that was made and not given back."""
+        """The kinds of all objects that were created and not destroyed."""
         return sorted(type(one).__name__ for one in self.objects.values() if not isinstance(one, _Function))
 
     # ---- the machine ------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Texts that a person reads, kept as files: a change to one is a diff to review.
 
-`GOLDEN=write pytest ...` writes what the code says now; look at the diff before you commit it.
+`GOLDEN=write pytest ...` writes the current texts; review the diff before you commit it.
 """
 
 import os

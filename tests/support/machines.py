@@ -1,4 +1,4 @@
-"""Real machines for tests: systemd-nspawn containers that got the user data a cloud would give them."""
+"""Real machines for tests: systemd-nspawn containers that get the same user data as in a cloud."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ class Machine:
     ours: asyncssh.SSHKey
 
     async def sh(self, command: str, *, user: str = "splitplane", key: asyncssh.SSHKey | None = None) -> str:
-        """The judge's own way in: prints stdout, raises on any other exit status than 0."""
+        """Run a command inside, past our own access. Returns stdout; raises on an exit status other than 0."""
         pinned = asyncssh.import_public_key(self.target.host_key)
         async with asyncssh.connect(
             self.target.address,

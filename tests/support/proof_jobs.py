@@ -1,4 +1,4 @@
-"""Jobs as an honest prover would leave them: small, and right in every byte."""
+"""Jobs of an honest prover: small, and right in every byte."""
 
 import numpy as np
 

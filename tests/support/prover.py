@@ -69,7 +69,7 @@ SIZES = Sizes(
 
 
 def references(basis: Basis = Basis.MEASURED) -> References:
-    """Under which a walk of SIZES takes 1.2 s and tiles take 0.5 s."""
+    """References under which a walk of SIZES takes 1.2 s and tiles take 0.5 s."""
     walked = CHAINS * SIZES.steps * 512 / SIZES.walk_seconds
     multiplied = TILES * 4096 * SIZES.inner / SIZES.tile_seconds
     reference: Reference = replace(TABLE[MODEL], int8_peak=2 * multiplied, bf16_peak=2 * multiplied)
@@ -296,12 +296,12 @@ class ScriptedLine:
 
 
 def dropping(kind: type[Any], phase: str | None = None) -> Bend:
-    """Says nothing where a `kind` is due (of this phase)."""
+    """Sends no answer of this `kind` (and phase)."""
     return lambda answer: [] if _is(answer, kind, phase) else [answer]
 
 
 def breaking(kind: type[Any], phase: str | None = None) -> Bend:
-    """Breaks the line where a `kind` is due (of this phase)."""
+    """Breaks the line instead of sending an answer of this `kind` (and phase)."""
     return lambda answer: [replace(answer, breaks=True)] if _is(answer, kind, phase) else [answer]
 
 

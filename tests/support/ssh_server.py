@@ -1,4 +1,4 @@
-"""An SSH server in this process that lets our key in and is as odd as its handler."""
+"""An SSH server in this process that accepts our key and behaves as its handler does."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

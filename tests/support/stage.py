@@ -102,7 +102,7 @@ class Stage:
                 )
 
     async def states(self) -> dict[str, str]:
-        """Every lease's state by its name."""
+        """The state of every lease, by the lease's name."""
         async with self.db.reading() as connection:
             return {row.name: row.state for row in await rows(connection, _STATES)}
 
@@ -122,7 +122,7 @@ class Stage:
         return found
 
     async def lease_row(self, lease: Lease) -> Lease:
-        """The lease as it is written down now."""
+        """The lease as it is stored now."""
         return (await self.shown(lease)).overview.lease
 
     async def why(self, lease: Lease) -> leases.Explanation:
@@ -131,7 +131,7 @@ class Stage:
         return explained
 
     async def finish(self) -> None:
-        """Release everything, and let the cloud live until nothing is left, at most for half an hour."""
+        """Release everything, and run the cloud until nothing is left, for half an hour at most."""
         await self.release_all()
         for seconds in (2, 2, 5, 20, *[61] * 30):
             await self.round()
@@ -144,7 +144,7 @@ class Stage:
         await self.check_finished()
 
     def replica(self, name: str, db: Database | None = None) -> CompleteWorld:
-        """Another reconciler process: the same rows, clouds and machines, a memory of its own."""
+        """Another reconciler process with the same rows, clouds and machines, but with its own memory."""
         return dataclasses.replace(
             self.world,
             db=db or self.world.db,
@@ -154,7 +154,7 @@ class Stage:
         )
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
-        """The same moment again, on a copy of the database; what happens here does not happen there."""
+        """The same moment on a copy of the database. What happens on one stage does not affect the other."""
         clock, clouds, machines, hub, challenger = copy.deepcopy(
             (self.clock, self.clouds, self.access.machines, self.hub, self.challenger)
         )
@@ -254,7 +254,7 @@ class Stage:
         return [report for name in names for report in await self.run(name, world=world)]
 
     async def play(self, seconds: float, *, step: float = 2.0, without: Collection[str] = ()) -> None:
-        """Let the cloud live for a while: all loops, a step of time, and again."""
+        """Run the cloud for a while: all loops, then a step of time, and again."""
         end = self.clock.now() + timedelta(seconds=seconds)
         while self.clock.now() < end:
             await self.round(without=without)
@@ -281,7 +281,7 @@ class Stage:
 
 @dataclasses.dataclass
 class _Numbers:
-    """Host keys by number: making real ones costs a millisecond each and proves nothing here."""
+    """Numbers as host keys: real ones take a millisecond each to make, and a stage does not need them."""
 
     count: int = 0
 

@@ -72,11 +72,11 @@ class Cloud(ABC):
 
     @abstractmethod
     def lose_the_answer(self, verb: str) -> None:
-        """The effect happens, and the connection is cut before the answer."""
+        """Have the next call take effect, and cut the connection before its answer."""
 
     @abstractmethod
     def fail_after_the_effect(self, verb: str) -> None:
-        """The effect happens, and the answer is an internal error."""
+        """Have the next call take effect, and answer with an internal error."""
 
     @abstractmethod
     def sell_out(self) -> None:
@@ -114,7 +114,7 @@ class Cloud(ABC):
 
 
 class Network(httpx.AsyncBaseTransport):
-    """The network between an adapter and an emulator: it counts, costs time, can be cut, can answer itself."""
+    """The network between an adapter and an emulator. It counts requests, takes time, and can be cut or answer by itself."""
 
     def __init__(self, app: object, clock: Clock, *, seconds_between: float = 0.0) -> None:
         self._emulator = EmulatorTransport(app)

@@ -11,7 +11,7 @@ SECRET = "secret_splitplane-test_0123456789abcdef"
 
 
 class EmulatedLambdaCloud(EmulatedCloud):
-    """The laws are about one call at a time, so requests are far enough apart for the rate limits."""
+    """The laws test one call at a time, so requests are far enough apart for the rate limits."""
 
     name = "lambda_cloud"
     native_type = "gpu_8x_h100_sxm5"

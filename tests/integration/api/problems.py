@@ -1,4 +1,4 @@
-"""What the tests of errors share: how to hold an answer that is problem details, and an id of nothing."""
+"""What the tests of errors share: a check of problem details, and an id that nothing has."""
 
 import httpx
 

@@ -1,4 +1,4 @@
-"""Without a valid API key nothing behind the door answers."""
+"""Without a valid API key no endpoint answers."""
 
 import pytest
 

@@ -70,7 +70,7 @@ async def test_an_invalid_body_is_refused(endpoint: Endpoint, shared: Shared) ->
 
 
 def _spoilt(value: Any) -> Iterator[Any]:
-    """Values that are not of the kind `value` is, or not usable as one."""
+    """Values of another type than `value`, or outside of what it may be."""
     yield from (
         True,
         None,

@@ -118,7 +118,7 @@ def test_the_shipped_price_book_sells_what_the_fake_offers_and_loses_no_money() 
 
 @contextlib.asynccontextmanager
 async def unreachable(url: str, clock: Clock) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an app whose database is not there."""
+    """A client of an app whose database cannot be reached."""
     database = Database(url, role=Role.API, pool_size=1, readers=1)
     app = create_app(World(database, now=clock.now), Settings("unused"))
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ class City:
         } | more
 
     def run(self, *arguments: str, stdin: str = "", code: int = 0, **environ: str) -> str:
-        """What a command prints on standard output; on standard error as well when it is to fail."""
+        """Standard output of a command, with its standard error if the command is expected to fail."""
         out, err = io.StringIO(), io.StringIO()
         terminal = Terminal(environ=self.environ(**environ), stdin=io.StringIO(stdin), stdout=out, stderr=err)
         ended = main.main(arguments, terminal)
@@ -132,7 +132,7 @@ def _administer(environ: dict[str, str], *arguments: str) -> str:
 
 
 def _move_in(city: City) -> None:
-    """Log in and bring an SSH key, as every customer does first."""
+    """Log in and add an SSH key, as every customer does first."""
     key = city.home / ".ssh" / "id_ed25519"
     key.parent.mkdir(parents=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)

@@ -1,4 +1,4 @@
-"""The report of a device, tried on an emulation: what it asks, what it says, and that it cannot pass for a GPU's."""
+"""The report of a device, made with an emulation: what it reads and prints, and that it cannot pass for a GPU's."""
 
 import json
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def test_a_whole_report_of_an_emulation_says_that_it_is_one(
 
 
 class Heard:
-    """An NVML of which every call about a card is heard."""
+    """An NVML that records every call about a card."""
 
     def __init__(self, inner: Any, heard: list[str]) -> None:
         self._inner, self._heard = inner, heard

@@ -1,4 +1,4 @@
-"""What we run on machines and hubs is read by a real shell."""
+"""A real shell parses the scripts that we run on machines and hubs."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""How machines are verified, fail and are released, with the claims and leases that hang on them."""
+"""How machines are verified, fail and are released, with the claims and leases that depend on them."""
 
 import asyncio
 from datetime import datetime, timedelta

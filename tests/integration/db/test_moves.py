@@ -1,4 +1,4 @@
-"""One door for a state: guarded by state and generation, and by what the database itself refuses."""
+"""A state changes only by `move`, which state and generation guard, and so do the database's own checks."""
 
 import asyncio
 from datetime import timedelta

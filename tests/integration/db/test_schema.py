@@ -1,4 +1,4 @@
-"""The migrations and the page of tables say the same, to the last CHECK and index."""
+"""The migrations and the tables in code agree, to the last CHECK and index."""
 
 import asyncio
 import itertools

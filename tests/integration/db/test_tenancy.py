@@ -1,4 +1,4 @@
-"""Tenants never meet: held by the database itself, for every table and not for a list of them (law 13)."""
+"""Tenants never meet (law 13): the database itself enforces it, and the tests cover every table."""
 
 import asyncio
 from collections.abc import Iterator
@@ -40,14 +40,14 @@ def expect_refusal(*words: str) -> Iterator[None]:
 
 
 async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> set[UUID | None]:
-    """Whose rows show, by every door of the database alike."""
+    """Whose rows are visible; every kind of connection has to agree."""
     column = "id" if table == "organizations" else "organization_id"
     seen = await _seen(database, f"SELECT {column} AS value FROM {table}", tenant)
     return set(seen)
 
 
 async def _seen(database: Database, statement: str, tenant: UUID | None) -> list[Any]:
-    """The values that a statement answers, by every door of the database alike."""
+    """The values that a statement returns; every kind of connection has to agree."""
     doors = [database.transaction(tenant), database.reading(tenant)]
     if tenant is not None:
         doors.append(database.fast_transaction(tenant))

@@ -1,4 +1,4 @@
-"""The SSH side against an SSH server in this process that can be as odd as it likes."""
+"""SSH access against an SSH server in this process that can misbehave in every way."""
 
 import asyncio
 import hashlib
@@ -302,7 +302,7 @@ async def test_an_answer_that_the_agent_cannot_have_given_is_not_believed(answer
 
 
 class Home:
-    """A machine that really runs what needs no root, in a folder."""
+    """A machine that really runs, in a folder, all that needs no root."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -325,7 +325,7 @@ class Home:
 
 
 async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> None:
-    """The folder has an honest agent: without library and file it says so. That it spoke is the point."""
+    """The agent in the folder is real: it reports that library and file are missing, which shows that it ran."""
     home, agent = Home(tmp_path), build_agent()
     path = tmp_path / ".splitplane" / f"agent-{agent.sha256}.pyz"
     async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:

@@ -1,4 +1,4 @@
-"""A conversation with a prover over real SSH, on loopback, with a machine that is as odd as it likes."""
+"""A conversation with a prover over real SSH, on loopback, with a machine that can misbehave in every way."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -42,7 +42,7 @@ async def _frame(process: "Process[bytes]") -> bytes:
 
 
 async def _hold(process: "Process[bytes]") -> None:
-    """Keep the channel open until the other side has enough of it."""
+    """Keep the channel open until the other side closes it."""
     await process.stdin.read()
     process.exit(0)
 
@@ -93,7 +93,7 @@ async def test_a_frame_is_stamped_when_its_first_byte_comes_and_when_its_last_do
 
 
 async def test_an_order_is_stamped_before_it_leaves_whoever_holds_back_its_last_byte() -> None:
-    """The machine is the server: it can let in all of an order but a byte, work on it, and let that one in later."""
+    """The machine is the SSH server: it can accept all of an order but one byte, work on it, and accept that byte later."""
     order = framed(b"a nonce, and an end that says nothing")
     ready, work_done = asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Which log there is to read."""
+"""Which kernel log an agent without rights can read."""
 
 from pathlib import Path
 

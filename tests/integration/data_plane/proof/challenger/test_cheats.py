@@ -66,7 +66,7 @@ async def test_a_machine_is_caught_with(name: str) -> None:
 
 @pytest.mark.parametrize("gpus", [2, 3])
 async def test_one_card_in_rotation_is_not_several_where_a_phase_is_repeated_anyway(gpus: int) -> None:
-    """After three tries each of them was in time once: none of these tries counts."""
+    """After three tries each GPU was in time once, but none of these tries counts."""
     lie = replace(LIES["one card as two, another one first each time"], gpus=gpus)
     twice = Miniature(replace(SIZES, repeats=2))
     report = await challenge(lie, 7, twice, twice.references())
@@ -160,7 +160,7 @@ async def test_no_other_mix_of_host_and_alus_hides_more_than_the_best(fetched: f
 
 
 async def passes(lie: Lie, miniature: Miniature, trials: int) -> int:
-    """How often; whoever does not pass has shown a wrong digest."""
+    """How often it passes. A try that does not pass has shown a wrong digest."""
     references = miniature.references()
     reports = [await challenge(lie, seed, miniature, references) for seed in range(trials)]
     assert all(report.outcome is Outcome.PASSED or codes(report) == {"wrong_digest"} for report in reports)

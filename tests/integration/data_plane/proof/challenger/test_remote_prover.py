@@ -27,7 +27,7 @@ SECONDS = 20.0
 
 
 class House:
-    """A machine that runs what needs no root in a folder, and lets who is connected speak with it."""
+    """A machine that runs, in a folder, all that needs no root, and passes on what its SSH clients send."""
 
     def __init__(self, path: Path, prove: str = "") -> None:
         self.path = path

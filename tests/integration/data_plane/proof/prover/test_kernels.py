@@ -23,7 +23,7 @@ def ptxas() -> Path:
 
 @pytest.fixture(scope="module")
 def assembled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """From target to what the assembler says of each kernel."""
+    """By target: what the assembler reports about each kernel."""
     if platform.machine() != "x86_64":
         pytest.skip("a licence: NVIDIA's assembler is had as a wheel for x86_64 only")
     folder = tmp_path_factory.mktemp("kernels")

@@ -1,4 +1,4 @@
-"""The agent's command `prove`, as a machine runs it: a process, frames on its pipes, nothing of ours installed."""
+"""The agent's command `prove` as a machine runs it: a process with frames on its pipes, and none of our packages."""
 
 import json
 import os
@@ -182,7 +182,7 @@ def test_the_end_of_its_input_and_a_signal_end_it_and_leave_nothing_behind(
 def test_a_prover_that_gets_several_signals_in_the_middle_of_a_phase_leaves_nothing_behind(
     pyz: Path, emulation: Path
 ) -> None:
-    """`timeout` tells a process twice that it shall end: as its child, and as a member of its group."""
+    """`timeout` signals a process twice: as its child, and as a member of its group."""
     with proving(pyz, emulation, site=True) as process:
         say(process, Hello())
         hear(process)

@@ -33,7 +33,7 @@ def job(behaviour: int) -> LaunchJob:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Real processes take real time: give the loop to them until `holds`."""
+    """Run the event loop until `holds`, because real processes take real time."""
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - other processes set no event of ours
             await asyncio.sleep(0.005)
@@ -72,7 +72,7 @@ async def served(
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[Service]]]:
-    """Starts services with other settings; all end with the test."""
+    """Starts services with other settings; all of them stop with the test."""
     async with AsyncExitStack() as stack:
 
         async def start(

@@ -1,4 +1,4 @@
-"""The verifier as an operator starts and ends it, with the checks that it is for."""
+"""The verifier as an operator starts and stops it, with real checks."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def running(environ: Mapping[str, str], client: ClientSettings | None = No
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is not: it waits for its parent to take note."""
+    """A zombie is not alive: it only waits for its parent to notice."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

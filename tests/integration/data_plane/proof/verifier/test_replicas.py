@@ -1,4 +1,4 @@
-"""Several replicas of the verifier behind one client: work goes around, and around the one that ends."""
+"""Several replicas of the verifier behind one client, which distributes its calls and avoids replicas that stop."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The verifier service as a caller meets it: what it answers, refuses, stops, and how it ends."""
+"""The verifier service as a caller sees it: what it answers, refuses and stops, and how it shuts down."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Who may call the verifier, and whom a caller takes for it: mutual TLS, with certificates of a small CA."""
+"""Who may call the verifier, and which server a caller accepts as it: mutual TLS with certificates of a small CA."""
 
 import asyncio
 import os

@@ -84,6 +84,6 @@ def test_in_the_real_tree_a_loop_reaches_the_scenarios_and_a_screen_only_its_own
     loop = affected(needs, every, {"reconciler/loops/money/fund_leases.py"})
     assert {"tests/scenario/test_crashes.py", "tests/scenario/test_funding.py"} <= set(loop)
     assert not [path for path in loop if path.startswith(("tests/unit/data_plane/", "tests/unit/cli/"))]
-    screen = affected(needs, every, {"control_plane/cli/render.py"})
+    screen = affected(needs, every, {"control_plane/cli/render/leases.py"})
     assert "tests/unit/cli/test_screens.py" in screen
     assert not [path for path in screen if path.startswith(("tests/scenario/", "tests/unit/domain/"))]

@@ -55,6 +55,8 @@ def _answers(use: Use) -> Answers:
     )
     usage = LeaseUsage(
         id=LEASE,
+        project_id=ProjectId(UUID(int=3)),
+        project="default",
         name="training",
         sku="h100x1",
         nano_per_gpu_hour=PRICE,

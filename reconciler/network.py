@@ -8,12 +8,16 @@ from datetime import timedelta
 
 from control_plane.db import mesh
 from control_plane.domain.ids import ClaimId, OrganizationId
-from data_plane.access.port import Unreachable
+from data_plane.access.port import AccessError, Unreachable
 from data_plane.mesh.port import Hub, HubIdentity, MeshLink, Network, Peer, link
 from reconciler.worlds.mesh import MeshWorld
 
 HELD_FOR = timedelta(seconds=45)
 """Longer than any call to the hub takes."""
+
+
+class HubAway(Unreachable):
+    """The hub failed or cannot be reached. It is ours, so the machine that waits for it is not to blame."""
 
 
 class NetworkBusy(Unreachable):
@@ -54,6 +58,8 @@ async def _sync(world: MeshWorld, hub: Hub, organization_id: OrganizationId, net
     try:
         identity = await hub.sync(network, [Peer(peer.address, peer.public_key) for peer in listed])
         synced_at = now
+    except AccessError as error:
+        raise HubAway(f"the hub: {type(error).__name__}: {error}") from error
     finally:
         async with world.db.transaction() as connection:
             if synced_at is not None:

@@ -16,7 +16,6 @@ from control_plane.world import World
 REMEMBER_SECONDS = 5
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
-_ACTOR_KINDS = {Role.CUSTOMER: ActorKind.CUSTOMER, Role.OPERATOR: ActorKind.OPERATOR}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
 
 

@@ -108,6 +108,11 @@ _TAKE_ADMITTING = work.take(
 )
 _BY_IDS = text(f"{_SELECT} WHERE c.id = ANY(:ids) ORDER BY c.due_at, c.id")
 _RETRY = work.retry("claims")
+_WAIT = text(f"""
+UPDATE claims SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_HELD = text(f"SELECT id FROM claims WHERE id = :id AND {work.HELD}")
 _STEP = text(f"""
 UPDATE claims SET step = coalesce(:step, step), work_until = :until,
   step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
@@ -171,6 +176,26 @@ async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[
 async def retry(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
     """Give a claim back after a failed try. Has no effect when another worker holds it."""
     await write(connection, _RETRY, id=claim_id, token=token, due_at=due_at)
+
+
+async def wait(
+    connection: Connection,
+    claim_id: ClaimId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    deadline_at: datetime | None,
+) -> None:
+    """Give a claim back that has to wait for something of ours: no failed try.
+
+    `deadline_at` moves the claim's deadline later; it never moves it earlier.
+    """
+    await write(connection, _WAIT, id=claim_id, token=token, due_at=due_at, deadline_at=deadline_at)
+
+
+async def is_held(connection: Connection, claim_id: ClaimId, *, token: UUID) -> bool:
+    """Whether this worker still holds the claim. Locks nothing: the lease has to be locked first."""
+    return bool(await read(connection, _HELD, ClaimId, id=claim_id, token=token))
 
 
 async def record_step(

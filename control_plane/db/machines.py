@@ -122,7 +122,7 @@ async def adopt(
 # Reading
 
 _GET = text(f"{SELECT} WHERE m.id = :id")
-_LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR UPDATE OF m")
+_LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR NO KEY UPDATE OF m")
 _OPEN_OF_ACCOUNT = text(
     f"{SELECT} WHERE m.account = :account AND {among('m.state', MAY_EXIST)} ORDER BY m.id"
 )
@@ -166,7 +166,7 @@ async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, i
 _INTENDED = text(f"""
 {SELECT} WHERE m.account = :account AND m.state = '{MachineState.INTENDED}' AND m.due_at <= :now
   AND (m.purpose <> '{Purpose.LEASE}' OR EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.ended_at IS NULL))
-ORDER BY m.due_at, m.id LIMIT :limit FOR UPDATE OF m SKIP LOCKED
+ORDER BY m.due_at, m.id LIMIT :limit FOR NO KEY UPDATE OF m SKIP LOCKED
 """)
 _TAKE = work.take(
     "machines",

@@ -222,7 +222,8 @@ def release(machine: Machine, *, admitted: bool, why: str, now: datetime) -> Mac
         return None
     dropped = step(machine.state, MachineEvent.NEVER_ASKED)
     if isinstance(dropped, Moved):
-        evidence = "nothing was asked of the provider"
+        asked = machine.asked_at is not None
+        evidence = "every request was put back" if asked else "nothing was asked of the provider"
         return MachineMove(machine.id, machine.generation, dropped, why=why, gone_evidence=evidence)
     released = step(machine.state, MachineEvent.RELEASED)
     if not isinstance(released, Moved):

@@ -147,7 +147,7 @@ async def mismatched(
 ) -> bool:
     """Give up a machine that is not what was ordered, and store the evidence."""
     failure = MachineFailure(MachineEvent.FAILED, FailReason.GPU_MISMATCH, why)
-    if not await fail(connection, machine.id, failure, actor=actor, now=now):
+    if not await fail(connection, machine.id, failure, actor=actor, now=now, seen=machine.generation):
         return False
     await store_report(connection, machine, verification, verdict=Verdict.MISMATCH, why=why, now=now)
     return True

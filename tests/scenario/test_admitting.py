@@ -8,7 +8,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.progress import Step
-from data_plane.access.port import Unreachable
+from data_plane.access.port import AccessError, HostKeyChanged, StepFailed, Unreachable
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -90,6 +90,20 @@ async def test_a_hub_that_is_away_is_waited_for(stage: Stage) -> None:
     stage.hub.fail_next += [Unreachable("the hub is away")] * 3
     await stage.play_until(lease, "ready", seconds_max=120)
     assert await _failed(stage, lease) == [None]
+    await stage.finish()
+
+
+@pytest.mark.parametrize("error", [StepFailed("sync", 1, "No space left"), HostKeyChanged("the hub is new")])
+async def test_a_fault_of_our_hub_is_not_blamed_on_the_machine_however_long_it_lasts(
+    stage: Stage, error: AccessError
+) -> None:
+    lease, machine = await _verified(stage)
+    stage.hub.fail_next += [error] * 200
+    await stage.play(900, step=20)
+    assert await _failed(stage, lease) == [None]
+    stage.hub.fail_next.clear()
+    await stage.play_until(lease, "ready", seconds_max=60)
+    assert (await stage.machines(lease))[-1].id == machine.id
     await stage.finish()
 
 

@@ -37,6 +37,10 @@ HELD_FOR = timedelta(seconds=90)
 """Longer than any single step may take; every step renews it. A claim waits this long when its worker dies."""
 LASTS = timedelta(minutes=3)
 
+HUB_PATIENCE = timedelta(hours=1)
+"""For how long after its claim was made a machine waits for our own hub. Then its deadline applies again."""
+HUB_AGAIN = timedelta(seconds=5)
+
 
 async def activate(world: LeaseWorld, account: AccountName) -> Report:
     now = world.now()
@@ -57,6 +61,10 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
     try:
         async with world.access.connect(Target(target.address, target.ssh_port, target.host_key)) as session:
             prepared = await _prepare(world, claim, target, session, token)
+    except (network.HubAway, network.NetworkBusy) as error:
+        await _wait_for_our_hub(world, claim, token)
+        report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")
+        return
     except AccessError as error:
         await _try_again_or_fail(world, claim, error, token)
         report.notes.append(f"{target.launch_key}: {type(error).__name__}: {error}")
@@ -95,6 +103,14 @@ async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID)
         )
 
 
+async def _wait_for_our_hub(world: LeaseWorld, claim: Claim, token: UUID) -> None:
+    """Not a failed try of the machine, and the time that our hub costs it is added to its deadline, up to a limit."""
+    now = world.now()
+    extended = now + HELD_FOR if now - claim.claimed_at < HUB_PATIENCE else None
+    async with world.db.statement() as connection:
+        await claims.wait(connection, claim.id, token=token, due_at=now + HUB_AGAIN, deadline_at=extended)
+
+
 async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError, token: UUID) -> None:
     now = world.now()
     failure = patience.failure(error, claim.tries)
@@ -103,6 +119,8 @@ async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError
             due_at = patience.next_try(claim.tries, now)
             await claims.retry(connection, claim.id, token=token, due_at=due_at)
             return
+        if not await claims.is_held(connection, claim.id, token=token):
+            return  # Another worker tries now, and may have admitted the customer.
         await machine_outcomes.fail(connection, claim.machine_id, failure, actor=world.actor(NAME), now=now)
 
 

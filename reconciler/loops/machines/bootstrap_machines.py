@@ -170,7 +170,9 @@ async def _try_again_or_fail(world: MachineWorld, machine: Machine, error: Acces
     failure = patience.failure(error, machine.tries)
     async with world.db.transaction() as connection:
         if failure is not None:
-            await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=now)
+            await outcomes.fail(
+                connection, machine.id, failure, actor=world.actor(NAME), now=now, seen=machine.generation
+            )
             return
         due_at = patience.next_try(machine.tries, now)
         await machines.retry(connection, machine.id, token=token, due_at=due_at)

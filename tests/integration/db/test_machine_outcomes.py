@@ -138,6 +138,19 @@ async def test_what_a_worker_found_of_a_machine_that_moved_meanwhile_is_dropped(
     assert (await leased.machine_now(claim.machine_id)).fail_reason is FailReason.VANISHED
 
 
+async def test_a_mismatch_that_comes_late_leaves_the_machine_that_another_worker_verified(
+    leased: Leased,
+) -> None:
+    claim = await _starting(leased, S.BOOTSTRAPPING)
+    before = await leased.machine_now(claim.machine_id)
+    assert await _verified(leased, claim.machine_id)
+    async with leased.db.transaction() as connection:
+        assert not await outcomes.mismatched(
+            connection, before, a_reading(), why="a test", actor=ACTOR, now=START
+        )
+    assert (await leased.machine_now(claim.machine_id)).state is S.VERIFIED
+
+
 async def test_a_machine_that_is_not_what_was_ordered_goes_with_the_evidence_and_its_lease_tries_on(
     leased: Leased,
 ) -> None:

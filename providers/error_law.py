@@ -51,7 +51,7 @@ RETRY_AFTER_SECONDS_MAX = 3_600.0
 CODE_CHARACTERS_MAX = 60
 MESSAGE_CHARACTERS_MAX = 200
 SECRET_CHARACTERS_MIN = 8
-SECRET_PIECE_CHARACTERS = 16
+SECRET_PIECE_CHARACTERS = 12
 
 
 class Meaning(StrEnum):
@@ -219,10 +219,10 @@ def redacted(text: str, private: Iterable[str], characters_max: int = MESSAGE_CH
     Providers quote the request that they refuse, and a launch request holds user data, plain or in
     base64. A word shorter than eight characters is not taken for a secret.
     """
-    read = text[: characters_max + 2 * SECRET_PIECE_CHARACTERS]
+    read = text[: characters_max + 2 * SECRET_PIECE_CHARACTERS].casefold()
     if any(piece in read for piece in _pieces(private)):
         return ""
-    return "".join(each if each.isprintable() else " " for each in read[:characters_max]).strip()
+    return "".join(each if each.isprintable() else " " for each in text[:characters_max]).strip()
 
 
 def place_of(error: Exception) -> str:
@@ -236,14 +236,13 @@ def place_of(error: Exception) -> str:
 
 
 def _pieces(private: Iterable[str]) -> Iterator[str]:
-    """The words of private texts, long ones in pieces: a quote may begin or end in the middle of one."""
+    """The words of private texts, long ones in overlapping pieces: a quote may begin and end anywhere in one."""
     for text in private:
         for form in (text, base64.b64encode(text.encode()).decode()):
-            for word in re.split(r"[\s\"'=:,]+", form):
-                for start in range(0, len(word), SECRET_PIECE_CHARACTERS):
-                    piece = word[start : start + SECRET_PIECE_CHARACTERS]
-                    if len(piece) >= SECRET_CHARACTERS_MIN:
-                        yield piece
+            for word in re.split(r"[\s\"'=:,]+", form.casefold()):
+                if len(word) >= SECRET_CHARACTERS_MIN:
+                    for start in range(max(1, len(word) - SECRET_PIECE_CHARACTERS + 1)):
+                        yield word[start : start + SECRET_PIECE_CHARACTERS]
 
 
 def _redacted_detail(failure: Failure, private: tuple[str, ...]) -> ErrorDetail | None:

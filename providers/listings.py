@@ -13,12 +13,13 @@ from typing import TypeVar
 from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
 from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano
 from providers.base import ListedState, Page, Sighting, Verb
-from providers.error_law import Meaning, error_for
+from providers.error_law import Meaning, error_for, redacted
 
 LAUNCH_KEY_TAG = "sp-launch-key"
 """The name of the tag that holds the launch key, where a provider has tags with values."""
 PAGES_MAX = 200
 REFERENCE_CHARACTERS_MAX = 256
+STATUS_CHARACTERS_MAX = 100
 _NO_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what providers write for "none yet"; nothing listens there
 
 Item = TypeVar("Item")
@@ -108,9 +109,9 @@ def ip_address_of(text: str | None) -> str | None:
 
 
 def reference_of(native_id: str | int) -> ProviderRef:
-    """A provider's id for a machine, as our reference. Raises UnreadableAnswer when it is empty or far too long."""
+    """A provider's id for a machine, as our reference. Raises UnreadableAnswer for an unusable one."""
     text = str(native_id)
-    if not 0 < len(text) <= REFERENCE_CHARACTERS_MAX:
+    if not 0 < len(text) <= REFERENCE_CHARACTERS_MAX or not text.isprintable():
         raise UnreadableAnswer("a machine has no usable id")
     return ProviderRef(text)
 
@@ -132,7 +133,8 @@ def sighting(
         reference_of(native_id),
         launch_key,
         state_of(native_status, states),
-        native_status=native_status,
+        # Stored and shown: PostgreSQL refuses a NUL, and one machine's status must not cost the whole listing.
+        native_status=redacted(native_status, (), STATUS_CHARACTERS_MAX),
         address=ip_address_of(address),
         ssh_port=ssh_port,
     )

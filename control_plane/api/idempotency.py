@@ -1,7 +1,7 @@
 """`Idempotency-Key` on every POST: the first request takes effect, and repetitions get its answer again.
 
-Keys belong to an organization. Two requests are the same when method, path and body are. A refused request
-has no effect, so its key stays free: the client may correct the cause and use the same key again.
+Keys belong to an organization. Two requests are the same when method, path, body and the role of the API key are.
+A refused request has no effect, so its key stays free: the client may correct the cause and use the same key again.
 """
 
 import hashlib
@@ -85,7 +85,8 @@ def _key(request: ApiRequest) -> str | None:
 
 async def _digest(request: ApiRequest) -> bytes:
     body = await request.body()
-    head = f"{request.method} {request.scope['path']}\n".encode()
+    # With the role, because it decides what an answer discloses, such as our costs in a quote.
+    head = f"{request.method} {request.scope['path']} {request.principal.role}\n".encode()
     return hashlib.sha256(head + body).digest()
 
 

@@ -50,6 +50,19 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
     assert again.json() == first.json() | ({"secret": None} if "secret" in first.json() else {})
 
 
+async def test_an_answer_is_not_replayed_to_a_key_of_another_role(shared: Shared) -> None:
+    """A quote discloses our costs to an operator's key, and not to a customer's key of the same organization."""
+    key, quote = {"Idempotency-Key": "a quote of ours"}, {"sku": "h100x1"}
+    shown = await shared.operator.http.post("/v1/quotes", json=quote, headers=key)
+    assert shown.is_success, shown.text
+    issued = (await shared.operator.http.post("/v1/api-keys", json={"name": "customer"})).json()
+    other = {"Authorization": f"Bearer {issued['secret']}"}
+    hold(
+        await shared.operator.http.post("/v1/quotes", json=quote, headers=key | other),
+        "idempotency_key_reused",
+    )
+
+
 @pytest.mark.parametrize("endpoint", POSTS, ids=str)
 async def test_a_key_belongs_to_one_request(endpoint: Endpoint, shared: Shared) -> None:
     operator, path = shared.operator, await _path(endpoint, shared)

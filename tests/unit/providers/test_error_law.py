@@ -211,10 +211,12 @@ SECRET = "AAAAB3NzaC1-a-private-key-of-sixty-four-characters-0123456789abc"
         SECRET,
         SECRET[:24],
         SECRET[20:60],
+        SECRET[7:20],
+        SECRET[9:31].upper(),
         "I2Nsb3VkLWNvbmZpZwojIEFBQUFCM056YUMxLWEtcHJpdmF0ZS1rZXktb2Ytc2l4dHktZm91ci1jaGFyYWN0ZXJzLTAxMjM0NTY3ODlhYmM=",
         "#cloud-config",
     ],
-    ids=["whole", "beginning", "middle", "base64", "a word"],
+    ids=["whole", "beginning", "middle", "short", "capitals", "base64", "a word"],
 )
 def test_a_text_that_quotes_what_is_private_is_not_shown_at_all(quote: str) -> None:
     private = [f"#cloud-config\n# {SECRET}"]

@@ -107,6 +107,15 @@ def test_a_machine_is_ours_by_the_first_mark_that_is_a_launch_key() -> None:
     assert found() is found(None, "sp-looks-like-ours", a_key(1) + "x") is None
 
 
+def test_what_cannot_be_stored_or_shown_is_refused_in_an_id_and_blanked_in_a_status() -> None:
+    for native_id in ("m\0", "m\n1", "m\x1b[2J", "m" * 257):
+        with pytest.raises(UnreadableAnswer):
+            sighting(native_id, (a_key(1),), "active", STATES, address=None)
+    found = sighting("m-1", (a_key(1),), "odd\0\x1b" + "x" * 200, STATES, address=None)
+    assert found is not None
+    assert (found.state, found.native_status) == (ListedState.UNKNOWN, "odd  " + "x" * 95)
+
+
 def test_an_id_is_a_reference_also_when_it_is_a_number_and_never_empty() -> None:
     assert [reference_of(each) for each in ("m-1", 7)] == ["m-1", "7"]
     for unusable in ("", "x" * 300):

@@ -1,6 +1,8 @@
 """How a request leaves and how its answer is judged, whatever the provider."""
 
+import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -227,6 +229,27 @@ async def test_a_body_is_read_within_a_bound_and_no_further(monkeypatch: pytest.
         assert type(error) is OutcomeUnknown, status
         assert stream.sent == 10, status
     assert type(await failure(api(always(200, stream=Huge())), Verb.INVENTORY)) is Unavailable
+
+
+class Sent(httpx.AsyncByteStream):
+    """Bytes as they come over the line: the library unpacks them only when somebody reads."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    async def __aiter__(self) -> Any:
+        yield self.content
+
+
+async def test_an_encoded_body_is_refused_before_it_is_unpacked() -> None:
+    bomb = gzip.compress(gzip.compress(b"x" * 4_000_000))
+    for encoding in ("gzip", "gzip, gzip"):
+        handler = always(200, stream=Sent(bomb), headers={"Content-Encoding": encoding})
+        tracemalloc.start()
+        assert type(await failure(api(handler), Verb.INVENTORY)) is Unavailable, encoding
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1_000_000, encoding
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,24 @@ async def test_a_worker_that_lost_a_claim_writes_nothing_any_more(leased: Leased
     assert await leased.admit(claim, token=TWO)
 
 
+async def test_a_machine_that_becomes_suspect_while_its_customer_is_admitted_admits_nobody(
+    leased: Leased,
+) -> None:
+    claim = await leased.verified()
+    await leased.take(ONE)
+    now = leased.clock.now()
+    async with leased.db.transaction() as connection:
+        await connection.execute(text("UPDATE machines SET suspect_since = :now"), {"now": now})
+    async with leased.db.transaction() as connection:
+        assert not await claims.record_step(
+            connection, claim.id, Step.MESH_JOINED, token=ONE, now=now, until=now + MINUTE
+        )
+    assert not await leased.admit(claim, token=ONE)
+    async with leased.db.transaction() as connection:
+        await connection.execute(text("UPDATE machines SET suspect_since = NULL"))
+    assert await leased.admit(claim, token=ONE)
+
+
 async def test_a_step_is_shown_and_holds_the_claim_on(leased: Leased) -> None:
     claim = await leased.verified()
     await leased.take(ONE)

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test test-changed check format golden proto bench lock clean
+.PHONY: help demo up test test-changed check format golden proto bench conformance lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
@@ -21,6 +21,7 @@ test: $(BIN)/.ready ## Run every test; prints the command to install system pack
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-changed: $(BIN)/.ready ## Run the tests that changes since origin/main, or since BASE=REF, can affect
+	@mkdir -p var
 	@$(BIN)/python -m tests.support.changed $(if $(BASE),--base $(BASE)) > var/test-changed.txt
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$(cat var/test-changed.txt)
 
@@ -28,6 +29,7 @@ check: $(BIN)/.ready ## Check format, lints, types and import contracts, and run
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@mkdir -p var
 	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
 
@@ -45,18 +47,21 @@ proto: $(BIN)/.ready ## Generate the verifier's messages from verifier.proto
 bench: $(BIN)/.ready ## Run the benchmarks; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks
 
+conformance: $(BIN)/.ready ## Hold the API against its OpenAPI document for ten minutes, with generated requests
+	@CONFORMANCE_SECONDS=600 $(BIN)/python -m pytest -q -n 0 tests/integration/api/test_conformance.py
+
 lock: $(BIN)/.ready ## Pin the newest dependencies, with hashes and without index addresses
 	@$(BIN)/pip install --quiet uv
 	@for extra in "" "--extra dev"; do \
 	  out=requirements$${extra:+-dev}.lock; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-emit-find-links --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
+	    --no-emit-find-links --no-emit-package splitplane-cli --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
 
 clean: ## Delete everything that was built here
 	rm -rf .venv var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # The Python packages, installed again when the pins change.
-$(BIN)/.ready: requirements-dev.lock pyproject.toml
+$(BIN)/.ready: requirements-dev.lock pyproject.toml control_plane/cli/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
@@ -65,4 +70,6 @@ $(BIN)/.ready: requirements-dev.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --config-settings editable_mode=compat -e control_plane/cli
 	@mkdir -p var && touch $@

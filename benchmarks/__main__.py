@@ -4,11 +4,23 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from benchmarks import api, fleet, ground, lifecycle, profile, proof_catch_rates, proof_verifier
+from benchmarks import (
+    api,
+    cli,
+    event_streams,
+    fleet,
+    ground,
+    lifecycle,
+    profile,
+    proof_catch_rates,
+    proof_verifier,
+)
 from benchmarks.results import Figure, machine, publish
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "api": api.measure,
+    "cli": cli.measure,
+    "event_streams": event_streams.measure,
     "lifecycle": lifecycle.measure,
     "fleet": fleet.measure,
     "profile": profile.measure,

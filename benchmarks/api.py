@@ -59,7 +59,7 @@ async def _reads(api: str, headers: dict[str, str], size: int) -> load.Load:
 
 
 async def _creates(api: str, headers: dict[str, str], number: int) -> load.Load:
-    body = json.dumps({"sku": ground.SKU, "name": "bench"}).encode()
+    body = json.dumps({"sku": ground.SKU, "ssh_key_ids": []}).encode()
 
     def make(index: int) -> bytes:
         keyed = headers | {"Idempotency-Key": f"bench-{number}-{index}"}
@@ -78,6 +78,13 @@ def _expect(done: load.Load, status: int) -> None:
 @contextmanager
 def serving(database_url: str) -> Iterator[str]:
     """Run one API process, and yield its URL."""
+    with started(database_url) as (url, _):
+        yield url
+
+
+@contextmanager
+def started(database_url: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Run one API process with these variables, and yield its URL and the process."""
     ports = [_free_port() for _ in range(2)]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPLITPLANE", "PROVIDER"))
@@ -87,7 +94,7 @@ def serving(database_url: str) -> Iterator[str]:
         "SPLITPLANE_LISTEN": f"127.0.0.1:{ports[0]}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{ports[1]}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "1000000",
-    }
+    } | settings
     process = subprocess.Popen(
         [sys.executable, "-m", "control_plane", "serve"],
         env=environment,
@@ -97,7 +104,7 @@ def serving(database_url: str) -> Iterator[str]:
     url = f"http://127.0.0.1:{ports[0]}"
     try:
         _wait(url, process)
-        yield url
+        yield url, process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)

@@ -138,14 +138,13 @@ def measure(
 
 async def prepare(url: str) -> str:
     await migrate(url)
-    world = process.owner_world(url)
     book = (Path(__file__).parent.parent / "control_plane/price_book.toml").read_text()
-    await administration.load_price_book(world, book)
     name = f"bench-{time.time_ns()}"
-    made = await administration.bootstrap(
-        world, name, role=Role.CUSTOMER, credit=Nano(10**15), gpu_quota=1_000_000
-    )
-    await world.db.close()
+    async with process.owner(url) as world:
+        await administration.load_price_book(world, book)
+        made = await administration.bootstrap(
+            world, name, role=Role.CUSTOMER, credit=Nano(10**15), gpu_quota=1_000_000
+        )
     assert isinstance(made, administration.FirstOrganization)
     return made.issued.secret
 
@@ -173,6 +172,9 @@ def against(name: str, url: str, arguments: argparse.Namespace) -> list[Figure]:
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{METRICS_PORT}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "1000000",
         "SPLITPLANE_REQUESTS_BURST": "1000000",
+        "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND": "1000000",
+        "SPLITPLANE_ORGANIZATION_REQUESTS_BURST": "1000000",
+        "SPLITPLANE_ANONYMOUS_REQUESTS_PER_SECOND": "1000000",
     }
     with Path(os.devnull).open("wb") as nowhere:
         started = subprocess.Popen(command(name), env=environment, stderr=nowhere)
@@ -184,10 +186,12 @@ def against(name: str, url: str, arguments: argparse.Namespace) -> list[Figure]:
             except httpx.HTTPError:
                 time.sleep(0.1)
         server = psutil.Process(started.pid)
-        order = json.dumps({"sku": SKU}).encode()
+        order = json.dumps({"sku": SKU, "ssh_key_ids": []}).encode()
         for _ in range(20):
             headers = {"Authorization": f"Bearer {secret}"}
-            httpx.post(f"http://127.0.0.1:{PORT}/v1/leases", json={"sku": SKU}, headers=headers)
+            httpx.post(
+                f"http://127.0.0.1:{PORT}/v1/leases", json={"sku": SKU, "ssh_key_ids": []}, headers=headers
+            )
         figures = [
             measure(
                 name,

@@ -36,9 +36,9 @@ FAKE = AccountName("fake")
 
 _LEASES = text("""
 INSERT INTO leases (id, organization_id, project_id, name, sku, gpu_model, gpu_count, purchase, nano_per_gpu_hour,
-  price_book, proof, regions, providers, authorized_keys, state, due_at, created_at, ready_at, attempts)
+  price_book, proof, regions, providers, ssh_keys, wait_timeout_seconds, state, due_at, created_at, ready_at, attempts)
 SELECT gen_random_uuid(), p.organization_id, p.id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 'on_demand', 3490000000,
-  (SELECT max(version) FROM price_books), 'listed', '{}', '{}', '{}', 'ready', now(), now(), now(), 1
+  (SELECT max(version) FROM price_books), 'listed', '{}', '{}', '[]', 1800, 'ready', now(), now(), now(), 1
 FROM generate_series(1, :fleet) n, projects p WHERE p.organization_id = :organization_id AND p.name = 'default'
 """)
 _HOLDS = text("""
@@ -72,7 +72,7 @@ UPDATE provider_accounts SET listing_due_at = now() - interval '1 second', offer
 async def measure() -> list[Figure]:
     url = await ground.empty_database("bench_fleet")
     async with ground.customer(url) as (_, organization_id, _):
-        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16)
+        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16, rings=True)
         cloud = FakeProvider(now=utc_now, settings=Settings(stock=10**6))
         world = await world_of(db, cloud)
         await _round(world)  # Statements compiled, connections opened: the process's fixed cost.

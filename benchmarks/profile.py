@@ -43,7 +43,7 @@ async def measure() -> list[Figure]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     url = await ground.empty_database("bench_profile")
     async with ground.customer(url) as (world, organization_id, _):
-        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16)
+        db = Database(url, role=Role.RECONCILER, pool_size=16, readers=16, rings=True)
         reconciler = await fleet.world_of(db, FakeProvider(now=utc_now, settings=Settings(stock=10**6)))
         reconciler = dataclasses.replace(reconciler, new_host_key=new_host_key)
         await refresh_offers.activate(reconciler, fleet.FAKE)

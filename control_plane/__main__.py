@@ -1,7 +1,7 @@
 """The API process and the commands around it: `python -m control_plane --help`.
 
 Standard output carries only what a script reads (the new key, the OpenAPI document); everything
-else goes to standard error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage.
+else goes to standard error. Exit codes: 0 done, 1 refused or failed, 2 wrong usage or a setting that cannot be used.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import msgspec
 from control_plane import settings as configuration
 from control_plane.api import server
 from control_plane.api.app import create_app
+from control_plane.api.openapi.document import document as openapi_document
 from control_plane.db.migrate import migrate
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
@@ -54,7 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     bootstrap = commands.add_parser(
         "bootstrap", help="create an organization and print its first API key, once"
     )
-    bootstrap.add_argument("--organization", required=True, metavar="NAME")
+    bootstrap.add_argument(
+        "--organization", required=True, metavar="NAME", help="the name of the new organization"
+    )
     bootstrap.add_argument(
         "--operator",
         dest="role",
@@ -64,11 +67,17 @@ def _parser() -> argparse.ArgumentParser:
         help="the key has the role of an operator",
     )
     bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="first credit of the organization")
-    bootstrap.add_argument("--gpu-quota", type=int, default=GPU_QUOTA_DEFAULT, metavar="N")
+    bootstrap.add_argument(
+        "--gpu-quota",
+        type=int,
+        default=GPU_QUOTA_DEFAULT,
+        metavar="N",
+        help=f"how many GPUs its leases may hold at a time (default: {GPU_QUOTA_DEFAULT})",
+    )
 
     credit = commands.add_parser("credit", help="post a credit, once per key")
     credit.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
-    credit.add_argument("amount", type=_amount, metavar="USD")
+    credit.add_argument("amount", type=_amount, metavar="USD", help="in US dollars, such as 250 or 99.90")
     credit.add_argument(
         "--key", required=True, metavar="K", help="identifies the payment; the same key is posted once"
     )
@@ -128,24 +137,18 @@ _AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None,
 
 
 async def _as_owner(arguments: argparse.Namespace, settings: Settings) -> None:
-    world = process.owner_world(settings.database_url)
-    try:
+    async with process.owner(settings.database_url) as world:
         await _AS_OWNER[arguments.command](world, arguments)
-    finally:
-        await world.db.close()
 
 
 def document() -> bytes:
     """Render the OpenAPI document. No database is needed."""
-    app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings(database_url=""))
-    return msgspec.json.format(msgspec.json.encode(app.openapi_schema.to_schema()), indent=1) + b"\n"
+    world = process.api_process("postgresql://nowhere/none", connections=1).world
+    app = create_app(world, Settings(database_url=""))
+    return msgspec.json.format(msgspec.json.encode(openapi_document(app)), indent=1) + b"\n"
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    if arguments.command == "openapi":
-        sys.stdout.buffer.write(document())
-        return
-    settings = configuration.read(os.environ)
+def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.command == "serve":
         configuration.refuse_secrets(os.environ)
         server.serve(settings)
@@ -158,15 +161,31 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     arguments = _parser().parse_args()
+    if arguments.command == "openapi":
+        sys.stdout.buffer.write(document())
+        return 0
     try:
-        _run(arguments)
-    except (Failure, SettingsError) as error:
+        settings = configuration.read(os.environ)
+        return _ran(arguments, settings)
+    except SettingsError as error:
         _print_message(str(error))
+        return 2
+
+
+def _ran(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Run a command that needs the database. Raises SettingsError."""
+    try:
+        _run(arguments, settings)
+    except Failure as error:
+        _print_message(str(error))
+        return 1
+    except process.NotMigrated as error:
+        _print_message(f"The database cannot be used: {error}.")
         return 1
     except Exception as error:
         if not health.is_database_trouble(error):
             raise
-        _print_message(f"The database cannot be reached: {type(error).__name__}.")
+        _print_message(f"The database cannot be used: {process.fault(error, settings.database_url)}.")
         return 1
     return 0
 

@@ -1,25 +1,21 @@
-"""Settings of the API process and the admin commands, read once from the environment.
-
-SPLITPLANE_DATABASE_URL        postgresql://... (required)
-SPLITPLANE_LISTEN              host and port of the API (127.0.0.1:8080)
-SPLITPLANE_METRICS_LISTEN      host and port of /metrics, which has a listener of its own (127.0.0.1:9090)
-SPLITPLANE_REQUESTS_PER_SECOND requests per API key and process, on average (100)
-SPLITPLANE_REQUESTS_BURST      requests per API key and process, at once (200)
-SPLITPLANE_STREAMS_MAX         open event streams per process (200)
-SPLITPLANE_DATABASE_CONNECTIONS connections for writes, and as many again for reads (10)
-SPLITPLANE_LOG_LEVEL           debug, info, warning or error (info)
-"""
+"""Settings of the API process and the admin commands, read once from the environment."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from control_plane.db.connect import DatabaseUrlError, check_url
+from environment import reading
+from environment.reading import SettingsError, Variable
+
+__all__ = ["Address", "Settings", "SettingsError", "read", "refuse_secrets"]
 
 FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_SSH_KEY")
 """Prefixes of secrets that the public process must not hold. It refuses to start when it could read one."""
-LOG_LEVELS = ("debug", "info", "warning", "error")
-
-
-class SettingsError(ValueError):
-    """A variable is missing or invalid. The message names the variable and contains no secret."""
+Network = IPv4Network | IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +23,119 @@ class Address:
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _address(text: str) -> Address:
+    host, port = reading.endpoint(text)
+    return Address(host.strip("[]"), port)
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise ValueError(f"must be IP networks, separated by commas: {error}") from error
+
+
+def database_url(text: str) -> str:
+    """Check the URL of a database. Raises ValueError, without the URL, which may hold a password."""
+    try:
+        check_url(text)
+    except DatabaseUrlError as error:
+        raise ValueError(f"names no PostgreSQL database: {error}") from error
+    return text
+
+
+DatabaseUrl = Annotated[str, AfterValidator(database_url)]
+_Listen = Annotated[Address, BeforeValidator(reading.parsed(_address))]
+_Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    database_url: str
-    listen: Address = Address("127.0.0.1", 8080)
-    metrics_listen: Address = Address("127.0.0.1", 9090)
-    requests_per_second: float = 100.0
-    requests_burst: int = 200
-    streams_max: int = 200
-    database_connections: int = 10
-    log_level: str = "info"
+    database_url: Annotated[
+        DatabaseUrl,
+        Variable(
+            "SPLITPLANE_DATABASE_URL",
+            "the PostgreSQL database, `postgresql://...`; may hold a password",
+        ),
+    ] = field(repr=False)
+    listen: Annotated[_Listen, Variable("SPLITPLANE_LISTEN", "host and port of the API")] = Address(
+        "127.0.0.1", 8080
+    )
+    metrics_listen: Annotated[
+        _Listen, Variable("SPLITPLANE_METRICS_LISTEN", "host and port of `/metrics`")
+    ] = Address("127.0.0.1", 9090)
+    requests_per_second: Annotated[
+        float,
+        Field(ge=1, le=1_000_000),
+        Variable("SPLITPLANE_REQUESTS_PER_SECOND", "requests per API key and process, on average"),
+    ] = 100
+    requests_burst: Annotated[
+        _Count, Variable("SPLITPLANE_REQUESTS_BURST", "requests per API key and process, at once")
+    ] = 200
+    organization_requests_per_second: Annotated[
+        float,
+        Field(ge=1, le=1_000_000),
+        Variable(
+            "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND", "requests per organization and process, on average"
+        ),
+    ] = 200
+    organization_requests_burst: Annotated[
+        _Count,
+        Variable("SPLITPLANE_ORGANIZATION_REQUESTS_BURST", "requests per organization and process, at once"),
+    ] = 400
+    anonymous_requests_per_second: Annotated[
+        float,
+        Field(ge=1, le=1_000_000),
+        Variable(
+            "SPLITPLANE_ANONYMOUS_REQUESTS_PER_SECOND",
+            "requests without a valid API key, per client address and process",
+        ),
+    ] = 20
+    trusted_proxies: Annotated[
+        tuple[Network, ...],
+        BeforeValidator(reading.parsed(_networks)),
+        Variable(
+            "SPLITPLANE_TRUSTED_PROXIES",
+            "networks whose `X-Forwarded-For` is believed, such as `10.0.0.0/8,fd00::/8`",
+        ),
+    ] = ()
+    connections_max: Annotated[
+        _Count, Variable("SPLITPLANE_CONNECTIONS_MAX", "open connections of clients to the API")
+    ] = 16_384
+    streams_max: Annotated[
+        _Count,
+        Variable(
+            "SPLITPLANE_STREAMS_MAX",
+            "open event streams per process; each takes about 42 KiB and one open file",
+        ),
+    ] = 5_000
+    streams_per_organization_max: Annotated[
+        _Count,
+        Variable(
+            "SPLITPLANE_STREAMS_PER_ORGANIZATION_MAX", "open event streams per organization and process"
+        ),
+    ] = 1_000
+    streams_per_key_max: Annotated[
+        _Count, Variable("SPLITPLANE_STREAMS_PER_KEY_MAX", "open event streams per API key and process")
+    ] = 500
+    database_connections: Annotated[
+        _Count,
+        Variable("SPLITPLANE_DATABASE_CONNECTIONS", "connections for writes, and as many again for reads"),
+    ] = 10
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        BeforeValidator(reading.parsed(str.lower)),
+        Variable("SPLITPLANE_LOG_LEVEL", "`debug`, `info`, `warning` or `error`"),
+    ] = "info"
 
 
 def read(environment: Mapping[str, str]) -> Settings:
-    url = environment.get("SPLITPLANE_DATABASE_URL", "")
-    if not url:
-        raise SettingsError("SPLITPLANE_DATABASE_URL is not set; it names the PostgreSQL database")
-    level = environment.get("SPLITPLANE_LOG_LEVEL", "info").lower()
-    if level not in LOG_LEVELS:
-        raise SettingsError(f"SPLITPLANE_LOG_LEVEL must be one of {', '.join(LOG_LEVELS)}")
-    return Settings(
-        database_url=url,
-        listen=_address(environment, "SPLITPLANE_LISTEN", "127.0.0.1:8080"),
-        metrics_listen=_address(environment, "SPLITPLANE_METRICS_LISTEN", "127.0.0.1:9090"),
-        requests_per_second=float(_number(environment, "SPLITPLANE_REQUESTS_PER_SECOND", 100)),
-        requests_burst=_number(environment, "SPLITPLANE_REQUESTS_BURST", 200),
-        streams_max=_number(environment, "SPLITPLANE_STREAMS_MAX", 200),
-        database_connections=_number(environment, "SPLITPLANE_DATABASE_CONNECTIONS", 10),
-        log_level=level,
-    )
+    """Raises SettingsError."""
+    return reading.read(Settings, environment)
 
 
 def refuse_secrets(environment: Mapping[str, str]) -> None:
@@ -67,17 +146,3 @@ def refuse_secrets(environment: Mapping[str, str]) -> None:
             f"{', '.join(found)}: the API process holds no provider key and no SSH key;"
             " give them to the reconciler only"
         )
-
-
-def _address(environment: Mapping[str, str], name: str, default: str) -> Address:
-    host, _, port = environment.get(name, default).rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise SettingsError(f"{name} must be a host and a port, such as {default}")
-    return Address(host.strip("[]"), int(port))
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    text = environment.get(name, str(default))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 1_000_000 or len(text) > 9:
-        raise SettingsError(f"{name} must be a whole number from 1 to 1000000")
-    return int(text)

@@ -1,13 +1,13 @@
 """The demo's command line.
 
 python -m demo run         lease, use and bill machines, from end to end; writes var/demo/summary.json
-python -m demo up          run the same cloud without the script, until Ctrl-C
-python -m demo packages    print what this host lacks for real machines, and the command to install it
+python -m demo up          run the same cloud without the script, until Ctrl-C; a second Ctrl-C kills it at once
+python -m demo packages    print what this host lacks for real machines and tests, and the commands to install it
 """
 
 import argparse
 import json
-import signal
+import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -15,9 +15,12 @@ from pathlib import Path
 
 import httpx
 
+from control_plane.world import utc_now
+from demo import lock
 from demo.city import City
-from demo.packages import missing
+from demo.packages import missing, missing_for_tests
 from demo.processes import DemoError
+from demo.stopping import Stopped, Stopping
 from demo.story import Story, timed
 
 DIRECTORY = Path("var/demo")
@@ -31,26 +34,41 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description="A whole GPU cloud on this machine.")
     parser.add_argument("command", choices=("run", "up", "packages"))
     command = parser.parse_args().command
-    lacking = missing()
     if command == "packages":
-        for line in lacking:
+        for line in missing_for_tests():
             say(line)
         return 0
+    try:
+        held = lock.hold(DIRECTORY / "lock", "make demo" if command == "run" else "make up", utc_now())
+    except lock.AlreadyRunningError as error:
+        say(str(error))
+        return 1
+    lacking = missing()
     if lacking:
         say(f"machines are simulated: {'; '.join(lacking)}")
-    # However we are asked to stop, we stop normally, and so do the processes that we started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    city = City(DIRECTORY, real_machines=not lacking, say=say)
+    try:
+        return _play(command, City(DIRECTORY, real_machines=not lacking, say=say), held)
+    finally:
+        held.release()
+
+
+def _play(command: str, city: City, held: lock.Lock) -> int:
+    """Run the cloud. However we are asked to stop, nothing that we started stays."""
+    stopping = Stopping(say, city.kill)
+    stopping.install()
     try:
         city.start()
+        held.tell(url=city.api_url)
         return _run(city) if command == "run" else _stay(city)
-    except (DemoError, httpx.HTTPError) as error:
+    except (DemoError, httpx.HTTPError, OSError, subprocess.CalledProcessError) as error:
         say(f"\nthe demo failed: {error}\nlogs are in {DIRECTORY}")
         return 1
-    except KeyboardInterrupt:
-        return 130
+    except Stopped as asked:
+        return asked.code
     finally:
+        stopping.begun = True
         city.stop()
+        say("everything that was started here has ended")
 
 
 def _run(city: City) -> int:

@@ -15,10 +15,13 @@ from typing import Any
 import httpx
 
 from control_plane.db import embedded
+from control_plane.db.engine import Role
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.ssh import new_host_key
 from demo import prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
+from providers.emulators import host_resources, image, nspawn
+from providers.emulators import settings as emulator_settings
 
 ORGANIZATION = "acme"
 CREDIT_USD = "500"
@@ -26,6 +29,9 @@ LOCAL_TOKEN = "local-cloud-token"
 LAMBDA_KEY = "emulated-lambda-key"
 IMAGE_SECONDS_MAX = 900
 HUB = "mesh-hub"
+DATABASE = "splitplane"
+LOGINS = {Role.API: "demo_api", Role.RECONCILER: "demo_reconciler"}
+"""Each process has a login of its own, which is a member of one role and owns nothing."""
 
 Say = Callable[[str], None]
 
@@ -54,12 +60,17 @@ class City:
     # --- the environment of each process
 
     @property
-    def database_url(self) -> str:
-        return embedded.named(embedded.start(self.directory / "postgres"), "splitplane")
+    def owner_url(self) -> str:
+        """The database, as its owner: for migrations and admin commands only."""
+        return embedded.named(embedded.start(self.directory / "postgres"), DATABASE)
+
+    def _url_of(self, role: Role) -> str:
+        """The database, as a login that can take this role and nothing else."""
+        return embedded.with_login(self.owner_url, LOGINS[role])
 
     def api_environment(self) -> dict[str, str]:
         return base_environment() | {
-            "SPLITPLANE_DATABASE_URL": self.database_url,
+            "SPLITPLANE_DATABASE_URL": self._url_of(Role.API),
             "SPLITPLANE_LISTEN": self.api_url.removeprefix("http://"),
             "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
         }
@@ -76,7 +87,7 @@ class City:
 
     def reconciler_environment(self) -> dict[str, str]:
         environment = base_environment() | {
-            "SPLITPLANE_DATABASE_URL": self.database_url,
+            "SPLITPLANE_DATABASE_URL": self._url_of(Role.RECONCILER),
             "SPLITPLANE_PROVIDER_ACCOUNTS": "local,lambda_cloud",
             "PROVIDER_LOCAL_URL": self.local_url,
             "PROVIDER_LOCAL_TOKEN": LOCAL_TOKEN,
@@ -113,9 +124,11 @@ class City:
         self.say("database: an empty PostgreSQL of our own")
         server = embedded.start(self.directory / "postgres")
         self._database_started = True
-        embedded.recreate(server, "splitplane")
-        environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.database_url}
+        embedded.recreate(server, DATABASE)
+        environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.owner_url}
         run(["control_plane", "migrate"], environment)
+        for role, login in LOGINS.items():
+            embedded.make_login(server, login, role)
         book = self.directory / "price_book.toml"
         book.write_text(prices.price_book())
         run(["control_plane", "price-book", str(book)], environment)
@@ -217,10 +230,26 @@ class City:
     # --- stopping
 
     def stop(self) -> None:
+        """Stop everything in order, and wait for it."""
         for child in reversed(self.children.values()):
             child.end()
+        self._sweep()
         if self._database_started:
             embedded.stop(self.directory / "postgres")
+
+    def kill(self) -> None:
+        """End everything at once. What the processes can no longer remove themselves is removed here."""
+        for child in self.children.values():
+            child.kill()
+        self._sweep()
+        if self._database_started:
+            embedded.stop(self.directory / "postgres", immediately=True)
+
+    def _sweep(self) -> None:
+        """Remove what killed emulators left on this host: interfaces, folders, half a machine image."""
+        if self.real_machines:
+            host_resources.sweep(nspawn.STATE)
+            image.remove_unfinished(emulator_settings.images(base_environment()))
 
 
 def _answers(address: str, port: int) -> bool:

@@ -1,5 +1,6 @@
 """Child processes of the demo: each gets only the environment that it needs, writes to a log, and is always stopped."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -54,17 +55,18 @@ class Child:
             raise DemoError(f"{self.name} ended with {code}; the end of {self.log}:\n{tail}")
 
     def kill(self) -> None:
-        """Send SIGKILL, so that the process cannot clean up."""
-        self.process.kill()
+        """Send SIGKILL to it and to all that it started, so that it cannot clean up."""
+        with contextlib.suppress(ProcessLookupError):  # All of them have ended.
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def end(self, seconds_max: float = 20) -> None:
+        """Ask it to stop; after `seconds_max`, and for what it leaves behind, kill."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(seconds_max)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        self.kill()
 
 
 def start(name: str, arguments: list[str], environment: Mapping[str, str], log: Path) -> Child:
@@ -77,6 +79,8 @@ def start(name: str, arguments: list[str], environment: Mapping[str, str], log: 
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # A group of its own: a Ctrl-C at the terminal reaches only us, and we can end it with all its children.
+            start_new_session=True,
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has one thread when it starts children
         )
     return Child(name, process, log)
@@ -85,7 +89,12 @@ def start(name: str, arguments: list[str], environment: Mapping[str, str], log: 
 def run(arguments: list[str], environment: Mapping[str, str]) -> str:
     """Run `python -m ...` to its end and answer what it printed; a failure is a DemoError with its last words."""
     done = subprocess.run(
-        [sys.executable, "-m", *arguments], env=dict(environment), capture_output=True, text=True, check=False
+        [sys.executable, "-m", *arguments],
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_end_with_parent,
     )
     if done.returncode:
         raise DemoError(f"python -m {' '.join(arguments[:2])} failed: {done.stderr.strip()[-2000:]}")

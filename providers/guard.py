@@ -49,11 +49,15 @@ PREPARE_CALLS_MAX = 4
 ANSWER_SECONDS_MAX = 90.0
 """The longest answer that `Capabilities.answer_seconds` may ask us to wait for."""
 
-CALLS = Counter("provider_calls", "Calls of a provider, and calls not made.", ("account", "verb", "outcome"))
-SECONDS = Histogram(
-    "provider_call_seconds", "Time to the answer, without waiting for a turn.", ("account", "verb")
+CALLS = Counter(
+    "splitplane_provider_calls", "Calls of a provider, and calls not made.", ("account", "verb", "outcome")
 )
-BREAKER_OPEN = Gauge("provider_breaker_open", "1 while the breaker of an account is open.", ("account",))
+SECONDS = Histogram(
+    "splitplane_provider_call_seconds", "Time to the answer, without waiting for a turn.", ("account", "verb")
+)
+BREAKER_OPEN = Gauge(
+    "splitplane_provider_breaker_open", "1 while the breaker of an account is open.", ("account",)
+)
 
 Answer = TypeVar("Answer")
 

@@ -43,7 +43,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
-from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, nano_usd, ours, reference_of, sighting
+from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, offered_price, ours, reference_of, sighting
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import bearer
 
@@ -341,7 +341,7 @@ def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOf
             model, kind.specs.gpus, kind.specs.vcpus, kind.specs.memory_gib, disk_gib=kind.specs.storage_gib
         ),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=nano_usd(kind.price_cents_per_hour, per_usd=100),
+        cost_nano_per_hour=offered_price(kind.price_cents_per_hour, per_usd=100),
         available=any(region.name == native_region for region in listed.regions_with_capacity_available),
         confidence=Confidence.ADVISORY,
     )

@@ -17,6 +17,8 @@ from providers.error_law import Meaning, error_for, redacted
 
 LAUNCH_KEY_TAG = "sp-launch-key"
 """The name of the tag that holds the launch key, where a provider has tags with values."""
+UNREADABLE_PRICE = Nano(-1)
+"""The price of an offer that is no amount of money. `control_plane/domain/listed.py` leaves such an offer out."""
 PAGES_MAX = 200
 REFERENCE_CHARACTERS_MAX = 256
 STATUS_CHARACTERS_MAX = 100
@@ -79,6 +81,18 @@ def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
     if nano > NANO_MAX:
         raise UnreadableAnswer("a price is too large")
     return Nano(nano)
+
+
+def offered_price(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
+    """The price of an offer, as `nano_usd` reads it; UNREADABLE_PRICE where that would raise.
+
+    Such an offer is left out of the catalogue with a note, and the provider's other offers are used: nothing is
+    bought that is not listed, so a listing of offers need not be complete.
+    """
+    try:
+        return nano_usd(amount, per_usd=per_usd)
+    except UnreadableAnswer:
+        return UNREADABLE_PRICE
 
 
 def state_of(native_status: str, states: Mapping[str, ListedState]) -> ListedState:

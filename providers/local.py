@@ -29,7 +29,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, rules_by_code
-from providers.listings import LAUNCH_KEY_TAG, nano_usd, ours, reference_of, sighting, whole_listing
+from providers.listings import LAUNCH_KEY_TAG, offered_price, ours, reference_of, sighting, whole_listing
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import bearer
 
@@ -178,7 +178,7 @@ def _offer(kind: MachineType) -> ListedOffer:
         native_region=kind.region,
         shape=Shape(GPUS[kind.gpu.model], kind.gpu.count, kind.vcpus, kind.memory_gib, kind.disk_gib),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=nano_usd(kind.usd_per_hour),
+        cost_nano_per_hour=offered_price(kind.usd_per_hour),
         available=kind.in_stock,
         confidence=Confidence.LIVE,
     )

@@ -96,13 +96,16 @@ class Rest:
         query: Mapping[str, str | None] | None = None,
         body: Any = None,
         private: str = "",
+        empty_status: int | None = None,
     ) -> Result:
         """One request; returns what `read` makes of the body of a success.
 
         `path` is relative to the base URL. Of a tuple, the first part is taken as it is and every other
         part is quoted: give what came from a provider, such as a reference, as a part of its own. `kind` is
         what the body decodes to (`bytes` for the body itself); unknown fields are ignored. `query`
-        parameters that are None are left out. `private` is never repeated in an error.
+        parameters that are None are left out. `private` is never repeated in an error. `empty_status` is the
+        status with which the provider documents an answer without a body, such as 204 for a delete; of that pair
+        alone `read` gets None, so give it only together with `ignored`.
 
         Raises the error of the port that the law has for whatever else happens, also inside `read`;
         only a ProviderError that `read` raises passes as it is.
@@ -112,6 +115,8 @@ class Rest:
         if failure is not None:
             hidden = (*answer.private, private)
             raise error_of(verb, failure, self._errors.rules, private=hidden, rate_limits=self._rate_limits)
+        if answer.status == empty_status and not answer.body:
+            return read(cast("Body", None))
         return _result(verb, answer, kind, read)
 
     async def close(self) -> None:

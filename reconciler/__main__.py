@@ -5,34 +5,36 @@ python -m reconciler run --only money    run the loops of some wings; may be giv
 python -m reconciler providers           print which provider accounts are on, and why others are off
 
 A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
-or hub.
+or hub. `run` waits for a database that is away, starting or not migrated.
+
+Exit codes: 0 stopped by a signal, 1 had to be ended by force after one, 2 wrong usage or a setting that cannot be used.
 """
 
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
-from prometheus_client import start_http_server
+from prometheus_client import REGISTRY
 
+from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
-from control_plane.world import utc_now, uuid7
+from control_plane.pool_metrics import PoolCollector
+from control_plane.world import uuid7
 from reconciler import registry, settings
-from reconciler.runner import Runner
+from reconciler.health import Health
+from reconciler.listener import Listener
+from reconciler.process import BuildWorld, Process, stop_on_signals
 from reconciler.world import World
-
-ROWS_ONLY = frozenset({"money", "housekeeping"})
-"""Wings whose loops use only the database."""
 
 log = structlog.get_logger()
 
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
-    command, only = _parse(arguments)
+    command, only = parse(arguments)
     structlog.configure(
         processors=[
             structlog.processors.TimeStamper(fmt="iso"),
@@ -47,29 +49,39 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
             _print_accounts(environ)
         else:
             asyncio.run(_run(environ, only))
-    except settings.SettingsError as error:
+    except (settings.SettingsError, registry.MalformedLoop) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def _parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
-    """The command, and the wings to run."""
+def parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
+    """The command, and the wings to run, each once."""
     parser = argparse.ArgumentParser(
         prog="python -m reconciler", description="The only process that calls providers and machines."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="run the loops until a signal stops them")
+    run = commands.add_parser(
+        "run", help="run the loops until a signal stops them", usage="%(prog)s [-h] [--only WING]..."
+    )
     run.add_argument(
         "--only",
         action="append",
-        choices=registry.wings(),
+        type=_wing,
         metavar="WING",
-        help=f"run only the loops of this wing; may be repeated. One of {', '.join(registry.wings())}",
+        help=f"run only the loops of this wing; give it once for each wing. One of {', '.join(registry.wings())}",
     )
     commands.add_parser("providers", help="print which provider accounts are on, and why others are off")
     parsed = parser.parse_args(arguments)
-    return parsed.command, tuple(getattr(parsed, "only", None) or registry.wings())
+    return parsed.command, tuple(dict.fromkeys(getattr(parsed, "only", None) or registry.wings()))
+
+
+def _wing(text: str) -> str:
+    if text in registry.wings():
+        return text
+    if "," in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one wing; give --only once for each wing")
+    raise argparse.ArgumentTypeError(f"there is no wing {text!r}; one of {', '.join(registry.wings())}")
 
 
 def _print_accounts(environ: Mapping[str, str]) -> None:
@@ -80,35 +92,64 @@ def _print_accounts(environ: Mapping[str, str]) -> None:
 
 
 async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:
-    """Run the loops of `wings` until a signal. Raises SettingsError."""
+    """Run the loops of `wings` until a signal. Raises SettingsError, before anything is done."""
     chosen = settings.read(environ)
-    start_http_server(chosen.metrics_listen[1], chosen.metrics_listen[0])
     async with AsyncExitStack() as closing:
-        db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=16)
+        db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=16, rings=True)
         closing.push_async_callback(db.close)
-        world = await _world(environ, wings, db, replica=chosen.replica, closing=closing)
-        runner = Runner(world, registry.discovered(wings).values())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, runner.stop)
-        log.info("reconciler_started", replica=chosen.replica, wings=list(wings))
-        await runner.run()
+        build = _world_of(environ, wings, db, replica=chosen.replica, closing=closing)
+        pools = PoolCollector(db.pools)
+        REGISTRY.register(pools)
+        closing.callback(REGISTRY.unregister, pools)
+        health = Health()
+        process = Process(db, build, registry.discovered(wings).values(), health)
+        listener = _listen(chosen, health)
+        closing.callback(listener.close)
+        stop_on_signals(process)
+        log.info(
+            "reconciler_started",
+            replica=chosen.replica,
+            wings=list(wings),
+            metrics_listen=f"{chosen.metrics_listen[0]}:{listener.port}",
+            database=db.place,
+        )
+        await process.run()
+    log.info("reconciler_stopped", replica=chosen.replica)
 
 
-async def _world(
+def _listen(chosen: settings.Settings, health: Health) -> Listener:
+    host, port = chosen.metrics_listen
+    try:
+        return Listener(host, port, loop=asyncio.get_running_loop(), not_ready=health.not_ready)
+    except OSError as error:
+        raise settings.SettingsError(
+            f"SPLITPLANE_RECONCILER_METRICS_LISTEN is {host}:{port}, where we cannot listen: {error.strerror}"
+        ) from error
+
+
+def _world_of(
     environ: Mapping[str, str],
     wings: Sequence[str],
     db: Database,
     *,
     replica: str,
     closing: AsyncExitStack,
-) -> World:
-    if ROWS_ONLY.issuperset(wings):
-        return World(db=db, now=utc_now, new_id=uuid7, replica=replica)
-    from reconciler.compose import compose, configured_accounts  # noqa: PLC0415 - as above
+) -> BuildWorld:
+    """How the world of these wings is built, once the database is there. Raises SettingsError."""
+    if registry.ROWS_ONLY.issuperset(wings):
 
-    reach = settings.read_reach(environ)
-    accounts = configured_accounts(reach.accounts, environ)
-    return await compose(reach, accounts, db, replica=replica, closing=closing)
+        async def build_rows(clock: DatabaseClock) -> World:
+            return World(db=db, now=clock.now, new_id=uuid7, clock_refusal=clock.refusal, replica=replica)
+
+        return build_rows
+    from reconciler.compose import compose, connect_all  # noqa: PLC0415 - as above
+
+    reached = connect_all(settings.read_reach(environ), db, environ, closing)
+
+    async def build(clock: DatabaseClock) -> World:
+        return await compose(reached, db, clock, replica=replica)
+
+    return build
 
 
 if __name__ == "__main__":

@@ -6,16 +6,18 @@ Only such a process imports this file, so one that runs only money loops loads n
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import structlog
 
 from control_plane.db import accounts as account_rows
+from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
-from control_plane.world import utc_now, uuid7
+from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.inspection.bundle import build_agent
+from data_plane.inspection.bundle import AgentBundle, build_agent
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.port import Hub
 from data_plane.proof.verifier.jobs import Verifier
@@ -24,6 +26,7 @@ from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
 from data_plane.simulation.hub import FakeHub
+from providers.base import Provider
 from providers.guard import Guard
 from providers.registry import Account, configured
 from reconciler import simulated
@@ -43,50 +46,70 @@ def configured_accounts(names: Sequence[AccountName], environ: Mapping[str, str]
         raise SettingsError(str(error)) from error
 
 
-async def compose(
-    reach: Reach, accounts: Sequence[Account], db: Database, *, replica: str, closing: AsyncExitStack
-) -> CompleteWorld:
-    """The world of every wing. Everything that has to be closed at the end is pushed onto `closing`.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What the loops reach besides the database. It is built once, before the process waits for its database."""
 
-    Raises SettingsError when the verifier's certificates cannot be used.
+    reach: Reach
+    accounts: Sequence[Account]
+    """Those that are on."""
+    connected: Mapping[AccountName, Provider]
+    verifier: Verifier
+    access: Access
+    hub: Hub
+    login_key: str
+    agent: AgentBundle
+
+
+def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing: AsyncExitStack) -> Reached:
+    """Everything that has to be closed at the end is pushed onto `closing`.
+
+    Raises SettingsError when an account, our SSH key or the verifier's certificates cannot be used.
     """
     verifier = _verifier(reach.verifier)
     if isinstance(verifier, RemoteVerifier):
         closing.push_async_callback(verifier.close)
-    on = [account for account in accounts if account.on]
+    accounts = configured_accounts(reach.accounts, environ)
     for account in accounts:
         if not account.on:
             log.error("account_off", account=account.name, why=account.off_because)
-    async with db.transaction() as connection:
-        installation = await account_rows.installation(connection)
-        for account in on:
-            await account_rows.register(connection, account.name, account.provider, now=utc_now())
+    on = [account for account in accounts if account.on]
     connected = {account.name: account.connect() for account in on}
     for provider in connected.values():
         closing.push_async_callback(provider.close)
-    budget = SharedBudget(db, utc_now)
     access, hub, login_key = _access_and_hub(reach, db)
+    return Reached(reach, on, connected, verifier, access, hub, login_key, build_agent())
+
+
+async def compose(reached: Reached, db: Database, clock: DatabaseClock, *, replica: str) -> CompleteWorld:
+    """The world of every wing. Raises what the database raises."""
+    async with db.transaction() as connection:
+        installation = await account_rows.installation(connection)
+        for account in reached.accounts:
+            await account_rows.register(connection, account.name, account.provider, now=clock.now())
+    budget = SharedBudget(db, clock.now)
     return CompleteWorld(
         db=db,
-        now=utc_now,
+        now=clock.now,
         new_id=uuid7,
+        clock_refusal=clock.refusal,
         replica=replica,
-        account_names=tuple(connected),
+        account_names=tuple(reached.connected),
         installation=installation,
         accounts={
-            name: Guard(provider, account=name, now=utc_now, budget=budget)
-            for name, provider in connected.items()
+            name: Guard(provider, account=name, now=clock.now, budget=budget)
+            for name, provider in reached.connected.items()
         },
-        access=access,
-        hub=hub,
-        agent=build_agent(),
-        login_key_public=login_key,
+        access=reached.access,
+        hub=reached.hub,
+        agent=reached.agent,
+        login_key_public=reached.login_key,
         new_host_key=new_host_key,
-        challenger=LearningChallenger(db, verifier, utc_now),
+        challenger=LearningChallenger(db, reached.verifier, clock.now),
         chance=random.SystemRandom().random,
-        accept_emulated=reach.accept_emulated_gpus,
-        orphans_dry_run=reach.orphans_dry_run,
-        proof_dry_run=reach.proof_dry_run,
+        accept_emulated=reached.reach.accept_emulated_gpus,
+        orphans_dry_run=reached.reach.orphans_dry_run,
+        proof_dry_run=reached.reach.proof_dry_run,
     )
 
 
@@ -102,11 +125,15 @@ def _verifier(chosen: ClientSettings | None) -> Verifier:
 
 
 def _access_and_hub(reach: Reach, db: Database) -> tuple[Access, Hub, str]:
-    """Access to the machines and to the hub, and our public key that machines trust."""
+    """Access to the machines and to the hub, and our public key that machines trust. Raises SettingsError."""
     if reach.ssh_key is None or reach.hub is None:
         log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
         fake_hub = FakeHub()
         return simulated.access(db, fake_hub), fake_hub, new_host_key().public
-    access = SshAccess(reach.ssh_key)
+    try:
+        access = SshAccess(reach.ssh_key)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise SettingsError(f"SPLITPLANE_SSH_KEY_PATH is {str(reach.ssh_key)!r}: {why}") from error
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key)
     return access, SshHub(access, target, outside=reach.hub.outside), access.public_key

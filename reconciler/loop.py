@@ -5,13 +5,21 @@ is the retry, and a crash between any two lines leaves rows that the next activa
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from control_plane.domain.ids import AccountName
 from reconciler.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What an operator wants to find in the log afterwards, because no row tells it for ever."""
+
+    name: str
+    facts: Mapping[str, str]
 
 
 @dataclass
@@ -22,6 +30,8 @@ class Report:
     acted_on: int = 0
     errors: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    events: list[Event] = field(default_factory=list[Event])
+    """Lines of the log."""
     more: bool = False
     """The activation reached its limit and work is left, so the next one starts at once."""
 
@@ -38,12 +48,26 @@ async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], re
     async def guarded(item: Item) -> None:
         try:
             await act(item)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            report.errors.append(f"{type(error).__name__}: a library gave up its own work")
         except Exception as error:  # noqa: BLE001 - the outermost frame of one item; the next activation is its retry
             report.errors.append(f"{type(error).__name__}: {error}")
 
     async with asyncio.TaskGroup() as group:
         for item in items:
             group.create_task(guarded(item))
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels the current task.
+
+    Otherwise a CancelledError is a failure like any other: a library let that of a task of its own escape. A task group
+    would take it for the end of ours, and say nothing.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 LASTS = timedelta(seconds=30)

@@ -33,9 +33,11 @@ async def join(
     """
     async with world.db.transaction() as connection:
         network = Network(await mesh.network_number(connection, organization_id))
-        slot = await mesh.slot_for(connection, organization_id, claim_id)
-        address = network.address_of(slot)
-        await mesh.put_peer(connection, organization_id, mesh.Peer(claim_id, slot, address, public_key))
+        host_number = await mesh.host_number_for(connection, organization_id, claim_id)
+        address = network.address_of(host_number)
+        await mesh.put_peer(
+            connection, organization_id, mesh.Peer(claim_id, host_number, address, public_key)
+        )
     return link(network, await sync(world, organization_id, network), address)
 
 

@@ -35,7 +35,7 @@ TEXT_MAX = 500
 LISTED_MAX = 256
 """How many findings, hints and rates of one report are stored, each."""
 
-PROOFS = Counter("proofs", "Challenges of machines' GPUs.", ("occasion", "outcome"))
+PROOFS = Counter("splitplane_proofs", "Challenges of machines' GPUs.", ("occasion", "outcome"))
 
 
 async def challenge(

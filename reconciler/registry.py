@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Collection, Mapping
 from functools import cache
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from reconciler import loops
@@ -12,6 +12,12 @@ from reconciler.loop import AccountLoop, Loop
 
 AnyLoop = Loop[Any] | AccountLoop[Any]
 """A loop of any wing. The caller passes a world that has what the wing needs."""
+ROWS_ONLY = frozenset({"money", "housekeeping"})
+"""Wings whose loops use only the database. A process that runs only them has no provider accounts."""
+
+
+class MalformedLoop(TypeError):  # noqa: N818 - says what is wrong with a file, not with a call
+    """A file in `reconciler/loops/` does not define a loop as it has to."""
 
 
 @cache
@@ -24,13 +30,37 @@ def wings() -> tuple[str, ...]:
 def of_wing(wing: str) -> Mapping[str, AnyLoop]:
     """The loops of a wing by name. Imports no other wing."""
     package = importlib.import_module(f"{loops.__name__}.{wing}")
-    found: dict[str, AnyLoop] = {}
-    for entry in pkgutil.iter_modules(package.__path__):
-        loop = importlib.import_module(f"{package.__name__}.{entry.name}").LOOP
-        if not isinstance(loop, Loop | AccountLoop) or loop.name != entry.name:
-            raise TypeError(f"reconciler/loops/{wing}/{entry.name}.py has no LOOP named {entry.name!r}")
-        found[loop.name] = loop
-    return MappingProxyType(found)
+    found = (
+        loop_of(importlib.import_module(f"{package.__name__}.{entry.name}"), wing)
+        for entry in pkgutil.iter_modules(package.__path__)
+    )
+    return MappingProxyType({loop.name: loop for loop in found})
+
+
+def loop_of(module: ModuleType, wing: str) -> AnyLoop:
+    """The loop that a file of a wing defines. Raises MalformedLoop."""
+    name = module.__name__.rpartition(".")[2]
+    loop = getattr(module, "LOOP", None)
+    if not isinstance(loop, Loop | AccountLoop) or loop.name != name:
+        raise MalformedLoop(f"reconciler/loops/{wing}/{name}.py has no LOOP named {name!r}")
+    if wing in ROWS_ONLY and isinstance(loop, AccountLoop):
+        raise MalformedLoop(
+            f"reconciler/loops/{wing}/{name}.py defines an AccountLoop, but the wing {wing} works on rows alone and "
+            "has no provider accounts; use Loop, or move the file to another wing"
+        )
+    return loop
+
+
+@cache
+def names() -> Mapping[str, str]:
+    """The wing of every loop, by the loop's name. Imports no loop."""
+    return MappingProxyType(
+        {
+            entry.name: wing
+            for wing in wings()
+            for entry in pkgutil.iter_modules([f"{path}/{wing}" for path in loops.__path__])
+        }
+    )
 
 
 def discovered(only: Collection[str] | None = None) -> Mapping[str, AnyLoop]:

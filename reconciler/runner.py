@@ -1,30 +1,55 @@
 """Runs every loop until it is stopped: at the loop's interval, or earlier when another loop wakes it.
 
 A loop overlaps itself only in lanes. A failure becomes an entry in the loop's report, a metric and a log line, and
-the loop runs again at its next turn. No loop waits for another one, and no account for another account.
+the loop runs again at its next turn; so does a failure of the reporting itself. No loop waits for another one, no
+account for another account, and no failure of one ends another.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from control_plane.db import loops as loop_reports
-from control_plane.db.engine import is_connection_trouble
+from control_plane.db.connection import Connection
+from control_plane.db.errors import is_database_trouble
+from control_plane.db.loops import Turn
 from control_plane.domain.ids import AccountName
-from reconciler.loop import AccountLoop, Report
+from reconciler.loop import AccountLoop, Report, is_being_cancelled
 from reconciler.registry import AnyLoop
+from reconciler.roster import Roster
 from reconciler.world import World
 from reconciler.worlds.accounts import AccountWorld
 
-ACTIVATIONS = Counter("loop_activations", "Activations of a loop.", ("loop", "account", "outcome"))
-ACTED = Counter("loop_acted_on", "What a loop acted on.", ("loop", "account"))
-SECONDS = Histogram("loop_seconds", "Duration of one activation.", ("loop", "account"))
+ACTIVATIONS = Counter("splitplane_loop_activations", "Activations of a loop.", ("loop", "account", "outcome"))
+ACTED = Counter("splitplane_loop_acted_on", "What a loop acted on.", ("loop", "account"))
+REPORTS_LOST = Counter("splitplane_loop_reports_lost", "Reports that were not stored.", ("loop", "account"))
+SECONDS = Histogram("splitplane_loop_seconds", "Duration of one activation.", ("loop", "account"))
+LAST_ACTIVATION = Gauge(
+    "splitplane_loop_last_activation_timestamp_seconds",
+    "When an activation ended last, or when the loop was started. The database's time.",
+    ("loop", "account"),
+)
+LAST_SUCCESS = Gauge(
+    "splitplane_loop_last_success_timestamp_seconds",
+    "When an activation ended last without an error, or when the loop was started. The database's time.",
+    ("loop", "account"),
+)
+LATE_AFTER = Gauge(
+    "splitplane_loop_late_after_seconds",
+    "How long a healthy loop may go without the end of an activation.",
+    ("loop", "account"),
+)
 REPORT_EVERY = timedelta(seconds=5)
 """How often a loop stores an uneventful report. An eventful one is stored at once."""
 LATE_AFTER_TURNS = 3
+FINISH_SECONDS_MAX = 15.0
+"""How long activations may go on after the request to stop. Then they are cancelled, which is as safe as a crash."""
+UNWIND_SECONDS_MAX = 5.0
+"""How long cancelled activations may take to end. One that does not end is left behind."""
 ERRORS_KEPT = 10
 TEXT_MAX = 500
 
@@ -38,22 +63,48 @@ class Runner:
         self._world = world
         self._loops = tuple(loops)
         self._wake: dict[tuple[str, AccountName | None], asyncio.Event] = {}
+        self._finished: dict[tuple[str, AccountName | None], float] = {}
+        """When an activation finished last, in seconds of the event loop's clock."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until `stop` is called. Activations that are under way finish first."""
-        async with asyncio.TaskGroup() as group:
-            for loop in self._loops:
-                for account in self._turns(loop):
-                    self._wake[loop.name, account] = asyncio.Event()
-                    for lane in range(loop.lanes if isinstance(loop, AccountLoop) else 1):
-                        name = f"{loop.name} {account or ''} {lane}"
-                        group.create_task(self._keep_running(loop, account), name=name)
+        """Run until `stop` is called. Activations that are under way finish first, or are cancelled after a while."""
+        turns = [(loop, account) for loop in self._loops for account in self._turns(loop)]
+        roster = Roster(self._world, [Turn(loop.name, account or "") for loop, account in turns])
+        tasks = [task for loop, account in turns for task in self._start(loop, account)]
+        tasks.append(asyncio.create_task(roster.keep(self._stopping), name="roster"))
+        try:
+            await self._stopping.wait()
+            await _ended(tasks, FINISH_SECONDS_MAX, "activations_cancelled")
+        finally:
+            self.stop()
+            for task in tasks:
+                task.cancel()
+            await _ended(tasks, UNWIND_SECONDS_MAX, "activations_stuck")
+        await roster.withdraw()
+
+    def _start(self, loop: AnyLoop, account: AccountName | None) -> Iterable[asyncio.Task[None]]:
+        """One task for each lane of a loop. A failure of one ends none of the others, unlike in a task group."""
+        self._wake[loop.name, account] = asyncio.Event()
+        self._finished[loop.name, account] = asyncio.get_running_loop().time()
+        for lane in range(loop.lanes if isinstance(loop, AccountLoop) else 1):
+            name = " ".join(filter(None, (loop.name, account, str(lane) if lane else "")))
+            yield asyncio.create_task(self._keep_running(loop, account), name=name)
 
     def stop(self) -> None:
         self._stopping.set()
         for event in self._wake.values():
             event.set()
+
+    def overdue(self) -> Sequence[str]:
+        """The loops whose last activation finished too long ago, each with its account."""
+        now = asyncio.get_running_loop().time()
+        late = {loop.name: late_after(loop).total_seconds() for loop in self._loops}
+        return [
+            " of ".join(filter(None, (name, account)))
+            for (name, account), finished in self._finished.items()
+            if now - finished > late[name]
+        ]
 
     def _turns(self, loop: AnyLoop) -> tuple[AccountName | None, ...]:
         if not isinstance(loop, AccountLoop):
@@ -67,11 +118,30 @@ class Runner:
         reporting = _Reporting(self._world, loop, account)
         while not self._stopping.is_set():
             wake.clear()
+            if not await self._turn(reporting, loop, account):
+                await _wait(wake, loop.every)
+
+    async def _turn(self, reporting: "_Reporting", loop: AnyLoop, account: AccountName | None) -> bool:
+        """One activation, unless the clock is wrong. Returns whether the next one starts at once; never raises."""
+        try:
+            refusal = self._world.clock_refusal()
+            if refusal is not None:
+                await reporting.refused(refusal)
+                return False
             report = await reporting.activation(_bind(loop, account, self._world))
             if report.acted_on:
                 self._wake_loops(loop.wakes)
-            if not report.more:
-                await _wait(wake, loop.every)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            return False
+        except Exception:
+            with suppress(Exception):  # Whoever reads the log may be gone, and the loops go on.
+                log.exception("loop_bookkeeping_failed", loop=loop.name, account=account or "")
+            return False
+        finally:
+            self._finished[loop.name, account] = asyncio.get_running_loop().time()
+        return report.more
 
     def _wake_loops(self, names: tuple[str, ...]) -> None:
         for (name, _), event in self._wake.items():
@@ -92,6 +162,15 @@ def _bind(loop: AnyLoop, account: AccountName | None, world: World) -> Callable[
     return lambda: loop.activate(world)
 
 
+async def _ended(tasks: Sequence[asyncio.Task[None]], seconds_max: float, event: str) -> None:
+    """Wait until the tasks have ended, and log those that take longer."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=seconds_max)
+    if late:
+        log.warning(event, loops=sorted(task.get_name() for task in late))
+
+
 async def _wait(wake: asyncio.Event, every: timedelta) -> None:
     try:
         async with asyncio.timeout(every.total_seconds()):
@@ -107,62 +186,104 @@ class _Reporting:
         self._world = world
         self._loop = loop
         self._labels = (loop.name, account or "")
-        self._written_at = world.now() - REPORT_EVERY
+        self._written_at: datetime | None = None
         self._failed_before = False
+        LATE_AFTER.labels(*self._labels).set(late_after(loop).total_seconds())
+        for gauge in (LAST_ACTIVATION, LAST_SUCCESS):
+            gauge.labels(*self._labels).set(world.now().timestamp())
 
     async def activation(self, activate: Callable[[], Awaitable[Report]]) -> Report:
         started_at = self._world.now()
         try:
             with SECONDS.labels(*self._labels).time():
                 report = await activate()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if is_being_cancelled():
+                raise
             report = Report(errors=[f"{type(error).__name__}: {error}"])
             log.warning(
                 "loop_failed",
                 loop=self._labels[0],
                 account=self._labels[1],
                 error=report.errors[0][:TEXT_MAX],
-                exc_info=not is_connection_trouble(error) and not isinstance(error, ExceptionGroup),
+                exc_info=not is_database_trouble(error),
             )
-        outcome = "error" if report.errors else "ok"
-        ACTIVATIONS.labels(*self._labels, outcome).inc()
-        ACTED.labels(*self._labels).inc(report.acted_on)
+        else:
+            self._log(report)
+        self._count(report)
         await self._write(report, started_at)
         return report
+
+    def _count(self, report: Report) -> None:
+        """Update the metrics after an activation."""
+        ended = self._world.now().timestamp()
+        ACTIVATIONS.labels(*self._labels, "error" if report.errors else "ok").inc()
+        ACTED.labels(*self._labels).inc(report.acted_on)
+        LAST_ACTIVATION.labels(*self._labels).set(ended)
+        if not report.errors:
+            LAST_SUCCESS.labels(*self._labels).set(ended)
+
+    def _log(self, report: Report) -> None:
+        """Lines for an activation that came to its end, if it acted or met errors. A failed one was logged."""
+        errors = [error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]]
+        loop, account = self._labels
+        for event in report.events:
+            log.info(event.name, loop=loop, **event.facts)
+        if report.acted_on:
+            log.info("loop_acted", loop=loop, account=account, acted_on=report.acted_on, errors=errors)
+        elif errors:
+            log.warning("loop_met_errors", loop=loop, account=account, errors=errors)
+
+    async def refused(self, why: str) -> None:
+        """Report that no activation was started. It is logged where the clock is watched, once for all loops."""
+        ACTIVATIONS.labels(*self._labels, "refused").inc()
+        if self._is_due(self._world.now()):
+            await self._store(Report(errors=[why]), self._world.now())
+
+    def _is_due(self, now: datetime) -> bool:
+        return self._written_at is None or now - self._written_at >= REPORT_EVERY
 
     async def _write(self, report: Report, started_at: datetime) -> None:
         now = self._world.now()
         eventful = bool(report.acted_on or report.errors or self._failed_before)
-        if not eventful and now - self._written_at < REPORT_EVERY:
+        if not eventful and not self._is_due(now):
             return
         self._failed_before = bool(report.errors)
-        if report.acted_on or report.errors:
-            log.info(
-                "loop_acted",
-                loop=self._labels[0],
-                account=self._labels[1],
-                acted_on=report.acted_on,
-                errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],
-            )
+        await self._store(report, started_at)
+
+    async def _store(self, report: Report, started_at: datetime) -> None:
+        """Store a report. When that fails, the loop goes on, and so do all others."""
+        now = self._world.now()
         try:
             async with self._world.db.transaction() as connection:
-                await loop_reports.record(
-                    connection,
-                    loop=self._labels[0],
-                    account=self._labels[1],
-                    replica=self._world.replica,
-                    started_at=started_at,
-                    finished_at=now,
-                    every_seconds=self._loop.every.total_seconds(),
-                    late_after_seconds=late_after(self._loop).total_seconds(),
-                    looked_at=report.looked_at,
-                    acted_on=report.acted_on,
-                    errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],
-                    notes=[note[:TEXT_MAX] for note in report.notes[:ERRORS_KEPT]],
-                )
-        except Exception as error:
-            if not is_connection_trouble(error):
-                raise
-            log.warning("report_not_written", loop=self._labels[0], error=str(error)[:TEXT_MAX])
+                await self._record(connection, report, started_at, now)
+        except Exception as error:  # noqa: BLE001 - no loop ends because its report was not stored
+            REPORTS_LOST.labels(*self._labels).inc()
+            passes = is_database_trouble(error)
+            (log.warning if passes else log.error)(
+                "report_not_written",
+                loop=self._labels[0],
+                account=self._labels[1],
+                error=f"{type(error).__name__}: {error}"[:TEXT_MAX],
+                exc_info=not passes,
+            )
         else:
             self._written_at = now
+
+    async def _record(
+        self, connection: Connection, report: Report, started_at: datetime, finished_at: datetime
+    ) -> None:
+        await loop_reports.record(
+            connection,
+            loop=self._labels[0],
+            account=self._labels[1],
+            replica=self._world.replica,
+            started_at=started_at,
+            finished_at=finished_at,
+            every_seconds=self._loop.every.total_seconds(),
+            late_after_seconds=late_after(self._loop).total_seconds(),
+            looked_at=report.looked_at,
+            acted_on=report.acted_on,
+            errors=[error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]],
+            notes=[note[:TEXT_MAX] for note in report.notes[:ERRORS_KEPT]],
+        )

@@ -2,35 +2,122 @@
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from control_plane.domain.ids import AccountName
+from control_plane.settings import DatabaseUrl
 from data_plane.proof.verifier.service.settings import ClientSettings, read_client
+from environment import reading
+from environment.reading import SettingsError, Variable
 
+__all__ = ["HubSettings", "Reach", "Settings", "SettingsError", "read", "read_accounts", "read_reach"]
 
-class SettingsError(ValueError):
-    """A variable is missing or invalid. The message names it and says what to set."""
+Endpoint = Annotated[tuple[str, int], BeforeValidator(reading.parsed(reading.endpoint))]
+Accounts = Annotated[
+    tuple[AccountName, ...],
+    BeforeValidator(reading.parsed(reading.names)),
+    Variable("SPLITPLANE_PROVIDER_ACCOUNTS", "provider accounts, such as `local,lambda_cloud/research`"),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class HubSettings:
     """Where the mesh hub is, and its SSH host key."""
 
-    address: str
-    ssh_port: int
-    host_key: str
-    outside: str | None
-    """The address at which machines reach the hub, when it differs from `address`."""
+    endpoint: Annotated[
+        Endpoint,
+        Variable(
+            "SPLITPLANE_HUB", "the mesh hub's SSH endpoint, host and port", "required, unless simulated"
+        ),
+    ]
+    host_key: Annotated[
+        str,
+        Variable(
+            "SPLITPLANE_HUB_HOST_KEY", "the hub's host key, one OpenSSH line", "required, unless simulated"
+        ),
+    ]
+    outside: Annotated[
+        str | None,
+        Variable(
+            "SPLITPLANE_HUB_OUTSIDE",
+            "the address at which machines reach the hub, if it differs",
+            "as `SPLITPLANE_HUB`",
+        ),
+    ] = None
+
+    @property
+    def address(self) -> str:
+        return self.endpoint[0]
+
+    @property
+    def ssh_port(self) -> int:
+        return self.endpoint[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of every reconciler process."""
 
-    database_url: str
-    metrics_listen: tuple[str, int]
-    replica: str
+    database_url: Annotated[
+        DatabaseUrl,
+        Variable(
+            "SPLITPLANE_DATABASE_URL", "the PostgreSQL database, `postgresql://...`; may hold a password"
+        ),
+    ] = field(repr=False)
+    replica: Annotated[str, Variable("SPLITPLANE_REPLICA", "this replica's name in reports", "host name")]
+    metrics_listen: Annotated[
+        Endpoint,
+        Variable(
+            "SPLITPLANE_RECONCILER_METRICS_LISTEN", "host and port of `/metrics`, `/healthz` and `/readyz`"
+        ),
+    ] = ("127.0.0.1", 9465)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSettings:
+    """The provider accounts."""
+
+    accounts: Accounts
+
+
+@dataclass(frozen=True, slots=True)
+class ReachSettings:
+    """The variables of a process whose loops reach providers or machines."""
+
+    accounts: Accounts
+    ssh_key: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_SSH_KEY_PATH",
+            "file: the private SSH key that machines are ordered to trust; only its owner may have access",
+            "required, unless simulated",
+        ),
+    ] = None
+    simulated: Annotated[
+        bool,
+        Variable("SPLITPLANE_SIMULATED_MACHINES", "`yes` simulates machines and hub; for development only"),
+    ] = False
+    accept_emulated_gpus: Annotated[
+        bool,
+        Variable(
+            "SPLITPLANE_ACCEPT_EMULATED_GPUS",
+            "`yes` accepts machines with emulated GPUs; never use it in production",
+        ),
+    ] = False
+    orphans_dry_run: Annotated[
+        bool, Variable("SPLITPLANE_ORPHANS_DRY_RUN", "`yes` reports orphans and terminates none")
+    ] = False
+    proof_dry_run: Annotated[
+        bool,
+        Variable(
+            "SPLITPLANE_PROOF_DRY_RUN",
+            "`yes` challenges running machines and terminates none that fail; new ones are still refused",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,66 +137,25 @@ class Reach:
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Read the settings of any reconciler process. Raises SettingsError."""
-    return Settings(
-        database_url=_required(environ, "SPLITPLANE_DATABASE_URL"),
-        metrics_listen=_listen(environ, "SPLITPLANE_RECONCILER_METRICS_LISTEN", "127.0.0.1:9465"),
-        replica=environ.get("SPLITPLANE_REPLICA") or socket.gethostname(),
-    )
+    return reading.read(Settings, environ, replica=socket.gethostname())
 
 
 def read_accounts(environ: Mapping[str, str]) -> tuple[AccountName, ...]:
     """Read the names of the provider accounts. Raises SettingsError."""
-    return _accounts(_required(environ, "SPLITPLANE_PROVIDER_ACCOUNTS"))
+    return reading.read(AccountSettings, environ).accounts
 
 
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
-    simulated = _flag(environ, "SPLITPLANE_SIMULATED_MACHINES")
-    ssh_key = environ.get("SPLITPLANE_SSH_KEY_PATH")
-    if not simulated and not ssh_key:
+    given = reading.read(ReachSettings, environ)
+    if not given.simulated and given.ssh_key is None:
         raise SettingsError("SPLITPLANE_SSH_KEY_PATH is not set; it names our private SSH key for machines")
     return Reach(
-        accounts=read_accounts(environ),
-        ssh_key=Path(ssh_key) if ssh_key and not simulated else None,
-        hub=None if simulated else _hub(environ),
-        accept_emulated_gpus=_flag(environ, "SPLITPLANE_ACCEPT_EMULATED_GPUS"),
-        orphans_dry_run=_flag(environ, "SPLITPLANE_ORPHANS_DRY_RUN"),
-        proof_dry_run=_flag(environ, "SPLITPLANE_PROOF_DRY_RUN"),
+        accounts=given.accounts,
+        ssh_key=None if given.simulated else given.ssh_key,
+        hub=None if given.simulated else reading.read(HubSettings, environ),
+        accept_emulated_gpus=given.accept_emulated_gpus,
+        orphans_dry_run=given.orphans_dry_run,
+        proof_dry_run=given.proof_dry_run,
         verifier=read_client(environ),
-    )
-
-
-def _required(environ: Mapping[str, str], name: str) -> str:
-    value = environ.get(name, "").strip()
-    if not value:
-        raise SettingsError(f"{name} is not set")
-    return value
-
-
-def _accounts(text: str) -> tuple[AccountName, ...]:
-    return tuple(AccountName(name.strip()) for name in text.split(",") if name.strip())
-
-
-def _flag(environ: Mapping[str, str], name: str) -> bool:
-    value = environ.get(name, "no").strip().lower()
-    if value not in ("yes", "no"):
-        raise SettingsError(f"{name} is {value!r}; set it to yes or no")
-    return value == "yes"
-
-
-def _listen(environ: Mapping[str, str], name: str, default: str) -> tuple[str, int]:
-    value = environ.get(name, default)
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
-        raise SettingsError(f"{name} is {value!r}; set it to host:port")
-    return host, int(port)
-
-
-def _hub(environ: Mapping[str, str]) -> HubSettings:
-    host, port = _listen(environ, "SPLITPLANE_HUB", "unset")
-    return HubSettings(
-        address=host,
-        ssh_port=port,
-        host_key=_required(environ, "SPLITPLANE_HUB_HOST_KEY"),
-        outside=environ.get("SPLITPLANE_HUB_OUTSIDE"),
     )

@@ -8,6 +8,7 @@ from uuid import UUID
 from control_plane.db.engine import Database
 from control_plane.domain import actor
 from control_plane.domain.actor import Actor
+from control_plane.world import no_refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,10 @@ class World:
 
     db: Database
     now: Callable[[], datetime]
+    """The database's time (`control_plane/db/clock.py`)."""
     new_id: Callable[[], UUID]
+    clock_refusal: Callable[[], str | None] = no_refusal
+    """Why no activation may start, because the clock must not be trusted; None when it is right."""
     replica: str = "one"
     """The name of this process in reports."""
 

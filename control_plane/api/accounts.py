@@ -3,9 +3,10 @@
 from litestar import Controller, Response, get, post
 from litestar.params import JSONBody
 
-from control_plane.api import idempotency
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.idempotency import Made
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.accounts import account_view, termination_permit_view
 from control_plane.domain.ids import AccountName
@@ -18,16 +19,27 @@ from control_plane.wire.accounts import AccountList, TerminationPermitRequest, T
 
 class AccountController(Controller):
     path = "/operator"
-    tags = ["provider accounts"]  # noqa: RUF012 - the framework's way
+    tags = ("provider accounts",)
 
-    @get("/accounts", permission=Permission.PROVIDER_ACCOUNTS_READ, responses=PROBLEMS)
-    async def index(self, request: ApiRequest) -> AccountList:
+    @get(
+        "/accounts",
+        operation_id="listProviderAccounts",
+        permission=Permission.PROVIDER_ACCOUNTS_READ,
+        responses=PROBLEMS,
+    )
+    async def index(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> AccountList:
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
         found = await accounts.every(request.world)
-        return AccountList(tuple(account_view(account, permit) for account, permit in found))
+        page, following = paging.window(
+            "accounts", found, lambda row: row[0].name, limit=limit, cursor=cursor
+        )
+        return AccountList(tuple(account_view(account, permit) for account, permit in page), following)
 
     @post(
         "/termination-permits",
+        operation_id="permitTerminations",
         permission=Permission.TERMINATIONS_PERMIT,
         responses=made(TerminationPermitView, 201),
     )
@@ -43,7 +55,7 @@ class AccountController(Controller):
                 AccountName(data.account),
                 minutes=data.minutes,
                 why=data.why,
-                actor=request.principal.key_name,
+                actor=request.actor,
             )
             return permit if isinstance(permit, Refused) else Made(termination_permit_view(permit))
 

@@ -18,17 +18,22 @@ from control_plane.api.catalogue import CatalogueController
 from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
 from control_plane.api.errors import answer
+from control_plane.api.events import EventController
 from control_plane.api.health import HealthController
 from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
+from control_plane.api.methods import Methods
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
+from control_plane.api.places import Places
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
+from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
+from control_plane.services.changes import Changes
 from control_plane.settings import Settings
 from control_plane.world import World
 
@@ -41,6 +46,7 @@ CONTROLLERS = (
     ProjectController,
     CatalogueController,
     LeaseController,
+    EventController,
     ProofController,
     BillingController,
     LoopController,
@@ -55,25 +61,27 @@ def create_app(
     settings: Settings,
     *,
     metrics: Metrics | None = None,
+    changes: Changes | None = None,
     sleep: Sleep = asyncio.sleep,
     lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
 ) -> Litestar:
     """The app. `lifespan` opens and closes what the process owns; tests own their world themselves."""
-    metrics = metrics or Metrics()
-    streams = Streams(most=settings.streams_max, gauge=metrics.streams, sleep=sleep)
+    metrics, changes = metrics or Metrics(), changes or Changes()
+    metrics.listening.set_function(lambda: float(changes.listening))
+    streams = Streams(world, Places(settings), changes, metrics.streams, sleep=sleep)
     app = Litestar(
         route_handlers=[
-            Router("/", before_request=public, route_handlers=[HealthController]),
+            Router("/", before_request=public, route_handlers=[HealthController, ReferenceController]),
             Router("/v1", before_request=authorized, route_handlers=CONTROLLERS),
         ],
         request_class=ApiRequest,
         request_max_body_size=BODY_BYTES_MAX,
         exception_handlers={Exception: answer},
         openapi_config=openapi(),
-        state=State({"context": Context(world, settings, streams, metrics)}),
+        state=State({"context": Context(world, settings, streams, metrics, changes)}),
         lifespan=list(lifespan),
         logging_config=None,
         debug=False,
     )
-    app.asgi_handler = Envelope(app.asgi_handler, metrics, world.new_id)
+    app.asgi_handler = Envelope(Methods(app.asgi_handler, app.routes), metrics, world.new_id)
     return app

@@ -1,7 +1,8 @@
 """Authentication: an API key becomes a principal, or the answer is 401.
 
-The owner of a key is cached for `REMEMBER_SECONDS`, so that a read is one query and not two. A revoked
-key therefore works for at most that long in a process that has just seen it.
+The owner of a key is cached, so that a read is one query and not two. A revocation removes the entry: at once in the
+process that did it, and in the others when PostgreSQL tells them (services/changes.py), which takes milliseconds. While
+a process hears nothing, it remembers keys for a second at most.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.services import api_keys
+from control_plane.services.changes import Changes
 from control_plane.world import World
 
 REMEMBER_SECONDS = 5
+REMEMBER_UNHEARD_SECONDS = 1
+"""While revocations are not heard."""
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
@@ -40,24 +44,56 @@ class Principal:
 
 
 class Authenticator:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, changes: Changes) -> None:
         self._world = world
+        self._changes = changes
         self._known: dict[bytes, tuple[Principal | None, float]] = {}
-        """For each digest of a secret: its owner, and until when (Unix seconds) the entry is valid."""
+        """For each digest of a secret: its owner, and when it was looked up (Unix seconds)."""
+        self._forgotten = 0
+        """How often entries were removed: what was read before a removal must not be remembered after it."""
 
     async def principal(self, authorization: str | None) -> Principal:
         secret = _bearer(authorization)
         digest = api_keys.digest(secret)
-        now = self._world.now().timestamp()
         known = self._known.get(digest)
-        if known is None or known[1] <= now:
-            known = (await self._look_up(secret), now + REMEMBER_SECONDS)
+        if known is None or not self._is_fresh(known[1]):
+            known = (await self._look_up_lastingly(secret), self._world.now().timestamp())
             if len(self._known) >= KEYS_MAX:
                 self._known.clear()  # A flood of invented keys must not fill the memory.
             self._known[digest] = known
         if known[0] is None:
-            raise ApiError("unauthenticated", "This API key is unknown or revoked.", headers=_CHALLENGE)
+            raise unauthenticated()
         return known[0]
+
+    def forget(self, key: ApiKeyId) -> None:
+        """Forget a key that was revoked."""
+        self._forgotten += 1
+        for digest in [
+            digest for digest, (owner, _) in self._known.items() if owner and owner.api_key_id == key
+        ]:
+            del self._known[digest]
+
+    def forget_all(self) -> None:
+        """Forget every key, because revocations may have been missed."""
+        self._forgotten += 1
+        self._known.clear()
+
+    def _is_fresh(self, looked_up_at: float) -> bool:
+        limit = REMEMBER_SECONDS if self._changes.listening else REMEMBER_UNHEARD_SECONDS
+        return self._world.now().timestamp() < looked_up_at + limit
+
+    async def _look_up_lastingly(self, secret: str) -> Principal | None:
+        """The owner of a key, read after the last revocation that this process knows of."""
+        while True:
+            forgotten = self._forgotten
+            owner = await self._look_up(secret)
+            if forgotten == self._forgotten:
+                return owner
+
+    def has_opened(self, authorization: str | None) -> bool:
+        """Whether this key was valid when it was last looked up, which may be a while ago."""
+        known = self._known.get(api_keys.digest(_bearer(authorization))) if authorization else None
+        return known is not None and known[0] is not None
 
     async def _look_up(self, secret: str) -> Principal | None:
         owner = await api_keys.owner_of(self._world, secret)
@@ -87,3 +123,8 @@ def _bearer(authorization: str | None) -> str:
             headers=_CHALLENGE,
         )
     return secret
+
+
+def unauthenticated() -> ApiError:
+    """The answer to a key that opens nothing. It does not say whether the key ever did."""
+    return ApiError("unauthenticated", "This API key is unknown or revoked.", headers=_CHALLENGE)

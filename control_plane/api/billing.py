@@ -2,16 +2,19 @@
 
 import csv
 import io
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from litestar import Controller, get
 from litestar.params import FromQuery
 from litestar.response import Stream
 
 from control_plane.api import paging
-from control_plane.api.documents import PROBLEMS
+from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.paging import Cursor, Limit
+from control_plane.api.projects import OfProject, project_id_of
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row
 from control_plane.domain.ids import Prefix, on_wire
@@ -41,20 +44,27 @@ CSV_COLUMNS = (
     "region",
     "purchase",
     "price_book",
+    "labels",
 )
 """New columns go to the end, because people's sheets count them."""
 
 
+ReadPage = Callable[..., Awaitable[list[Charge]]]
+"""Reads the charges after the one with this start and id."""
+
+
 class BillingController(Controller):
     path = "/"
-    tags = ["billing"]  # noqa: RUF012 - the framework's way
+    tags = ("billing",)
 
-    @get("/usage", permission=Permission.BILLING_READ, responses=PROBLEMS)
+    @get("/usage", operation_id="listUsage", permission=Permission.BILLING_READ, responses=refusable(422))
     async def usage(
         self,
         request: ApiRequest,
+        *,
         since: FromQuery[str | None] = None,
         until: FromQuery[str | None] = None,
+        project: OfProject = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> UsagePage:
@@ -65,6 +75,7 @@ class BillingController(Controller):
             request.principal.organization_id,
             since=start,
             until=end,
+            project_id=await project_id_of(request, project),
             after=paging.moment("usage", cursor),
             limit=limit + 1,
         )
@@ -73,24 +84,50 @@ class BillingController(Controller):
         )
         return UsagePage(tuple(usage_row(row) for row in page), following)
 
-    @get("/usage.csv", permission=Permission.BILLING_READ, responses=PROBLEMS, media_type="text/csv")
+    @get(
+        "/usage.csv",
+        operation_id="exportUsage",
+        permission=Permission.BILLING_READ,
+        responses=refusable(422),
+        media_type="text/csv",
+    )
     async def usage_csv(
         self,
         request: ApiRequest,
         since: FromQuery[str | None] = None,
         until: FromQuery[str | None] = None,
+        project: OfProject = None,
     ) -> Stream:
-        """All of /v1/usage as CSV: a header and one line per charge, without totals. Amounts are exact."""
+        """All of /v1/usage as CSV: a header and one line per charge, without totals.
+
+        Amounts are exact; the labels of a lease are one JSON object.
+        """
         start, end = _period(since, until)
         headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-        return Stream(_csv(request, start, end), media_type="text/csv", headers=headers)
+        read = partial(
+            billing.usage_page,
+            request.world,
+            request.principal.organization_id,
+            since=start,
+            until=end,
+            project_id=await project_id_of(request, project),
+            limit=CSV_ROWS_PER_READ,
+        )
+        return Stream(_csv(read), media_type="text/csv", headers=headers)
 
-    @get("/bill", permission=Permission.BILLING_READ, responses=PROBLEMS)
-    async def bill(self, request: ApiRequest) -> BillView:
-        """The calendar month in UTC so far, per lease. Usage that is not rated yet is shown separately."""
-        return bill_view(await billing.bill(request.world, request.principal.organization_id))
+    @get("/bill", operation_id="getBill", permission=Permission.BILLING_READ, responses=refusable(422))
+    async def bill(self, request: ApiRequest, project: OfProject = None) -> BillView:
+        """The calendar month in UTC so far, per lease and project. Usage that is not rated yet is shown separately."""
+        project_id = await project_id_of(request, project)
+        found = await billing.bill(request.world, request.principal.organization_id, project_id=project_id)
+        return bill_view(found)
 
-    @get("/reconciliation", permission=Permission.BILLING_READ, responses=PROBLEMS)
+    @get(
+        "/reconciliation",
+        operation_id="getReconciliation",
+        permission=Permission.BILLING_READ,
+        responses=PROBLEMS,
+    )
     async def reconciliation(self, request: ApiRequest) -> ReconciliationView:
         """What was rated and what was posted, each added up on its own."""
         found = await billing.reconcile(request.world, request.principal.organization_id)
@@ -104,15 +141,12 @@ def _period(since: str | None, until: str | None) -> tuple[datetime, datetime]:
     )
 
 
-async def _csv(request: ApiRequest, since: datetime, until: datetime) -> AsyncIterator[bytes]:
+async def _csv(read: ReadPage) -> AsyncIterator[bytes]:
     """All charges of the period, read in pages, so that memory stays small however many there are."""
-    world, tenant = request.world, request.principal.organization_id
     yield _lines([CSV_COLUMNS])
     after = None
     while True:
-        rows = await billing.usage_page(
-            world, tenant, since=since, until=until, after=after, limit=CSV_ROWS_PER_READ
-        )
+        rows = await read(after=after)
         if rows:
             yield _lines([_csv_row(row) for row in rows])
             after = (rows[-1].started_at, rows[-1].id)
@@ -140,6 +174,7 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.region,
         charge.purchase,
         charge.price_book,
+        json.dumps(charge.labels, sort_keys=True, ensure_ascii=False, separators=(",", ":")),
     )
 
 

@@ -6,9 +6,10 @@ Everybody sees where capacity is and our price for it; what we pay needs the per
 from litestar import Controller, Response, get, post
 from litestar.params import FromQuery, JSONBody
 
-from control_plane.api import idempotency
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.idempotency import Made
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
@@ -33,23 +34,42 @@ def requested_by(data: QuoteRequest) -> CapacityRequest:
 
 class CatalogueController(Controller):
     path = "/"
-    tags = ["catalogue"]  # noqa: RUF012 - the framework's way
+    tags = ("catalogue",)
 
-    @get("/skus", permission=Permission.SKUS_READ, responses=PROBLEMS)
-    async def skus(self, request: ApiRequest) -> SkuList:
+    @get("/skus", operation_id="listSkus", permission=Permission.SKUS_READ, responses=PROBLEMS)
+    async def skus(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> SkuList:
         """The price book in force."""
-        return SkuList(tuple(sku_view(price) for price in await catalogue.skus(request.world)))
+        book = await catalogue.skus(request.world)
+        page, following = paging.window(
+            "skus", book, lambda price: price.sku.name, limit=limit, cursor=cursor
+        )
+        return SkuList(tuple(sku_view(price) for price in page), following)
 
-    @get("/offers", permission=Permission.OFFERS_READ, responses=PROBLEMS)
-    async def offers(self, request: ApiRequest, gpu_model: FromQuery[GpuModel | None] = None) -> OfferList:
+    @get("/offers", operation_id="listOffers", permission=Permission.OFFERS_READ, responses=PROBLEMS)
+    async def offers(
+        self,
+        request: ApiRequest,
+        gpu_model: FromQuery[GpuModel | None] = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> OfferList:
         """The capacity that providers listed last, with its age."""
         world, costs = request.world, request.disclosure.costs
         book = await catalogue.skus(world)
         found = await catalogue.offers(world, gpu_model=gpu_model)
         now = world.now()
-        return OfferList(tuple(offer_view(offer, book, now, costs=costs) for offer in found))
+        page, following = paging.window("offers", found, lambda offer: offer.key, limit=limit, cursor=cursor)
+        return OfferList(tuple(offer_view(offer, book, now, costs=costs) for offer in page), following)
 
-    @post("/quotes", permission=Permission.QUOTES_CREATE, status_code=200, responses=made(QuoteView, 200))
+    @post(
+        "/quotes",
+        operation_id="createQuote",
+        permission=Permission.QUOTES_CREATE,
+        status_code=200,
+        responses=made(QuoteView, 200),
+    )
     async def quote(self, request: ApiRequest, data: JSONBody[QuoteRequest]) -> Response[bytes]:
         """Whether a lease would be admitted now, at what price, and where it would go. A refusal is a 200, too."""
         principal = request.principal

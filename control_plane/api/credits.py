@@ -20,9 +20,14 @@ from control_plane.wire.organizations import CreditRequest, CreditView
 
 class CreditController(Controller):
     path = "/operator/organizations/{organization_id:str}/credits"
-    tags = ["organizations"]  # noqa: RUF012 - the framework's way
+    tags = ("organizations",)
 
-    @post("/", permission=Permission.CREDITS_CREATE, responses=made(CreditView, 201))
+    @post(
+        "/",
+        operation_id="createCredit",
+        permission=Permission.CREDITS_CREATE,
+        responses=made(CreditView, 201),
+    )
     async def create(
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[CreditRequest]
     ) -> Response[bytes]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from litestar import Request, Router
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
@@ -10,6 +11,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
 from control_plane.api.errors import MEDIA_TYPE, ApiError
+from control_plane.api.openapi.document import document
 from control_plane.api.requests import public
 from control_plane.wire.common import View
 from control_plane.wire.problems import Problem
@@ -29,6 +31,7 @@ PROBLEMS: Mapping[int, ResponseSpec] = {
     403: _PROBLEM,
     404: _PROBLEM,
     429: _PROBLEM,
+    500: _PROBLEM,
     503: _PROBLEM,
 }
 
@@ -41,7 +44,7 @@ def refusable(*statuses: int) -> Mapping[int, ResponseSpec]:
 def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:
     """The answers of a POST: the view it returns, and every status with which it may refuse."""
     answer = ResponseSpec(data_container=view, description="Done.", generate_examples=False)
-    return {**refusable(402, 409, 413, 415, 422), status: answer}
+    return {**refusable(402, 408, 409, 413, 415, 422), status: answer}
 
 
 async def _only_the_document(request: Request[Any, Any, Any]) -> None:
@@ -49,6 +52,19 @@ async def _only_the_document(request: Request[Any, Any, Any]) -> None:
     if request.scope["path"] not in ("/schema", "/schema/openapi.json"):
         raise ApiError("route_not_found", "There is no such endpoint.")
     await public(request)
+
+
+class _Plugin(JsonRenderPlugin):
+    """Serves the completed document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rendered: bytes | None = None
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002 - the framework passes it
+        if self._rendered is None:
+            self._rendered = msgspec.json.encode(document(request.app))
+        return self._rendered
 
 
 def openapi() -> OpenAPIConfig:
@@ -59,7 +75,7 @@ def openapi() -> OpenAPIConfig:
             "/schema", route_handlers=[], include_in_schema=False, before_request=_only_the_document
         ),
         description="Lease GPUs of many providers through one API, and read a bill that adds up.",
-        render_plugins=(JsonRenderPlugin(),),
+        render_plugins=(_Plugin(),),
         use_handler_docstrings=True,
         components=Components(
             security_schemes={

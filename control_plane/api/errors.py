@@ -20,7 +20,8 @@ from litestar.exceptions import (
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from control_plane.api import observe
-from control_plane.domain.permission import Permission
+from control_plane.api.parameters import parameter_fault
+from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import health
 from control_plane.wire.problems import FieldError, Problem
@@ -35,6 +36,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request timeout",
     409: "Conflict",
     413: "Content too large",
     415: "Unsupported media type",
@@ -51,11 +53,13 @@ class Kind:
     status: int
     remedy: str
     """What the caller can do about it, as a sentence for docs/errors.md."""
+    field: str = ""
+    """The field of the body, or the query parameter, that a refusal with this code is about; empty for none."""
 
 
 KINDS: dict[str, Kind] = {
     # Something is wrong with the request itself.
-    "malformed_json": Kind(400, "Send one JSON object in UTF-8."),
+    "malformed_json": Kind(400, "Send one JSON object in UTF-8, with each name once."),
     "invalid_parameter": Kind(400, "Correct the query parameter that `errors` names."),
     "unknown_parameter": Kind(400, "Remove the query parameter that `errors` names."),
     "invalid_cursor": Kind(400, "Pass `next_cursor` of the previous page, unchanged, to the same list."),
@@ -65,6 +69,7 @@ KINDS: dict[str, Kind] = {
     "permission_denied": Kind(403, "Use an API key whose role has the permission that `permission` names."),
     "route_not_found": Kind(404, "Use an endpoint that /schema/openapi.json describes."),
     "method_not_allowed": Kind(405, "Use a method that the `Allow` header names."),
+    "request_timeout": Kind(408, "Send the whole body within 10 seconds."),
     "body_too_large": Kind(413, "Send a body of at most 64 KiB."),
     "unsupported_media_type": Kind(415, "Send the body as `Content-Type: application/json`."),
     "invalid_request": Kind(422, "Correct the fields of the body that `errors` names."),
@@ -72,6 +77,11 @@ KINDS: dict[str, Kind] = {
         422, "Use a new Idempotency-Key for a new request, or repeat the first request exactly."
     ),
     "rate_limited": Kind(429, "Wait as long as `Retry-After` says; `RateLimit` shows what is left."),
+    "too_many_in_progress": Kind(
+        429,
+        "Wait for answers to earlier requests; `detail` says whose bound it is: the key's, the organization's or the"
+        " address's.",
+    ),
     # Something is wrong on our side.
     "internal": Kind(
         500, "Repeat the request with the same Idempotency-Key; if it fails again, send us the request id."
@@ -79,8 +89,13 @@ KINDS: dict[str, Kind] = {
     "database_unavailable": Kind(
         503, "Repeat the request with the same Idempotency-Key after `Retry-After` seconds."
     ),
-    "not_ready": Kind(503, "Migrate the database, or wait until that is done."),
-    "streams_exhausted": Kind(503, "Repeat the request after `Retry-After` seconds, or poll the lease."),
+    "overloaded": Kind(503, "Repeat the request after `Retry-After` seconds."),
+    "not_ready": Kind(503, "Migrate the database, or correct the host's clock, as `detail` says."),
+    "streams_exhausted": Kind(
+        503,
+        "Close event streams that you no longer read, or poll the lease; `detail` names the bound: that of the API key,"
+        " of the organization or of the server.",
+    ),
     # Refusals: the request is correct, and the answer is no. `detail` says what to change.
     RefusalCode.BALANCE_TOO_LOW: Kind(
         402, "Add credit: the available balance has to cover the first hour of the lease."
@@ -88,17 +103,46 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
     RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
     RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
-    RefusalCode.NAME_TAKEN: Kind(409, "Choose another name."),
+    RefusalCode.NAME_TAKEN: Kind(409, "Choose another name.", "name"),
     RefusalCode.KEY_IN_USE: Kind(409, "Revoke the key in a request that uses another key."),
     RefusalCode.QUOTA_EXCEEDED: Kind(409, "Release a lease, or ask for a higher GPU quota."),
-    RefusalCode.PRICE_ABOVE_CEILING: Kind(409, "Raise `price_usd_per_hour_max`, or choose another SKU."),
-    RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists."),
-    RefusalCode.SSH_KEY_UNKNOWN: Kind(422, "Use the ids of your SSH keys; GET /v1/ssh-keys lists them."),
-    RefusalCode.SSH_KEY_INVALID: Kind(422, "Send one line of an OpenSSH .pub file."),
-    RefusalCode.REGION_NOT_SERVED: Kind(422, "Choose a region for which GET /v1/offers shows an offer."),
-    RefusalCode.ACCOUNT_UNKNOWN: Kind(422, "Use a provider account that GET /v1/operator/accounts lists."),
-    RefusalCode.PROJECT_UNKNOWN: Kind(422, "Name a project that GET /v1/projects lists, or leave it out."),
-    RefusalCode.PROVIDER_UNKNOWN: Kind(422, "Choose a provider that GET /v1/offers shows."),
+    RefusalCode.PRICE_ABOVE_CEILING: Kind(
+        409, "Raise `price_usd_per_hour_max`, or choose another SKU.", "price_usd_per_hour_max"
+    ),
+    RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists.", "sku"),
+    RefusalCode.SKU_NOT_OFFERED: Kind(
+        422,
+        "Choose a SKU that a provider offers; `detail` names the nearest, GET /v1/offers shows all.",
+        "sku",
+    ),
+    RefusalCode.NO_SSH_KEY: Kind(
+        422,
+        "Add an SSH key with POST /v1/ssh-keys, or send an empty `ssh_key_ids` if nobody has to log in.",
+        "ssh_key_ids",
+    ),
+    RefusalCode.SSH_KEY_DUPLICATE: Kind(
+        409, "Use the key that is stored already; `detail` names it.", "public_key"
+    ),
+    RefusalCode.API_KEYS_TOO_MANY: Kind(409, "Revoke an API key that is no longer used."),
+    RefusalCode.SSH_KEYS_TOO_MANY: Kind(409, "Delete an SSH key that is no longer used."),
+    RefusalCode.NAME_RESERVED: Kind(422, "Choose another name, or leave this one as it is.", "name"),
+    RefusalCode.SSH_KEY_UNKNOWN: Kind(
+        422, "Use the ids of your SSH keys; GET /v1/ssh-keys lists them.", "ssh_key_ids"
+    ),
+    RefusalCode.SSH_KEY_INVALID: Kind(422, "Send one line of an OpenSSH .pub file.", "public_key"),
+    RefusalCode.REGION_NOT_SERVED: Kind(
+        422, "Choose a region for which GET /v1/offers shows an offer.", "regions"
+    ),
+    RefusalCode.ACCOUNT_UNKNOWN: Kind(
+        422, "Use a provider account that GET /v1/operator/accounts lists.", "account"
+    ),
+    RefusalCode.ORPHAN_UNKNOWN: Kind(
+        422, "Use an account and provider ids that GET /v1/operator/orphans lists.", "provider_refs"
+    ),
+    RefusalCode.PROJECT_UNKNOWN: Kind(
+        422, "Use the name or the id of a project that GET /v1/projects lists, or leave it out.", "project"
+    ),
+    RefusalCode.PROVIDER_UNKNOWN: Kind(422, "Choose a provider that GET /v1/offers shows.", "providers"),
 }
 
 
@@ -123,20 +167,23 @@ class ApiError(Exception):
 
 
 def refusal(refused: Refused) -> ApiError:
-    return ApiError(refused.code, refused.why)
+    field = KINDS[refused.code].field
+    return ApiError(refused.code, refused.why, errors=[FieldError(field, refused.why)] if field else [])
 
 
-def permission_denied(permission: Permission) -> ApiError:
+def permission_denied(permission: Permission, role: Role) -> ApiError:
+    having = [f"`{other}`" for other, permissions in PERMISSIONS.items() if permission in permissions]
+    has = f"{' and '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else "no role has it"
     return ApiError(
         "permission_denied",
-        f"This needs the permission `{permission}`, which the role of your API key does not have.",
+        f"This needs the permission `{permission}`, which the role `{role}` does not have; {has}.",
         permission=permission,
     )
 
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Turn whatever a request raised into problem details. This is the app's only exception handler."""
-    known = error if isinstance(error, ApiError) else _translated(error)
+    known = error if isinstance(error, ApiError) else _translated(request, error)
     if known is None:
         observe.record_fault(request.scope, error)
         known = ApiError("internal", "Something failed on our side. It is logged under the request id.")
@@ -161,11 +208,11 @@ def response(error: ApiError, request_id: str) -> Response[bytes]:
     )
 
 
-def _translated(error: Exception) -> ApiError | None:
+def _translated(request: Request[Any, Any, Any], error: Exception) -> ApiError | None:
     """An error of the framework or the database as one of ours; None when it is a bug."""
     match error:
         case ValidationException():
-            return _validation(error)
+            return _validation(request, error)
         case NotFoundException():
             return ApiError("route_not_found", "There is no such endpoint.")
         case MethodNotAllowedException():
@@ -186,16 +233,18 @@ def _translated(error: Exception) -> ApiError | None:
     return None
 
 
-def _validation(error: ValidationException) -> ApiError:
+def _validation(request: Request[Any, Any, Any], error: ValidationException) -> ApiError:
     """A parameter that the framework could not convert. Bodies are decoded in requests.py."""
     found = [entry for entry in error.extra or () if isinstance(entry, dict)]
     if any(entry.get("key") == "data" for entry in found):
         return ApiError("malformed_json", "This endpoint needs a JSON body.")
-    errors = [
-        FieldError(str(entry.get("key", "request")), str(entry.get("message", "is invalid"))[:300])
-        for entry in found
-    ]
-    return ApiError("invalid_parameter", "The value of a query parameter is invalid.", errors=errors)
+    errors = [parameter_fault(request, str(entry.get("key"))) for entry in found]
+    said = [f"`{each.field}` {each.detail}" for each in errors] or ["A query parameter is invalid"]
+    return ApiError(
+        "invalid_parameter",
+        " ".join(each if each.endswith("?") else f"{each}." for each in said),
+        errors=errors,
+    )
 
 
 def page() -> str:

@@ -11,18 +11,18 @@ from control_plane.wire.health import Health
 
 class HealthController(Controller):
     path = "/"
-    tags = ["health"]  # noqa: RUF012 - the framework's way
+    tags = ("health",)
     security: list[dict[str, list[str]]] = [{}]  # noqa: RUF012 - the framework's way; no key is needed here
 
-    @get("/healthz", responses={400: PROBLEMS[400]}, sync_to_thread=False)
+    @get("/healthz", operation_id="getHealth", responses={400: PROBLEMS[400]}, sync_to_thread=False)
     def healthz(self) -> Health:
         """The process is up."""
         return Health("up")
 
-    @get("/readyz", responses={400: PROBLEMS[400], 503: PROBLEMS[503]})
+    @get("/readyz", operation_id="getReadiness", responses={400: PROBLEMS[400], 503: PROBLEMS[503]})
     async def readyz(self, request: ApiRequest) -> Health:
-        """The database answers and has every column that this version needs."""
-        missing = await health.missing_column(request.world)
-        if missing is not None:
-            raise ApiError("not_ready", "The database is not migrated to this version.")
+        """The database answers, has every column that this version needs, and agrees with the host on the time."""
+        fault = await health.why_not_ready(request.world)
+        if fault is not None:
+            raise ApiError("not_ready", fault)
         return Health("ready")

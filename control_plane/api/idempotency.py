@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import msgspec
 from litestar import Response
 
+from control_plane.api.auth import unauthenticated
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.refusal import Refused
-from control_plane.services import idempotency
+from control_plane.services import api_keys, idempotency
 from control_plane.services.idempotency import Connection, OtherBody, Produced
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
@@ -40,13 +41,17 @@ async def once(
     *,
     status: int,
     collection: str | None = None,
+    gives_access: bool = False,
 ) -> Response[bytes]:
     """Run `effect` in one transaction of the caller's organization, at most once per key.
 
-    `collection` is the path below which the new resource is found by its `id`, for the `Location` header.
+    `collection` is the path below which the new resource is found by its `id`, for the `Location` header. With
+    `gives_access` the effect takes place only if the caller's API key is not revoked before it is committed.
     """
 
     async def produce(connection: Connection) -> Produced:
+        if gives_access and not await api_keys.hold(connection, request.principal.api_key_id):
+            raise unauthenticated()
         made = await effect(connection)
         if isinstance(made, Refused):
             raise refusal(made)  # Rolls back, so that nothing is stored.

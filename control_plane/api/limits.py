@@ -1,10 +1,11 @@
-"""How many requests an API key may send: a token bucket per key, in this process.
+"""How much one caller may ask for: requests per second, and requests in progress. Both are counted in this process.
 
-With N replicas a key gets N times the rate. The limit is not a quota; it keeps one customer's loop from
-starving the others. The headers follow the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
+With N replicas a caller gets N times as much. The limits are no quota; they keep one caller's loop from starving the
+others. The headers follow the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 KEYS_MAX = 10_000
@@ -21,19 +22,19 @@ class Grant:
 
 
 class Limiter:
-    """`rate` requests per second on average, `burst` at once."""
+    """A token bucket per key: `rate` requests per second on average, `burst` at once."""
 
-    def __init__(self, *, rate: float, burst: int) -> None:
-        self._rate = rate
+    def __init__(self, *, rate: float, burst: int, name: str = "key") -> None:
+        self.rate = rate
         self._burst = burst
-        self._buckets: OrderedDict[object, tuple[float, float]] = OrderedDict()
+        self._name = name
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
         """For each key: the tokens left, and at what time (Unix seconds)."""
-        self.policy = f'"key";q={burst};w={max(1, round(burst / rate))}'.encode()
+        self.policy = f'"{name}";q={burst};w={max(1, round(burst / rate))}'.encode()
 
-    def take(self, key: object, now: float) -> Grant:
+    def take(self, key: Hashable, now: float) -> Grant:
         """Take one token of `key` at `now` (Unix seconds)."""
-        tokens, then = self._buckets.get(key, (float(self._burst), now))
-        tokens = min(self._burst, tokens + max(0.0, now - then) * self._rate)
+        tokens = self._tokens(key, now)
         allowed = tokens >= 1
         if allowed:
             tokens -= 1
@@ -41,5 +42,44 @@ class Limiter:
         self._buckets.move_to_end(key)
         if len(self._buckets) > KEYS_MAX:
             self._buckets.popitem(last=False)
+        return self._grant(tokens, allowed=allowed)
+
+    def look(self, key: Hashable, now: float) -> Grant:
+        """Whether `key` has a token at `now`, without taking it."""
+        tokens = self._tokens(key, now)
+        return self._grant(tokens, allowed=tokens >= 1)
+
+    def report(self, grant: Grant) -> bytes:
+        """The grant as an item of the `RateLimit` header."""
+        return b'"%s";r=%d;t=%d' % (self._name.encode(), grant.remaining, grant.reset_seconds)
+
+    def _tokens(self, key: Hashable, now: float) -> float:
+        tokens, then = self._buckets.get(key, (float(self._burst), now))
+        return min(self._burst, tokens + max(0.0, now - then) * self.rate)
+
+    def _grant(self, tokens: float, *, allowed: bool) -> Grant:
         wanted = self._burst if allowed else 1
-        return Grant(allowed, int(tokens), max(1, -int(-(wanted - tokens) // self._rate)))
+        return Grant(allowed, int(tokens), max(1, -int(-(wanted - tokens) // self.rate)))
+
+
+class InProgress:
+    """How many requests of a key are in progress, at most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._counts: dict[Hashable, int] = {}
+
+    def enter(self, key: Hashable) -> bool:
+        """Count one more. False, and nothing counted, when there is no room."""
+        count = self._counts.get(key, 0)
+        if count >= self.most:
+            return False
+        self._counts[key] = count + 1
+        return True
+
+    def leave(self, key: Hashable) -> None:
+        count = self._counts[key] - 1
+        if count:
+            self._counts[key] = count
+        else:
+            del self._counts[key]

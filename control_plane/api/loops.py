@@ -2,9 +2,11 @@
 
 from litestar import Controller, get
 
+from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.loops import loop_view
+from control_plane.api.views.loops import loop_views, missing_loop_view
 from control_plane.domain.permission import Permission
 from control_plane.services import loops
 from control_plane.wire.loops import LoopList
@@ -12,10 +14,16 @@ from control_plane.wire.loops import LoopList
 
 class LoopController(Controller):
     path = "/operator/loops"
-    tags = ["loops"]  # noqa: RUF012 - the framework's way
+    tags = ("loops",)
 
-    @get("/", permission=Permission.LOOPS_READ, responses=PROBLEMS)
-    async def index(self, request: ApiRequest) -> LoopList:
-        """The last report of every loop."""
-        now = request.world.now()
-        return LoopList(tuple(loop_view(row, now) for row in await loops.reports(request.world)))
+    @get("/", operation_id="listLoops", permission=Permission.LOOPS_READ, responses=PROBLEMS)
+    async def index(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> LoopList:
+        """The last report of every loop in every replica, and the loops that no replica reports on."""
+        reports, missing = await loops.reports(request.world)
+        shown = loop_views(reports, request.world.now())
+        page, following = paging.window(
+            "loops", shown, lambda row: f"{row.loop} {row.account} {row.replica}", limit=limit, cursor=cursor
+        )
+        return LoopList(tuple(page), tuple(map(missing_loop_view, missing)), following)

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 _REQUEST_ID = "splitplane.request_id"
 _FAULT = "splitplane.fault"
 _HEADERS = "splitplane.headers"
+_AT_ANSWER = "splitplane.at_answer"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = structlog.get_logger("api")
@@ -44,6 +45,30 @@ def _to_json(event: Any, **_: Any) -> bytes:
     return msgspec.json.encode(event, enc_hook=str)
 
 
+def note_start(*, listen: str, metrics_listen: str, database: str) -> None:
+    log.info("api_started", listen=listen, metrics_listen=metrics_listen, database=database)
+
+
+def note_stop() -> None:
+    log.info("api_stopped")
+
+
+def note_database(fault: str | None) -> None:
+    """Log that the database cannot be used, and why, or that it can be used again."""
+    if fault is None:
+        log.info("database_usable")
+    else:
+        log.warning("database_not_usable", why=fault)
+
+
+def note_clock(refusal: str | None) -> None:
+    """Log that the clocks of the host and of the database differ, or that they agree again."""
+    if refusal is None:
+        log.info("clock_right")
+    else:
+        log.error("clock_wrong", why=refusal)
+
+
 class Metrics:
     """The metrics of this process, in a registry of their own."""
 
@@ -63,6 +88,16 @@ class Metrics:
             registry=self.registry,
         )
         self.streams = Gauge("splitplane_api_streams", "Open event streams.", registry=self.registry)
+        self.clock_difference = Gauge(
+            "splitplane_clock_difference_seconds",
+            "How far the clock of this host is ahead of the database's.",
+            registry=self.registry,
+        )
+        self.listening = Gauge(
+            "splitplane_api_listening",
+            "Whether this process hears of changes (1). While it does not (0), event streams look at the database.",
+            registry=self.registry,
+        )
         self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -104,6 +139,16 @@ def add_headers(scope: Scope, *headers: tuple[bytes, bytes]) -> None:
     _notes(scope)[_HEADERS] = headers
 
 
+def at_answer(scope: Scope, call: Callable[[], None]) -> None:
+    """Call this once, when the answer begins or the request ends without one."""
+    _notes(scope).setdefault(_AT_ANSWER, []).append(call)
+
+
+def _answered(scope: Scope) -> None:
+    for call in _notes(scope).pop(_AT_ANSWER, ()):
+        call()
+
+
 def record_fault(scope: Scope, error: Exception) -> None:
     """Keep a bug for the log line: its type and place, never its text, which may contain values."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
@@ -137,6 +182,7 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                _answered(scope)
                 headers = [*message["headers"], (b"x-request-id", name.encode())]
                 headers += _notes(scope).get(_HEADERS, ())
                 message["headers"] = headers
@@ -145,6 +191,7 @@ class Envelope:
         try:
             await self._app(scope, receive, stamped)
         finally:
+            _answered(scope)
             self._record(_notes(scope), name, status, time.perf_counter() - started)
 
     def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float) -> None:

@@ -1,33 +1,102 @@
-"""Organizations: the caller's own, and new ones."""
+"""Organizations: the caller's own, and for operators all of them, and new ones."""
 
 from litestar import Controller, Response, get, post
-from litestar.params import JSONBody
+from litestar.params import FromPath, JSONBody
 
-from control_plane.api import idempotency
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.api_keys import api_key_view
-from control_plane.api.views.organizations import organization_view
+from control_plane.api.views.billing import reconciliation_view
+from control_plane.api.views.organizations import organization_view, own_organization_view
+from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
-from control_plane.services import organizations
+from control_plane.services import billing, organizations
 from control_plane.services.idempotency import Connection
-from control_plane.wire.organizations import CreatedOrganization, OrganizationRequest, OrganizationView
+from control_plane.services.organizations import Organization
+from control_plane.wire.billing import ReconciliationView
+from control_plane.wire.organizations import (
+    CreatedOrganization,
+    OrganizationPage,
+    OrganizationRequest,
+    OrganizationView,
+    OwnOrganizationView,
+)
+
+
+async def _found(request: ApiRequest, organization_id: str) -> Organization:
+    """The organization of a path, for an operator."""
+    found = await organizations.find(
+        request.world, OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
+    )
+    if isinstance(found, Refused):
+        raise refusal(found)
+    return found
 
 
 class OrganizationController(Controller):
     path = "/"
-    tags = ["organizations"]  # noqa: RUF012 - the framework's way
+    tags = ("organizations",)
 
-    @get("/organization", permission=Permission.ORGANIZATIONS_READ, responses=PROBLEMS)
-    async def show(self, request: ApiRequest) -> OrganizationView:
-        """Your organization: its balance, holds and quota."""
+    @get(
+        "/organization",
+        operation_id="getOwnOrganization",
+        permission=Permission.ORGANIZATIONS_READ,
+        responses=PROBLEMS,
+    )
+    async def show(self, request: ApiRequest) -> OwnOrganizationView:
+        """Your organization: its balance, holds and quota; and the role of the API key that asks."""
         found = await organizations.show(request.world, request.principal.organization_id)
-        return organization_view(found)
+        principal = request.principal
+        return own_organization_view(found, key_id=principal.key_name, role=principal.role)
+
+    @get(
+        "/operator/organizations",
+        operation_id="listOrganizations",
+        permission=Permission.ORGANIZATIONS_READ_ALL,
+        responses=PROBLEMS,
+    )
+    async def index(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> OrganizationPage:
+        """All organizations, oldest first."""
+        found = await organizations.page(
+            request.world, after=paging.moment("organizations", cursor), limit=limit + 1
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("organizations", row.created_at, row.id)
+        )
+        return OrganizationPage(tuple(organization_view(row) for row in page), following)
+
+    @get(
+        "/operator/organizations/{organization_id:str}",
+        operation_id="getOrganization",
+        permission=Permission.ORGANIZATIONS_READ_ALL,
+        responses=PROBLEMS,
+    )
+    async def show_any(self, request: ApiRequest, organization_id: FromPath[str]) -> OrganizationView:
+        """One organization: its balance, holds and quota."""
+        return organization_view(await _found(request, organization_id))
+
+    @get(
+        "/operator/organizations/{organization_id:str}/reconciliation",
+        operation_id="getOrganizationReconciliation",
+        permission=Permission.ORGANIZATIONS_READ_ALL,
+        responses=PROBLEMS,
+    )
+    async def reconciliation(self, request: ApiRequest, organization_id: FromPath[str]) -> ReconciliationView:
+        """What was rated and what was posted for an organization, each added up on its own."""
+        organization = await _found(request, organization_id)
+        return reconciliation_view(await billing.reconcile(request.world, organization.id))
 
     @post(
         "/operator/organizations",
+        operation_id="createOrganization",
         permission=Permission.ORGANIZATIONS_CREATE,
         responses=made(CreatedOrganization, 201),
     )
@@ -51,4 +120,4 @@ class OrganizationController(Controller):
                 stored=CreatedOrganization(organization, key, None),
             )
 
-        return await idempotency.once(request, effect, status=201)
+        return await idempotency.once(request, effect, status=201, gives_access=True)

@@ -1,20 +1,70 @@
 """Orphans: machines at a provider that no open record claims."""
 
-from litestar import Controller, get
+from typing import Annotated
 
-from control_plane.api.documents import PROBLEMS
+from litestar import Controller, Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from control_plane.api import idempotency, paging
+from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.idempotency import Made
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.orphans import orphan_view
+from control_plane.api.views.orphans import orphan_termination_view, orphan_view
+from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
 from control_plane.services import orphans
-from control_plane.wire.orphans import OrphanList
+from control_plane.services.idempotency import Connection
+from control_plane.wire.orphans import OrphanList, OrphanTerminationList, OrphanTerminationRequest
+
+Gone = Annotated[
+    bool, QueryParameter(description="Also those that are no longer listed, for 30 days after they went.")
+]
 
 
 class OrphanController(Controller):
-    path = "/operator/orphans"
-    tags = ["orphans"]  # noqa: RUF012 - the framework's way
+    path = "/operator"
+    tags = ("orphans",)
 
-    @get("/", permission=Permission.ORPHANS_READ, responses=PROBLEMS)
-    async def index(self, request: ApiRequest) -> OrphanList:
+    @get("/orphans", operation_id="listOrphans", permission=Permission.ORPHANS_READ, responses=PROBLEMS)
+    async def index(
+        self,
+        request: ApiRequest,
+        *,
+        gone: Gone = False,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> OrphanList:
         """Machines with our launch keys that no open record claims, as the last lists showed them."""
-        return OrphanList(tuple(orphan_view(row) for row in await orphans.every(request.world)))
+        found = await orphans.every(request.world, gone=gone)
+        page, following = paging.window(
+            "orphans", found, lambda row: f"{row.account} {row.provider_ref}", limit=limit, cursor=cursor
+        )
+        return OrphanList(tuple(orphan_view(row) for row in page), following)
+
+    @post(
+        "/orphan-terminations",
+        operation_id="terminateOrphans",
+        permission=Permission.ORPHANS_TERMINATE,
+        responses=made(OrphanTerminationList, 201),
+    )
+    async def terminate(
+        self, request: ApiRequest, data: JSONBody[OrphanTerminationRequest]
+    ) -> Response[bytes]:
+        """Decide that orphans of an account are terminated, whatever holds them back."""
+
+        async def effect(connection: Connection) -> Made | Refused:
+            decisions = await orphans.terminate(
+                connection,
+                request.world,
+                AccountName(data.account),
+                [ProviderRef(ref) for ref in data.provider_refs],
+                why=data.why,
+                actor=request.principal.key_name,
+            )
+            if isinstance(decisions, Refused):
+                return decisions
+            return Made(OrphanTerminationList(tuple(map(orphan_termination_view, decisions))))
+
+        return await idempotency.once(request, effect, status=201)

@@ -16,19 +16,23 @@ from uuid import UUID
 from litestar.params import QueryParameter
 
 from control_plane.api.errors import ApiError
+from control_plane.domain.position import Position, parse
 from control_plane.wire.problems import FieldError
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Rows per page.")]
 Cursor = Annotated[
-    str | None, QueryParameter(max_length=200, description="`next_cursor` of the previous page, unchanged.")
+    str | None, QueryParameter(max_length=1_000, description="`next_cursor` of the previous page, unchanged.")
+]
+PositionCursor = Annotated[
+    str | None, QueryParameter(max_length=6_000, description="`next_cursor` of the previous page, unchanged.")
 ]
 
 Row = TypeVar("Row")
 
 _MOMENT = re.compile(r"([a-z]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
-_NUMBER = re.compile(r"([a-z]+):([0-9]{1,18})", re.ASCII)
+_NAMED = re.compile(r"([a-z]+):([0-9]{1,9}):(.+)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = 253_402_300_799_999_999
 """The last microsecond of the year 9999."""
@@ -42,12 +46,35 @@ def cut(rows: Sequence[Row], limit: int, cursor_of: Callable[[Row], str]) -> tup
     return page, cursor_of(page[-1])
 
 
+def window(
+    kind: str, rows: Sequence[Row], name_of: Callable[[Row], str], *, limit: int, cursor: str | None
+) -> tuple[Sequence[Row], str | None]:
+    """A page of a list that is read whole, and the cursor of the next one if there is one.
+
+    The cursor names the last row and its place: after a row that is gone, the next page begins at that place. It
+    contains no sort key, because that may be a price which the caller may not see.
+    """
+    start = 0 if cursor is None else _after_name(kind, cursor, [name_of(row) for row in rows])
+    page = rows[start : start + limit]
+    following = start + limit
+    if following >= len(rows):
+        return page, None
+    return page, _pack(f"{kind}:{following}:{name_of(page[-1])}")
+
+
+def _after_name(kind: str, cursor: str, names: Sequence[str]) -> int:
+    match = _NAMED.fullmatch(_unpack(cursor))
+    if match is None or match[1] != kind:
+        raise _invalid()
+    return names.index(match[3]) + 1 if match[3] in names else int(match[2])
+
+
 def after_moment(kind: str, at: datetime, row_id: UUID) -> str:
     return _pack(f"{kind}:{(at - _EPOCH) // timedelta(microseconds=1)}:{row_id.hex}")
 
 
-def after_number(kind: str, number: int) -> str:
-    return _pack(f"{kind}:{number}")
+def after_position(kind: str, reached: Position) -> str:
+    return _pack(f"{kind}:{reached}")
 
 
 def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:
@@ -60,14 +87,15 @@ def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:
     return _EPOCH + timedelta(microseconds=int(match[2])), UUID(hex=match[3])
 
 
-def number(kind: str, cursor: str | None) -> int:
-    """The number in a cursor of this kind; 0 for the first page."""
+def position(kind: str, cursor: str | None) -> Position:
+    """The position in a cursor of this kind; the beginning for the first page."""
     if cursor is None:
-        return 0
-    match = _NUMBER.fullmatch(_unpack(cursor))
-    if match is None or match[1] != kind:
+        return Position()
+    found_kind, _, text = _unpack(cursor).partition(":")
+    found = parse(text)
+    if found is None or found_kind != kind:
         raise _invalid()
-    return int(match[2])
+    return found
 
 
 def _pack(text: str) -> str:

@@ -1,26 +1,53 @@
 """Projects of the caller's organization."""
 
+import re
+from typing import Annotated
+
 from litestar import Controller, Response, get, post
-from litestar.params import JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.errors import ApiError, refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.projects import project_view
+from control_plane.domain.ids import ProjectId
 from control_plane.domain.permission import Permission
-from control_plane.domain.refusal import Refused
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import projects
 from control_plane.services.idempotency import Connection
+from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.projects import ProjectPage, ProjectRequest, ProjectView
+
+_NAME = re.compile(NAME_PATTERN, re.ASCII)
+OfProject = Annotated[
+    str | None,
+    QueryParameter(
+        name="project",
+        pattern=NAME_PATTERN,
+        max_length=NAME_LENGTH_MAX,
+        description="Only what belongs to the project with this name or this id.",
+    ),
+]
+
+
+async def project_id_of(request: ApiRequest, project: str | None) -> ProjectId | None:
+    """The project whose rows a query asks for; None for all of them. Raises the refusal of an unknown one."""
+    if project is None:
+        return None
+    found = await projects.find(request.world, request.principal.organization_id, project)
+    if isinstance(found, Refused):
+        raise refusal(found)
+    return found.id
 
 
 class ProjectController(Controller):
     path = "/projects"
-    tags = ["projects"]  # noqa: RUF012 - the framework's way
+    tags = ("projects",)
 
-    @get("/", permission=Permission.PROJECTS_READ, responses=PROBLEMS)
+    @get("/", operation_id="listProjects", permission=Permission.PROJECTS_READ, responses=PROBLEMS)
     async def index(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> ProjectPage:
@@ -36,7 +63,12 @@ class ProjectController(Controller):
         )
         return ProjectPage(tuple(project_view(project) for project in page), following)
 
-    @post("/", permission=Permission.PROJECTS_CREATE, responses=made(ProjectView, 201))
+    @post(
+        "/",
+        operation_id="createProject",
+        permission=Permission.PROJECTS_CREATE,
+        responses=made(ProjectView, 201),
+    )
     async def create(self, request: ApiRequest, data: JSONBody[ProjectRequest]) -> Response[bytes]:
         """Create a project, to be named in requests for leases."""
 
@@ -47,3 +79,40 @@ class ProjectController(Controller):
             return project if isinstance(project, Refused) else Made(project_view(project))
 
         return await idempotency.once(request, effect, status=201)
+
+    @get("/{project:str}", operation_id="getProject", permission=Permission.PROJECTS_READ, responses=PROBLEMS)
+    async def show(self, request: ApiRequest, project: FromPath[str]) -> ProjectView:
+        """One project, by its id or its name."""
+        word = _word(project)
+        found = await projects.show(request.world, request.principal.organization_id, word)
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return project_view(found)
+
+    @post(
+        "/{project:str}/rename",
+        operation_id="renameProject",
+        permission=Permission.PROJECTS_RENAME,
+        status_code=200,
+        responses=made(ProjectView, 200),
+    )
+    async def rename(
+        self, request: ApiRequest, project: FromPath[str], data: JSONBody[ProjectRequest]
+    ) -> Response[bytes]:
+        """Rename a project. Its id, its leases and their costs stay; usage and bills show the new name."""
+        word = _word(project)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            renamed = await projects.rename(
+                connection, request.principal.organization_id, word, name=data.name
+            )
+            return renamed if isinstance(renamed, Refused) else Made(project_view(renamed))
+
+        return await idempotency.once(request, effect, status=200)
+
+
+def _word(project: str) -> str:
+    """The name or the id in a path. Raises a 404 for a text that is neither."""
+    if len(project) <= NAME_LENGTH_MAX and _NAME.match(project):
+        return project
+    raise ApiError(RefusalCode.NOT_FOUND, "There is no project with this name or this id.")

@@ -33,9 +33,14 @@ Outcome = Annotated[ProofOutcome | None, QueryParameter(description="Only proofs
 
 class ProofController(Controller):
     path = "/"
-    tags = ["proofs"]  # noqa: RUF012 - the framework's way
+    tags = ("proofs",)
 
-    @get("/proofs/{proof_id:str}", permission=Permission.PROOFS_READ, responses=PROBLEMS)
+    @get(
+        "/proofs/{proof_id:str}",
+        operation_id="getProof",
+        permission=Permission.PROOFS_READ,
+        responses=PROBLEMS,
+    )
     async def show(self, request: ApiRequest, proof_id: FromPath[str]) -> ProofDetail:
         """What one challenge of a machine's GPUs came to, with its evidence."""
         wanted = read_id(Prefix.PROOF, proof_id)
@@ -44,7 +49,12 @@ class ProofController(Controller):
             raise refusal(found)
         return proof_detail(found)
 
-    @get("/operator/proofs", permission=Permission.PROOF_RECORDS_READ, responses=PROBLEMS)
+    @get(
+        "/operator/proofs",
+        operation_id="listProofRecords",
+        permission=Permission.PROOF_RECORDS_READ,
+        responses=PROBLEMS,
+    )
     async def records(
         self,
         request: ApiRequest,

@@ -7,9 +7,11 @@ bytes, and a query may contain only what the handler declares.
 Every route behind the door names one permission, `@get("/leases", permission=Permission.LEASES_READ)`.
 """
 
-import re
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, get_origin
 from urllib.parse import parse_qsl
@@ -22,30 +24,54 @@ from litestar.params import ParameterKwarg
 
 from control_plane.api import observe
 from control_plane.api.auth import Authenticator, Principal
+from control_plane.api.catch_up import CatchUp
+from control_plane.api.door import Door
+from control_plane.api.duplicates import refuse_duplicates
 from control_plane.api.errors import ApiError, permission_denied
-from control_plane.api.limits import Limiter
+from control_plane.api.faults import faults, sentence
 from control_plane.api.observe import Metrics
+from control_plane.api.parameters import null_fault
 from control_plane.api.streams import Streams
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.domain.actor import Actor
+from control_plane.domain.ids import ApiKeyId
 from control_plane.domain.permission import Permission
+from control_plane.services.changes import Changes
 from control_plane.settings import Settings
 from control_plane.wire.problems import FieldError
 from control_plane.world import World
 
+BODY_SECONDS = 10.0
+"""How long a client may take to send a body of at most 64 KiB."""
 _MEDIA_TYPES = frozenset({"application/json"})
 
 
 class Context:
     """What all requests of a process share; the app keeps it as `app.state.context`."""
 
-    def __init__(self, world: World, settings: Settings, streams: Streams, metrics: Metrics) -> None:
+    def __init__(
+        self, world: World, settings: Settings, streams: Streams, metrics: Metrics, changes: Changes
+    ) -> None:
         self.world = world
         self.settings = settings
         self.streams = streams
+        self.catch_up = CatchUp(world)
         self.metrics = metrics
-        self.authenticator = Authenticator(world)
-        self.limiter = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
+        self.authenticator = Authenticator(world, changes)
+        self.door = Door(settings)
+        changes.subscribe(
+            lease=streams.lease_changed, api_key=self.key_revoked, anything=self.anything_changed
+        )
+
+    def key_revoked(self, key: ApiKeyId) -> None:
+        """A key was revoked, here or in another process: it opens nothing any more, and its streams end."""
+        self.authenticator.forget(key)
+        self.streams.key_revoked(key)
+
+    def anything_changed(self) -> None:
+        """Changes may have been missed."""
+        self.authenticator.forget_all()
+        self.streams.anything_changed()
 
 
 AnyRequest = Request[Any, Any, Any]
@@ -81,7 +107,12 @@ class ApiRequest(Request[Any, Principal, Any]):
 
     async def body(self) -> bytes:
         try:
-            return await super().body()
+            async with asyncio.timeout(BODY_SECONDS):
+                return await super().body()
+        except TimeoutError as error:
+            raise ApiError(
+                "request_timeout", f"The body did not arrive within {BODY_SECONDS:g} seconds."
+            ) from error
         except InternalServerException as error:
             # The framework raises this for a client that left, or sent malformed chunks, before the end.
             raise ApiError("bad_request", "The body ended before it was complete.") from error
@@ -92,15 +123,14 @@ class ApiRequest(Request[Any, Principal, Any]):
         field = self.route_handler.parsed_data_field
         if field is None:  # pragma: no cover - only handlers with a body are asked
             raise TypeError(f"{self.route_handler} has no body")
-        return decode(await self.body(), field.annotation)
+        body = await self.body()
+        refuse_duplicates(body)
+        return decode(body, field.annotation)
 
 
 def require_json(content_type: str) -> None:
     if content_type.partition(";")[0].strip().lower() not in _MEDIA_TYPES:
         raise ApiError("unsupported_media_type", "Send the body as `Content-Type: application/json`.")
-
-
-_FIELD_NAMED = re.compile(r"(?:unknown|required) field `(.*)`")
 
 
 @cache
@@ -109,21 +139,44 @@ def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
 
 
 def decode(body: bytes, kind: type) -> Any:
+    """Decode a body as a struct of the wire. Raises ApiError, for a body that does not fit with all of its faults."""
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        # The text reads: Expected `str`, got `int` - at `$.regions[0]`
-        what, _, where = str(error).partition(" - at `$")
-        named = _FIELD_NAMED.search(what)
-        path = where.rstrip("`") + (f".{named[1]}" if named else "")
-        field = path.removeprefix(".") or "body"
+        plain = with_whole_numbers(_plain_json(body))
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(plain, kind)
+        found = faults(kind, plain)
         raise ApiError(
             "invalid_request",
-            f"The body is invalid: {field}: {what}.",
-            errors=[FieldError(field[:200], what[:500])],
+            sentence(found) if found else "The body is invalid.",
+            errors=[FieldError(path, what) for path, what in found],
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError("malformed_json", "The body is not JSON, or it is nested too deeply.") from error
+        raise malformed() from error
+
+
+def _plain_json(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise malformed() from error
+
+
+def with_whole_numbers(value: object) -> object:
+    """The value with `60.0` as 60: JSON has one kind of number, and to JSON Schema both are integers."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: with_whole_numbers(part) for key, part in value.items()}
+        case list():
+            return [with_whole_numbers(part) for part in value]
+    return value
+
+
+def malformed() -> ApiError:
+    return ApiError("malformed_json", "The body is not JSON, or it is nested too deeply.")
 
 
 @cache
@@ -161,6 +214,9 @@ def _check_query(request: AnyRequest) -> None:
         if times > 1 and not known[name]:
             why = "is given more than once"
             raise ApiError("invalid_parameter", f"`{name}` {why}.", errors=[FieldError(name, why)])
+    for name, value in pairs:
+        if value.lower() == "null" and (fault := null_fault(request, name)) is not None:
+            raise ApiError("invalid_parameter", f"`{name}` {fault.detail}.", errors=[fault])
 
 
 def permission_of(handler: HTTPRouteHandler) -> Permission:
@@ -171,36 +227,50 @@ def permission_of(handler: HTTPRouteHandler) -> Permission:
 
 async def public(request: AnyRequest) -> None:
     """The door of the routes that need no key: health and the API's document."""
+    door = _arrive(request)
+    # Health is answered before the database's clock is known.
+    door.arrive_without_key(door.address(request.scope), time.monotonic())
     _check_query(request)
 
 
 async def authorized(request: AnyRequest) -> None:
-    """The door of everything else: a valid key, within its rate, with the route's permission, and a known query."""
-    context = context_of(request)
-    principal = await context.authenticator.principal(request.headers.get("authorization"))
+    """The door of everything else: a valid key, within its bounds, with the route's permission, and a known query."""
+    if (
+        request.method == "OPTIONS"
+    ):  # The framework answers with the methods of the endpoint, which are public.
+        await public(request)
+        return
+    door = _arrive(request)
+    principal = await _principal(request)
     request.scope["auth"] = principal
-    _limit_rate(request, context, principal)
-    if request.method != "OPTIONS":  # The framework answers those itself, with the methods of the endpoint.
-        require(principal, permission_of(request.route_handler))
+    door.enter(request.scope, principal, context_of(request).world.now().timestamp())
+    require(principal, permission_of(request.route_handler))
     _check_query(request)
+
+
+def _arrive(request: AnyRequest) -> Door:
+    """Let the request in as far as its address may come."""
+    context = context_of(request)
+    door = context.door
+    door.arrive(request.scope, door.address(request.scope))
+    return door
+
+
+async def _principal(request: AnyRequest) -> Principal:
+    """Whose key this is. An address that tried too many wrong keys is heard only with a key that was right before."""
+    context = context_of(request)
+    authorization = request.headers.get("authorization")
+    address, now = context.door.address(request.scope), context.world.now().timestamp()
+    if not context.authenticator.has_opened(authorization):
+        context.door.may_try_keys(address, now)
+    try:
+        return await context.authenticator.principal(authorization)
+    except ApiError:
+        context.door.wrong_key(address, now)
+        raise
 
 
 def require(principal: Principal, permission: Permission) -> None:
     """Raise a 403 that names the permission, unless the principal has it."""
     if not principal.may(permission):
-        raise permission_denied(permission)
-
-
-def _limit_rate(request: AnyRequest, context: Context, principal: Principal) -> None:
-    grant = context.limiter.take(principal.api_key_id, context.world.now().timestamp())
-    observe.add_headers(
-        request.scope,
-        (b"ratelimit-policy", context.limiter.policy),
-        (b"ratelimit", b'"key";r=%d;t=%d' % (grant.remaining, grant.reset_seconds)),
-    )
-    if not grant.allowed:
-        raise ApiError(
-            "rate_limited",
-            f"This API key sends more than {context.settings.requests_per_second:g} requests per second.",
-            headers={"Retry-After": str(grant.reset_seconds)},
-        )
+        raise permission_denied(permission, principal.role)

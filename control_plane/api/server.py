@@ -1,24 +1,51 @@
 """The API as a process: it reads its settings, opens the database in the API's role, and listens on two ports."""
 
+import asyncio
 import ctypes
+import gc
+import multiprocessing
 import os
+import resource
 import signal
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 
 from granian import Granian
-from granian.constants import Interfaces, Loops
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from litestar import Litestar
 
 from control_plane import settings as configuration
 from control_plane.api.app import create_app
-from control_plane.api.observe import Metrics, MetricsListener, configure_logging
+from control_plane.api.observe import (
+    Metrics,
+    MetricsListener,
+    configure_logging,
+    note_clock,
+    note_database,
+    note_start,
+    note_stop,
+)
+from control_plane.api.streams import Streams
+from control_plane.pool_metrics import PoolCollector
 from control_plane.services import process
-from control_plane.settings import Settings
+from control_plane.settings import Address, Settings, SettingsError
 
+HEAD_SECONDS = 10
+"""How long the head of a request may take, and how long a connection may stay idle between two requests."""
+HEAD_BYTES_MAX = 65_536
+"""What a connection may make the server keep before the head of its request is complete."""
+FILES_SPARE = 256
+"""Open files besides the connections of clients: the database's, the log, the libraries."""
+BACKLOG = 1_024
+GARBAGE_OBJECTS = 10_000
+"""New objects after which the youngest generation is collected. A request makes some hundreds, and frees nearly all."""
 STOP_SECONDS = 10
-"""How long requests in progress may take after the signal to stop. Streams are cut then."""
+"""How long requests in progress may take after the signal to stop."""
+STREAMS_STOP_SECONDS = 5
+"""How long event streams may take to end after that signal, before it is passed on."""
 
 
 _PR_SET_PDEATHSIG = 1
@@ -28,6 +55,25 @@ _PR_SET_PDEATHSIG = 1
 def _end_with_parent() -> None:
     """Stop with the parent process: Granian's worker would otherwise outlive a parent that is killed."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _end_without_parent()
+
+
+def _end_without_parent() -> None:
+    """End at once if the parent is gone already: then its end is signalled no more, or was before we could hear it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:
+        os._exit(1)
+
+
+def keep_what_stays() -> None:
+    """Take what was made at the start out of garbage collection, and collect less often.
+
+    Nearly all objects of the process are modules, routes and schemas that live as long as it does. Looking at all of
+    them again while requests wait was a large part of the time of the slowest requests (docs/benchmarks.md).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
 
 
 def application() -> Litestar:
@@ -36,23 +82,75 @@ def application() -> Litestar:
     configuration.refuse_secrets(os.environ)
     settings = configuration.read(os.environ)
     configure_logging(settings.log_level)
-    world = process.api_world(settings.database_url, connections=settings.database_connections)
+    allow_open_files()
+    served = process.api_process(
+        settings.database_url,
+        connections=settings.database_connections,
+        say=note_database,
+        say_clock=note_clock,
+    )
     metrics = Metrics()
+    metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
+    metrics.registry.register(PoolCollector(served.world.db.pools))
 
     @asynccontextmanager
-    async def process_lifespan(_: Litestar) -> AsyncIterator[None]:
+    async def process_lifespan(app: Litestar) -> AsyncIterator[None]:
         listen = settings.metrics_listen
-        with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
-            try:
+        _end_streams_first(app.state.context.streams)
+        background = [asyncio.create_task(served.watch.keep()), asyncio.create_task(served.changes.run())]
+        try:
+            with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
+                keep_what_stays()
+                _end_without_parent()  # A signal before this moment met no handler.
+                note_start(listen=str(settings.listen), metrics_listen=str(listen), database=served.place)
                 yield
-            finally:
-                await world.db.close()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await served.world.db.close()
+            note_stop()
 
-    return create_app(world, settings, metrics=metrics, lifespan=[process_lifespan])
+    return create_app(
+        served.world, settings, metrics=metrics, changes=served.changes, lifespan=[process_lifespan]
+    )
+
+
+def allow_open_files() -> None:
+    """Raise the soft limit of open files to the hard one: each connection of a client is an open file."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _end_streams_first(streams: Streams) -> None:
+    """Let SIGTERM end the event streams before Granian waits for the requests in progress.
+
+    Granian handles SIGTERM and SIGINT alike, and waits for streams, which do not end by themselves, until it kills the
+    worker. So SIGTERM is ours, and SIGINT stays Granian's. The worker leaves the terminal's process group, because
+    Ctrl-C would otherwise reach it as SIGINT beside the SIGTERM of its parent.
+    """
+    os.setpgid(0, 0)
+    stopping: set[asyncio.Task[None]] = set()
+
+    async def stop() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(streams.stop(), STREAMS_STOP_SECONDS)
+        signal.raise_signal(signal.SIGINT)
+
+    def begin() -> None:
+        stopping.add(asyncio.create_task(stop()))
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, begin)
 
 
 def serve(settings: Settings) -> None:
-    """Serve until a signal stops it. There is one worker process; run more of these for more capacity."""
+    """Serve until a signal stops it. There is one worker process; run more of these for more capacity.
+
+    Raises SettingsError when one of the two ports cannot be listened on.
+    """
+    _check_free("SPLITPLANE_LISTEN", settings.listen)
+    _check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
+    allow_open_files()
     Granian(
         "control_plane.api.server:application",
         factory=True,
@@ -60,9 +158,33 @@ def serve(settings: Settings) -> None:
         port=settings.listen.port,
         interface=Interfaces.ASGI,
         loop=Loops.uvloop,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=HEAD_SECONDS * 1_000, max_buffer_size=HEAD_BYTES_MAX
+        ),
+        backlog=BACKLOG,
+        # Granian accepts no more connections than this; every open stream is one of them.
+        backpressure=_connections_max(max(settings.connections_max, settings.streams_max + BACKLOG)),
         workers=1,
         log_access=False,
         log_level=LogLevels.warning,
         websockets=False,
         workers_kill_timeout=STOP_SECONDS,
     ).serve()
+
+
+def _check_free(variable: str, address: Address) -> None:
+    """Take the port for a moment, because the server's worker could not say in one sentence why it cannot."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address.host, address.port))
+    except OSError as error:
+        raise SettingsError(f"{variable} is {address}, where we cannot listen: {error.strerror}") from error
+
+
+def _connections_max(wanted: int) -> int:
+    """How many connections are accepted: each of them is an open file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return wanted if hard == resource.RLIM_INFINITY else max(1, min(wanted, hard - FILES_SPARE))

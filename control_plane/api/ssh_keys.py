@@ -3,11 +3,12 @@
 from litestar import Controller, Response, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from control_plane.api import idempotency
+from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.ssh_keys import ssh_key_view
 from control_plane.domain.ids import Prefix
@@ -20,15 +21,23 @@ from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
 
 class SshKeyController(Controller):
     path = "/ssh-keys"
-    tags = ["SSH keys"]  # noqa: RUF012 - the framework's way
+    tags = ("SSH keys",)
 
-    @get("/", permission=Permission.SSH_KEYS_READ, responses=PROBLEMS)
-    async def index(self, request: ApiRequest) -> SshKeyList:
+    @get("/", operation_id="listSshKeys", permission=Permission.SSH_KEYS_READ, responses=PROBLEMS)
+    async def index(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> SshKeyList:
         """All keys, oldest first."""
         keys = await ssh_keys.every(request.world, request.principal.organization_id)
-        return SshKeyList(tuple(ssh_key_view(key) for key in keys))
+        page, following = paging.window("sshkeys", keys, lambda key: key.id.hex, limit=limit, cursor=cursor)
+        return SshKeyList(tuple(ssh_key_view(key) for key in page), following)
 
-    @post("/", permission=Permission.SSH_KEYS_CREATE, responses=made(SshKeyView, 201))
+    @post(
+        "/",
+        operation_id="createSshKey",
+        permission=Permission.SSH_KEYS_CREATE,
+        responses=made(SshKeyView, 201),
+    )
     async def create(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
         """Store a public key, to be named in requests for leases."""
 
@@ -42,9 +51,14 @@ class SshKeyController(Controller):
             )
             return key if isinstance(key, Refused) else Made(ssh_key_view(key))
 
-        return await idempotency.once(request, effect, status=201)
+        return await idempotency.once(request, effect, status=201, gives_access=True)
 
-    @delete("/{key_id:str}", permission=Permission.SSH_KEYS_DELETE, responses=PROBLEMS)
+    @delete(
+        "/{key_id:str}",
+        operation_id="deleteSshKey",
+        permission=Permission.SSH_KEYS_DELETE,
+        responses=PROBLEMS,
+    )
     async def remove(self, request: ApiRequest, key_id: FromPath[str]) -> None:
         """Delete a key. Leases that were created with it keep it until they end."""
         refused = await ssh_keys.delete(

@@ -1,28 +1,37 @@
 """HTTP to the API: requests with a limited number of retries, and a sentence for every failure.
 
-A request is repeated after a lost connection, a 5xx and a 429. Repeating a POST is safe, because all tries of
-one call have the same Idempotency-Key and the API takes action once. The API key is in one header and
-nowhere else. It is removed from every error before that is shown, because a proxy may echo what it received.
+A request is repeated after a lost connection, a 5xx and a 429, for a limited time. Repeating a POST is safe,
+because all tries of one call have the same Idempotency-Key and the API takes action once. The API key is in one
+header and nowhere else. It is removed from every error before that is shown, because a proxy may echo what it
+received.
 """
 
 import json
+import re
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
 from control_plane.cli.answers import Answer, read
+from control_plane.cli.clock import Clock
 from control_plane.cli.config import Login
-from control_plane.cli.errors import CliError, Exit, network
+from control_plane.cli.errors import CliError, Exit, not_the_api, unreachable
+from control_plane.cli.outage import Outage
+from control_plane.cli.version import VERSION
 from control_plane.wire.common import Request
 
-TRIES_MAX = 4
+TRY_SECONDS = 60.0
+"""For how long one call is tried, unless `--timeout` says otherwise."""
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 30.0
+"""After so long without an answer a try is given up and repeated."""
+TRIES_OF_A_FAULT_MAX = 4
+"""How often a request is sent that the API answers with 500, which a repetition rarely mends."""
 FIRST_WAIT_SECONDS = 0.5
 WAIT_SECONDS_MAX = 10.0
 PAGES_MAX = 200
@@ -31,17 +40,14 @@ PAGE_LIMIT = 200
 STREAM_SILENCE_SECONDS = 45.0
 """The API sends heartbeats more often than this, so a stream that is silent for longer is dead."""
 
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 T = TypeVar("T")
 
 
 def user_agent() -> str:
-    try:
-        return f"splitplane-cli/{version('splitplane')}"
-    except PackageNotFoundError:  # Run from a checkout that is not installed.
-        return "splitplane-cli"
+    return f"splitplane-cli/{VERSION}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +58,25 @@ class Stream:
 
 
 class Client:
-    """A client with one login. `transport`, `sleep` and `new_key` are arguments so that tests can replace them."""
+    """A client with one login. Each call is tried for up to `try_seconds`; `report` tells a person of an outage.
+
+    `transport`, `clock` and `new_key` are arguments so that tests can replace them.
+    """
 
     def __init__(
         self,
         login: Login,
         *,
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock | None = None,
+        report: Callable[[str], None] = lambda _: None,
+        try_seconds: float = TRY_SECONDS,
         new_key: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self.login = login
-        self._sleep = sleep
+        self.clock = clock or Clock()
+        self.outage = Outage(login.url, self.clock, lambda sentence: report(self._redacted(sentence)))
+        self._try_seconds = try_seconds
         self._new_key = new_key
         self._http = httpx.Client(
             base_url=login.url,
@@ -72,7 +85,7 @@ class Client:
                 "User-Agent": user_agent(),
                 "Accept": "application/json, application/problem+json",
             },
-            timeout=_TIMEOUT,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             transport=transport,
             follow_redirects=False,  # A redirect must not take the API key to another host.
         )
@@ -101,12 +114,18 @@ class Client:
 
     def every(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
         """All pages of a listing, as one page of `kind`."""
-        first, *others = self.pages(path, kind, params)
+        return self.whole(path, kind, {"limit": PAGE_LIMIT, **(params or {})})
+
+    def whole(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
+        """All of a listing that an older API answers in one page, and that a newer one may divide."""
+        first, *others = self._pages(path, kind, params)
+        if not others:
+            return first
         items = [item for page in (first, *others) for item in page.content["items"]]
         return read({**first.content, "items": items, "next_cursor": None}, kind)
 
-    def pages(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Iterator[Answer[T]]:
-        asked = {"limit": PAGE_LIMIT, **(params or {})}
+    def _pages(self, path: str, kind: type[T], params: Mapping[str, Any] | None) -> Iterator[Answer[T]]:
+        asked = dict(params or {})
         for _ in range(PAGES_MAX):
             page = self.get(path, kind, asked)
             yield page
@@ -122,17 +141,31 @@ class Client:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if last_event_id:
             headers["Last-Event-ID"] = last_event_id
-        timeout = httpx.Timeout(STREAM_SILENCE_SECONDS, connect=5.0)
+        timeout = httpx.Timeout(STREAM_SILENCE_SECONDS, connect=CONNECT_SECONDS)
+        request = self._request("GET", path, headers=headers, timeout=timeout)
+        since = self.clock.seconds()
+        answered = self.outage.watched(since=since, waits_for=STREAM_SILENCE_SECONDS)
         try:
-            with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            with closing(self._http.send(request, stream=True)) as response:
+                answered()
                 if response.status_code != 200:
                     response.read()
                     raise self._refusal(response)
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    raise network(f"{self.login.url}{path} does not answer with an event stream.")
-                yield Stream(response.iter_bytes())
+                    raise not_the_api(f"{self.login.url}{path} does not answer with an event stream.")
+                self.outage.over()
+                yield Stream(self._heard(response))
         except httpx.TransportError as error:
-            raise self._unreachable(error) from None
+            raise self._unreachable(error, since=since) from None
+        finally:
+            answered()
+
+    def _heard(self, response: httpx.Response) -> Iterator[bytes]:
+        """The chunks of an open stream. When it breaks, the outage begins then and not when it was opened."""
+        try:
+            yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error, since=self.clock.seconds()) from None
 
     def _answered(
         self,
@@ -143,51 +176,83 @@ class Client:
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        wait = FIRST_WAIT_SECONDS
-        for tries_left in range(TRIES_MAX - 1, -1, -1):
+        """The first answer that is not worth another try. Tries end when `try_seconds` are over."""
+        started = self.clock.seconds()
+        wait, tries = FIRST_WAIT_SECONDS, 0
+        while True:
+            tries += 1
+            began = self.clock.seconds()
+            left = started + self._try_seconds - began
+            request = self._request(
+                method, path, params=params, content=content, headers=headers, timeout=_timeout(left)
+            )
             try:
-                response = self._http.request(method, path, params=params, content=content, headers=headers)
-            except httpx.TransportError as error:
-                if tries_left == 0:
-                    raise self._unreachable(error) from None
-                self._sleep(wait)
+                response = self._sent(request, began, left)
+            except httpx.TransportError as lost:
+                error, pause = self._unreachable(lost, since=began), wait
             else:
-                if response.is_success:
-                    return response
-                if response.status_code == 404 and method == "DELETE" and tries_left < TRIES_MAX - 1:
-                    raise _GoneAfterRetry
-                if response.status_code not in _RETRIED or tries_left == 0:
-                    raise self._refusal(response)
-                self._sleep(_asked_wait(response, wait))
+                if response.status_code not in _RETRIED:
+                    self.outage.over()
+                    return self._accepted(response, repeated=tries > 1)
+                error, pause = self._refusal(response), _asked_wait(response, wait)
+                if response.status_code == 500 and tries >= TRIES_OF_A_FAULT_MAX:
+                    raise error
+            if self.clock.seconds() + pause >= started + self._try_seconds:
+                raise error
+            self.outage.failed(error, next_try_in=pause, tries_for=self._try_seconds)
+            self.clock.sleep(pause)
             wait = min(wait * 2, WAIT_SECONDS_MAX)
-        raise AssertionError("the last try either returns or raises")
+
+    def _request(self, method: str, path: str, **parts: Any) -> httpx.Request:
+        """A request. Ids, cursors and the ids of events come from the API, and one may be no text for a request."""
+        try:
+            return self._http.build_request(method, path, **parts)
+        except (httpx.InvalidURL, UnicodeError):
+            raise not_the_api(f"{self.login.url} sent an id that cannot be one.") from None
+
+    def _sent(self, request: httpx.Request, began: float, left: float) -> httpx.Response:
+        """One try. It is reported when it stays without an answer."""
+        answered = self.outage.watched(since=began, waits_for=left)
+        try:
+            return self._http.send(request)
+        finally:
+            answered()
+
+    def _accepted(self, response: httpx.Response, *, repeated: bool) -> httpx.Response:
+        if response.is_success:
+            return response
+        if response.status_code == 404 and response.request.method == "DELETE" and repeated:
+            raise _GoneAfterRetry
+        raise self._refusal(response)
 
     def _read(self, response: httpx.Response, kind: type[T]) -> Answer[T]:
         try:
-            return read(response.json(), kind)
+            return read(msgspec.json.decode(response.content), kind)
         except ValueError as error:  # Not JSON, or JSON of another shape.
             detail = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
-            raise network(
+            raise not_the_api(
                 self._redacted(
                     f"{self.login.url} answered with something that this version cannot read{detail};"
                     " is this the URL of the API?"
                 )
             ) from None
 
-    def _unreachable(self, error: httpx.TransportError) -> CliError:
-        why = str(error) or type(error).__name__
+    def _unreachable(self, error: httpx.TransportError, *, since: float) -> CliError:
+        why = _ERRNO.sub("", str(error)) or type(error).__name__
         if isinstance(error, httpx.TimeoutException):
             why = "it did not answer in time"
-        return network(
-            self._redacted(f"Cannot reach {self.login.url}: {why}. Check the URL and your network.")
-        )
+        sentence = f"Cannot reach {self.login.url}: {why}. Check the URL and your network."
+        reason = f"cannot be reached: {self._redacted(why)}"
+        return unreachable(self._redacted(sentence), reason=reason, since=since)
 
     def _refusal(self, response: httpx.Response) -> CliError:
         """An error answer as an error of ours, with its code and sentence where it is a problem document."""
         status = response.status_code
         if response.is_redirect:
             target = response.headers.get("location", "elsewhere")
-            return network(self._redacted(f"{self.login.url} redirects to {target}; log in with that URL."))
+            return not_the_api(
+                self._redacted(f"{self.login.url} redirects to {target}; log in with that URL.")
+            )
         problem = _problem(response)
         code = str(problem.get("code") or f"http_{status}")
         sentence = problem.get("detail") or problem.get("title")
@@ -209,7 +274,9 @@ class Client:
             code=self._redacted(code),
             exit_code=exit_code,
             status=status,
+            reason=self._redacted(f"answered {status} ({code})"),
             fields=tuple(str(fault.get("field")) for fault in faults),
+            problem=json.loads(self._redacted(json.dumps(problem))),
         )
 
     def _redacted(self, text: str) -> str:
@@ -218,6 +285,11 @@ class Client:
 
 class _GoneAfterRetry(Exception):  # noqa: N818 - It is not an error, and ends a repeated DELETE.
     pass
+
+
+def _timeout(left: float) -> httpx.Timeout:
+    """How long a try may take when the call has `left` seconds."""
+    return httpx.Timeout(max(1.0, min(ANSWER_SECONDS, left)), connect=max(1.0, min(CONNECT_SECONDS, left)))
 
 
 def _asked_wait(response: httpx.Response, wait: float) -> float:

@@ -30,6 +30,8 @@ class Login:
     api_key: str = field(repr=False)
     source: str
     """Where the key comes from, for people."""
+    stored: bool = False
+    """Whether the key is in the login file."""
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -61,29 +63,40 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+def check_private(path: Path, status: os.stat_result, content: str) -> None:
+    """Refuse a file with a secret that belongs to somebody else, or that others can read or change."""
+    if status.st_uid not in (os.geteuid(), 0):
+        raise CliError(
+            f"{path} contains {content}, and belongs to another user of this machine; it is not used.",
+            code="file_of_another_user",
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        raise CliError(
+            f"{path} contains {content}, and others can read it (mode {mode:04o}); run: chmod 600 {path}",
+            code="file_exposed",
+        )
+
+
 def stored(environ: Mapping[str, str]) -> Login | None:
     """The login that `splitplane login` stored; None when there is none."""
     path = config_path(environ)
     try:
         with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            status = os.fstat(file.fileno())
             content = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CliError(f"Cannot read {path}: {error.strerror}.", code="config_unreadable") from error
-    if mode & 0o077:
-        raise CliError(
-            f"{path} contains an API key, and others can read it (mode {mode:04o}); run: chmod 600 {path}",
-            code="config_exposed",
-        )
+    check_private(path, status, "an API key")
     try:
         values = tomllib.loads(content.decode())
         url, api_key = values["url"], values["api_key"]
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
         # Without the cause, because a parser's message may quote the line with the key.
         raise CliError(f"{path} is damaged; run: splitplane login", code="config_damaged") from None
-    return Login(checked_url(str(url), environ), str(api_key), f"stored in {path}")
+    return Login(checked_url(str(url), environ), str(api_key), f"stored in {path}", stored=True)
 
 
 def current(environ: Mapping[str, str]) -> Login:
@@ -111,13 +124,21 @@ def current(environ: Mapping[str, str]) -> Login:
 def store(environ: Mapping[str, str], login: Login) -> Path:
     """Write the login file completely or not at all, readable by its owner only from the first byte."""
     path = config_path(environ)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # An ASCII JSON string, which `json.dumps` makes, is also a TOML basic string.
     text = (
         "# Written by `splitplane login`. It contains an API key: do not share it.\n"
         f"url = {json.dumps(login.url)}\n"
         f"api_key = {json.dumps(login.api_key)}\n"
     )
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise CliError(f"Cannot write {path}: {error.strerror}.", code="config_unwritable") from error
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -127,7 +148,6 @@ def store(environ: Mapping[str, str], login: Login) -> Path:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return path
 
 
 def forget(environ: Mapping[str, str]) -> Path | None:

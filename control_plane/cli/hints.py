@@ -4,16 +4,25 @@ from collections.abc import Sequence
 
 _BY_CODE = {
     "sku_unknown": "see: splitplane skus",
+    "sku_not_offered": "see: splitplane offers",
+    "no_ssh_key": "add one: splitplane ssh-key add laptop (or use --no-ssh-key)",
+    "ssh_key_duplicate": "see: splitplane ssh-key list",
+    "api_keys_too_many": "see: splitplane api-key list",
+    "ssh_keys_too_many": "see: splitplane ssh-key list",
     "region_not_served": "see: splitplane offers",
     "provider_unknown": "see: splitplane offers",
     "account_unknown": "see: splitplane account list",
+    "orphan_unknown": "see: splitplane orphan list",
     "lease_not_found": "see: splitplane lease list --all",
     "project_unknown": "see: splitplane project list",
     "ssh_key_unknown": "see: splitplane ssh-key list",
     "balance_too_low": "see: splitplane bill",
     "quota_exceeded": "see: splitplane lease list, splitplane whoami",
     "unauthenticated": "log in again: splitplane login",
-    "permission_denied": "log in with a key whose role has this permission: splitplane login",
+    "permission_denied": (
+        "use a key with the role operator: splitplane login, or SPLITPLANE_API_KEY, which wins where it is set; "
+        "splitplane whoami shows the role of the key in use"
+    ),
 }
 _BY_FIELD = {
     "regions": "--region takes a jurisdiction such as eu, or a region such as us-east-1",
@@ -22,14 +31,19 @@ _BY_FIELD = {
     "sku": "SKU is a name as `splitplane skus` shows it",
     "project": "--project takes a name as `splitplane project list` shows it",
     "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",
+    "wait_timeout_seconds": "--wait-timeout takes a length of time up to 7 days, such as 30m or 12h",
+    "labels": "--label takes KEY=VALUE, at most 32 times: 1 to 63 lower-case letters, digits or . _ / - as the key",
+    "auto_release": "--auto-release-after takes 1m to 365d, --auto-release-spend an amount in US dollars",
     "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",
 }
 
 
 def hint(code: str, fields: Sequence[str]) -> str | None:
-    """A line for people; None when there is nothing to add."""
+    """A line for people; None when there is nothing to add. What a code says is more precise than its field."""
+    if code in _BY_CODE:
+        return _BY_CODE[code]
     for field in fields:
         root = field.partition("[")[0].partition(".")[0]
         if root in _BY_FIELD:
             return _BY_FIELD[root]
-    return _BY_CODE.get(code)
+    return None

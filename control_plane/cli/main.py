@@ -1,28 +1,22 @@
-"""The `splitplane` command: it parses, runs, and ends with an exit code."""
+"""The `splitplane` command: it parses, runs, and ends with an exit code.
+
+A command's file is imported only when its noun is on the command line, and the libraries that draw and speak
+HTTP come with it: `benchmarks/cli.py` measures how long it takes to start.
+"""
 
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from control_plane.cli.client import user_agent
-from control_plane.cli.commands import (
-    accounts,
-    billing,
-    catalogue,
-    leases,
-    loops,
-    orphans,
-    projects,
-    proofs,
-    session,
-    ssh_keys,
-)
 from control_plane.cli.errors import CliError, Exit
-from control_plane.cli.hints import hint
-from control_plane.cli.parsing import Parser
-from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import clean_lines
+from control_plane.cli.parsing import Parser, empty_argument
+from control_plane.cli.version import VERSION
+
+if TYPE_CHECKING:  # Imported when a command runs.
+    from control_plane.cli.terminal import Terminal
 
 DESCRIPTION = """\
 Lease verified GPUs from many providers, and read a bill that adds up.
@@ -35,7 +29,7 @@ Lease verified GPUs from many providers, and read a bill that adds up.
   splitplane lease release train-1"""
 
 EPILOG = """\
-Every command has --help with examples, and --json for scripts.
+Every command has --help with examples, --json for scripts, and --quiet.
 
 environment:
   SPLITPLANE_URL, SPLITPLANE_API_KEY   take precedence over the stored login
@@ -43,22 +37,33 @@ environment:
 exit codes:
   0 done   1 refused or failed   2 wrong usage   3 no answer from the API"""
 
+PROGRAM = f"splitplane-cli/{VERSION}"
+FILES = {
+    "session": ("login", "logout", "whoami"),
+    "api_keys": ("api-key",),
+    "ssh_keys": ("ssh-key",),
+    "projects": ("project",),
+    "catalogue": ("skus", "offers", "quote"),
+    "leases": ("lease", "why"),
+    "proofs": ("proof",),
+    "billing": ("usage", "bill", "reconciliation"),
+    "organizations": ("organization", "credit"),
+    "loops": ("loops",),
+    "orphans": ("orphan",),
+    "accounts": ("account",),
+    "completion": ("completion",),
+}
+"""The files of `commands/`, in the order of the help, and the commands that each of them adds."""
 
-def parser() -> Parser:
+
+def parser(first: str | None = None) -> Parser:
+    """The parser of all commands, or of those that come with the command `first`."""
     made = Parser(prog="splitplane", description=DESCRIPTION, epilog=EPILOG)
-    made.add_argument("--version", action="version", version=user_agent())
+    made.add_argument("--version", action="version", version=PROGRAM)
     to = made.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
-    session.add(to)
-    ssh_keys.add(to)
-    projects.add(to)
-    catalogue.add(to)
-    leases.add(to)
-    leases.add_why(to)
-    proofs.add(to)
-    billing.add(to)
-    loops.add(to)
-    orphans.add(to)
-    accounts.add(to)
+    only = [file for file, names in FILES.items() if first in names]
+    for file in only or FILES:
+        import_module(f"control_plane.cli.commands.{file}").add(to)
     return made
 
 
@@ -68,21 +73,24 @@ def parsed(arguments: Sequence[str]) -> Namespace:
     if own[:2] == ["lease", "ssh"] and "--" in own:
         at = own.index("--")
         own, remote = own[:at], own[at + 1 :]
-    args = parser().parse_args(own)
+    made = parser(own[0] if own else None)
+    if fault := empty_argument(own):
+        made.error(fault)
+    args = made.parse_args(own)
     if remote:
         args.remote = remote
     return args
 
 
-def main(arguments: Sequence[str], terminal: Terminal) -> Exit:
-    args = parsed(arguments)
+def main(arguments: Sequence[str], terminal: "Terminal") -> Exit:
+    # Known before anything is parsed, because an error in the command line is JSON as well.
+    as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
+        args = parsed(arguments)
+        terminal.quiet, terminal.timeout = args.quiet, args.timeout
         args.run(terminal, args)
     except CliError as error:
-        # Always on standard error, with --json as well: a pipe must not take an error for an answer.
-        terminal.err.print(f"error: {error.code}: {clean_lines(error.sentence)}", style="red", soft_wrap=True)
-        if more := hint(error.code, error.fields):
-            terminal.note(more)
+        terminal.fail(error, as_json=as_json)
         return error.exit_code
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -98,8 +106,16 @@ def run() -> None:
             stream.reconfigure(
                 errors="replace"
             )  # A terminal that cannot show a character shows a question mark.
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"{PROGRAM}\n")
+        return
+    from control_plane.cli import completing  # noqa: PLC0415 - these bring the libraries that draw and
+    from control_plane.cli.terminal import Terminal  # noqa: PLC0415 - speak HTTP.
+
+    terminal = Terminal()
+    completing.answer(terminal, parser)
     try:
-        code = main(sys.argv[1:], Terminal())
+        code = main(sys.argv[1:], terminal)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader left, as in `splitplane lease list | head`; that is not an error.

@@ -1,17 +1,25 @@
-"""The command line: how commands are declared, and usage errors that repeat no secret."""
+"""The command line: how commands are declared, and usage errors that name the nearest match and repeat no secret."""
 
 import argparse
 import re
-import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from control_plane.cli.errors import Exit
-from control_plane.cli.terminal import Terminal
+from control_plane.cli.errors import CliError, Exit, usage
+
+if TYPE_CHECKING:  # It draws, and `splitplane --version` starts without the weight of that.
+    from control_plane.cli.terminal import Terminal
 
 _SECRET = re.compile(r"spk_[A-Za-z0-9_-]+")
+_INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
 
-Run = Callable[[Terminal, argparse.Namespace], None]
+_LENGTH = re.compile(r"([0-9]{1,9})([smhd]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+_ID = re.compile(r"([a-z]+)_[0-9a-f]{32}")
+
+Run = Callable[["Terminal", argparse.Namespace], None]
 Commands = Any
 """What `add_subparsers` returns; argparse does not export the name of its type."""
 
@@ -28,14 +36,65 @@ class Parser(argparse.ArgumentParser):
             **options,
         )
 
+    def parse_known_args(  # type: ignore[override]  # typeshed has overloads for a namespace of one's own.
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; an unknown option is an error of the command that was given it, which knows its own options."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            option = unknown[0].partition("=")[0]
+            near = suggestion(option, self._option_string_actions) if option.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
-        hidden, keys = _SECRET.subn("spk_...", message)
+        hidden, keys = _SECRET.subn("spk_...", _with_suggestion(message))
         if keys:
             hidden += (
                 "\nOther users can see the command line. Do not put an API key there, and revoke this one."
             )
-        sys.stderr.write(f"{self.format_usage()}error: usage: {hidden}\nSee: {self.prog} --help\n")
-        raise SystemExit(int(Exit.USAGE))
+        raise CliError(
+            f"{hidden}\nSee: {self.prog} --help",
+            code="usage",
+            exit_code=Exit.USAGE,
+            usage=_SECRET.sub("spk_...", self.format_usage()),
+        )
+
+
+def is_id(prefix: str, word: str) -> bool:
+    """Whether the word is a whole id of this kind, such as `le_` and 32 hexadecimal digits."""
+    found = _ID.fullmatch(word)
+    return found is not None and found[1] == prefix
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """` Did you mean ...?` with the known word that is nearest; empty when none is near."""
+    near = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _with_suggestion(message: str) -> str:
+    """An error of argparse about a word that is not among the choices, with the nearest of them."""
+    found = _INVALID_CHOICE.fullmatch(message)
+    if found is None:
+        return message
+    argument, word, choices = found[1], found[2], re.findall(r"[\w.-]+", found[3])
+    what = "no such command" if argument == "COMMAND" else f"{argument}: no such value"
+    near = suggestion(word, choices)
+    return f"{what}: {word!r}.{near} Choose from: {', '.join(choices)}."
+
+
+def empty_argument(words: Sequence[str]) -> str | None:
+    """What to say about the first empty argument; None when there is none.
+
+    A variable that is not set makes one, and no value of ours is empty: a filter that is empty would list everything.
+    """
+    for before, word in zip(["", *words], words, strict=False):
+        if word.startswith("--") and word.endswith("="):
+            return f"{word[:-1]} has an empty value"
+        if not word:
+            return f"{before} has an empty value" if before.startswith("--") else "an argument is empty"
+    return None
 
 
 def noun(to: Commands, name: str, summary: str) -> Commands:
@@ -48,6 +107,14 @@ def _lowered(summary: str) -> str:
     return summary[0].lower() + summary[1:].rstrip(".")
 
 
+def seconds(text: str, flag: str) -> int:
+    """The seconds of a length of time such as `90s`, `30m`, `12h`, `7d` or `0`. Anything else is a usage error."""
+    found = _LENGTH.fullmatch(text)
+    if found is None or not (found[2] or found[1] == "0"):
+        raise usage(f"{flag}: {text!r} is not a length of time; use 90s, 30m, 12h or 7d.")
+    return int(found[1]) * _SECONDS[found[2] or "s"]
+
+
 def command(to: Commands, name: str, run: Run, summary: str, *, more: str = "", examples: str) -> Parser:
     description = f"{summary}\n\n{more.strip()}" if more else summary
     lines = "\n".join(f"  {line.strip()}" for line in examples.strip().splitlines())
@@ -57,6 +124,22 @@ def command(to: Commands, name: str, run: Run, summary: str, *, more: str = "", 
         description=description,
         epilog=f"examples:\n{lines}",
     )
-    parser.add_argument("--json", action="store_true", help="print the answer of the API as JSON")
+    parser.add_argument("--json", action="store_true", help="print the answer, or the error, as JSON")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print ids only, without progress and remarks"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        help="how long to retry while the API is away (default: 60)",
+    )
     parser.set_defaults(run=run)
     return parser
+
+
+def _seconds(text: str) -> float:
+    """Between a second and a day. Raises `argparse.ArgumentTypeError` for anything else."""
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 86_400):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return float(text)

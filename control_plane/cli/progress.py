@@ -2,7 +2,7 @@
 
 A stream breaks for many reasons that have nothing to do with the lease: a proxy closes a quiet connection, a
 replica is replaced, a laptop sleeps. A broken stream is opened again after the last event that was read. When
-that fails, the lease is polled instead. Only an answer of the API ends the watch.
+that fails, the lease is polled instead. An answer of the API ends the watch, or an outage that lasts too long.
 """
 
 import threading
@@ -22,8 +22,8 @@ from rich.text import Text
 
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
-from control_plane.cli.errors import CliError, network
-from control_plane.cli.render.leases import PHASES
+from control_plane.cli.errors import CliError, not_the_api
+from control_plane.cli.render.leases import mark_of, word_of
 from control_plane.cli.sse import EventParser
 from control_plane.cli.words import clean, span
 from control_plane.wire.leases import LeaseView
@@ -31,8 +31,9 @@ from control_plane.wire.leases import LeaseView
 STREAM_TRIES_MAX = 3
 """After so many streams in a row without an event, the lease is polled."""
 POLL_SECONDS = 2.0
-POLL_FAILURES_MAX = 20
-"""After so many failed polls in a row, each with the client's own retries, the watch is given up."""
+OUTAGE_SECONDS_MAX = 300.0
+"""A watch outlives an outage of the API of this length, which covers a release of a new version, unless `--timeout`
+says otherwise."""
 RECONNECT_SECONDS = 1.0
 RECONNECT_SECONDS_MAX = 10.0
 BAR_WIDTH = 28
@@ -45,21 +46,29 @@ Settled = Callable[[LeaseView], bool]
 
 def is_decided(lease: LeaseView) -> bool:
     """Ready, or never going to be."""
-    return lease.status.phase not in ("pending", "starting")
+    return lease.state not in ("placing", "starting")
 
 
 def is_ended(lease: LeaseView) -> bool:
-    return lease.status.phase == "ended"
+    return lease.state == "ended"
 
 
 def is_ready(lease: LeaseView) -> bool:
-    return lease.status.phase in ("ready", "unconfirmed")
+    return lease.state == "ready"
 
 
 def follow(
-    client: Client, lease_id: str, settled: Settled, *, wait: Callable[[float], Any]
+    client: Client,
+    lease_id: str,
+    settled: Settled,
+    *,
+    wait: Callable[[float], Any],
+    outage_seconds_max: float = OUTAGE_SECONDS_MAX,
 ) -> Iterator[Answer[LeaseView]]:
-    """The lease after every change, until it is settled. There is no limit in time: a lease may wait for days."""
+    """The lease after every change, until it is settled. There is no limit in time: a lease may wait for days.
+
+    An outage of more than `outage_seconds_max` raises the error of the last try.
+    """
     last_id, failures = "", 0
     while failures < STREAM_TRIES_MAX:
         pause = RECONNECT_SECONDS
@@ -77,11 +86,13 @@ def follow(
             if not _is_passing(error):
                 raise
             failures += 1
+            if error.status is None:  # An API that answers can still be polled, so there is no outage.
+                client.outage.failed(error, next_try_in=pause, tries_for=outage_seconds_max)
         last_id = parser.last_id
         if parser.retry_ms is not None:
             pause = min(parser.retry_ms / 1_000, RECONNECT_SECONDS_MAX)
         wait(pause)
-    yield from _polled(client, lease_id, settled, wait=wait)
+    yield from _polled(client, lease_id, settled, wait=wait, outage_seconds_max=outage_seconds_max)
 
 
 def _streamed(client: Client, lease_id: str, parser: EventParser) -> Generator[Answer[LeaseView], None, None]:
@@ -94,22 +105,26 @@ def _streamed(client: Client, lease_id: str, parser: EventParser) -> Generator[A
                     if event.name not in _NOT_STATUS:
                         yield client.get(path, LeaseView)
     except (ValueError, httpx.StreamError) as error:
-        raise network(f"The event stream of {lease_id} cannot be read: {error}.") from None
+        raise not_the_api(f"The event stream of {lease_id} cannot be read: {error}.") from None
 
 
 def _polled(
-    client: Client, lease_id: str, settled: Settled, *, wait: Callable[[float], Any]
+    client: Client,
+    lease_id: str,
+    settled: Settled,
+    *,
+    wait: Callable[[float], Any],
+    outage_seconds_max: float,
 ) -> Iterator[Answer[LeaseView]]:
-    failures = 0
+    answered = client.clock.seconds()
     while True:
         try:
             answer = client.get(f"/v1/leases/{lease_id}", LeaseView)
         except CliError as error:
-            failures += 1
-            if not _is_passing(error) or failures >= POLL_FAILURES_MAX:
+            if not _is_passing(error) or client.clock.seconds() - answered >= outage_seconds_max:
                 raise
         else:
-            failures = 0
+            answered = client.clock.seconds()
             yield answer
             if settled(answer.value):
                 return
@@ -135,27 +150,47 @@ class Board(Protocol):
 
 
 def drawn(leases: Sequence[LeaseView], now: datetime) -> RenderableType:
-    """A bar for each lease, and below it what happens now."""
+    """A bar for each lease with the word for its state, and below it what happens now."""
     made = Table.grid(padding=(0, 2, 0, 0))
     made.add_column(no_wrap=True, overflow="ellipsis", max_width=20)
     made.add_column(overflow="fold")
     for lease in leases:
         status = lease.status
-        _, style = PHASES.get(status.phase, ("?", "default"))
+        _, style = mark_of(lease)
         line = Text.assemble(
-            _bar(status.steps_done, status.steps_total, style),
-            f"  {status.steps_done}/{status.steps_total}",
+            _bar(lease, style),
+            (f"  {_state_and_steps(lease)}", style),
             (f"  {_elapsed(lease, now)}", "dim"),
         )
         made.add_row(Text(lease.name, style="bold"), line)
-        made.add_row("", Text(status.message, style=style))
+        made.add_row("", Text(status.message))
     return made
 
 
-def _bar(done: int, total: int, style: str) -> Text:
-    """Thick for what is done and thin for what is left, so that it reads without colours as well."""
+def _bar(lease: LeaseView, style: str) -> Text:
+    """Thick for what is done and thin for what is left, so that it reads without colours as well.
+
+    The tip of a bar shows its direction: to the right while the machine comes up, to the left while it is ending.
+    """
+    state, done, total = lease.state, lease.status.steps_done, lease.status.steps_total
+    if state == "ended":
+        return Text("─" * BAR_WIDTH, style="dim")
+    if state == "ending":
+        return Text.assemble(
+            ("━" * (BAR_WIDTH // 2), style), ("◂", style), ("─" * (BAR_WIDTH // 2 - 1), "dim")
+        )
     width = BAR_WIDTH * done // total if total else 0
-    return Text.assemble(("━" * width, style), ("─" * (BAR_WIDTH - width), "dim"))
+    if width == BAR_WIDTH:
+        return Text("━" * width, style=style)
+    return Text.assemble(("━" * width, style), ("▸", style), ("─" * (BAR_WIDTH - width - 1), "dim"))
+
+
+def _state_and_steps(lease: LeaseView) -> str:
+    """The state, with the steps done where they say something: on the way to a machine that is ready."""
+    word, status = word_of(lease), lease.status
+    if lease.state in ("ending", "ended"):
+        return word
+    return f"{word} {status.steps_done}/{status.steps_total}"
 
 
 def _elapsed(lease: LeaseView, now: datetime) -> str:
@@ -196,7 +231,7 @@ class Lines:
     def __init__(self, screen: Console, now: Callable[[], datetime]) -> None:
         self._screen = screen
         self._now = now
-        self._printed: dict[str, tuple[int, str]] = {}
+        self._printed: dict[str, tuple[str, str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -208,17 +243,44 @@ class Lines:
 
     def update(self, answer: Answer[LeaseView]) -> None:
         lease, status = answer.value, answer.value.status
-        news = (status.steps_done, status.message)
+        news = (_state_and_steps(lease), status.message)
         if self._printed.get(lease.id) == news:
             return
         self._printed[lease.id] = news
-        steps = f"{status.steps_done}/{status.steps_total}"
-        text = f"{self._now():%H:%M:%S}  {lease.name}  {steps}  {status.message}"
+        text = f"{self._now():%H:%M:%S}  {lease.name}  {_state_and_steps(lease)}  {status.message}"
         self._screen.print(clean(text), soft_wrap=True)
 
 
-def board(screen: Console, leases: Sequence[Answer[LeaseView]], now: Callable[[], datetime]) -> Board:
+class Silence:
+    """For `--quiet`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def update(self, answer: Answer[LeaseView]) -> None:
+        pass
+
+
+def board(
+    screen: Console, leases: Sequence[Answer[LeaseView]], now: Callable[[], datetime], *, quiet: bool
+) -> Board:
+    if quiet:
+        return Silence()
     return Bars(screen, leases, now) if screen.is_terminal else Lines(screen, now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How leases are watched: what every watching thread needs."""
+
+    client: Client
+    settled: Settled
+    outage_seconds_max: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +298,15 @@ End = Answer[LeaseView] | CliError
 
 
 def watch(
-    client: Client, leases: Sequence[Answer[LeaseView]], settled: Settled, on: Board
+    client: Client,
+    leases: Sequence[Answer[LeaseView]],
+    settled: Settled,
+    on: Board,
+    *,
+    outage_seconds_max: float = OUTAGE_SECONDS_MAX,
 ) -> Mapping[str, End]:
     """Watch all leases at once until each is settled or cannot be watched. Returns the end of each, by its id."""
+    way = _Way(client, settled, outage_seconds_max)
     news: SimpleQueue[_News] = SimpleQueue()
     stop = threading.Event()
     ends: dict[str, End] = {answer.value.id: answer for answer in leases}
@@ -249,9 +317,7 @@ def watch(
             if not settled(answer.value):
                 open_ids.add(answer.value.id)
                 # Daemon threads: an interrupted watch ends at once and does not wait for a quiet stream.
-                threading.Thread(
-                    target=_report, args=(client, answer.value.id, settled, news, stop), daemon=True
-                ).start()
+                threading.Thread(target=_report, args=(way, answer.value.id, news, stop), daemon=True).start()
         try:
             while open_ids:
                 _take(news.get(), ends, open_ids, on)
@@ -272,11 +338,15 @@ def _take(one: _News, ends: dict[str, End], open_ids: set[str], on: Board) -> No
         open_ids.discard(one.lease_id)
 
 
-def _report(
-    client: Client, lease_id: str, settled: Settled, news: SimpleQueue[_News], stop: threading.Event
-) -> None:
+def _report(way: _Way, lease_id: str, news: SimpleQueue[_News], stop: threading.Event) -> None:
     try:
-        for answer in follow(client, lease_id, settled, wait=stop.wait):
+        for answer in follow(
+            way.client,
+            lease_id,
+            way.settled,
+            wait=stop.wait,
+            outage_seconds_max=way.outage_seconds_max,
+        ):
             if stop.is_set():
                 return
             news.put(_News(lease_id, answer=answer))

@@ -10,13 +10,18 @@ import base64
 import binascii
 import hashlib
 import ipaddress
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from control_plane.cli.config import check_private
 from control_plane.cli.errors import CliError
 
+CONNECT_SECONDS = 15
+"""After so long without a connection, ssh gives up instead of waiting for minutes."""
+IDENTITY_BYTES_MAX = 65_536
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]+={0,2})(?: .*)?")
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -70,6 +75,7 @@ def command(
         "HostKeyAlias": alias,
         "UpdateHostKeys": "no",
         "CheckHostIP": "no",
+        "ConnectTimeout": str(CONNECT_SECONDS),
         # A rented machine is not trusted: whoever controls it could sign with a forwarded agent.
         "ForwardAgent": "yes" if forward_agent else "no",
     }
@@ -79,6 +85,22 @@ def command(
     if identity is not None:
         made += ["-i", identity]
     return [*made, "-p", str(port), "--", f"{user}@{address}", *remote]
+
+
+def check_identity(file: str) -> None:
+    """Refuse a private key that others can read. OpenSSH would pass it over and try other keys instead.
+
+    A public key may be given as well: it chooses a key of the SSH agent.
+    """
+    path = Path(file).expanduser()
+    try:
+        with path.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+            private = b"PRIVATE KEY" in opened.read(IDENTITY_BYTES_MAX)
+    except OSError as error:
+        raise CliError(f"Cannot read {path}: {error.strerror}.", code="file_unreadable") from error
+    if private:
+        check_private(path, status, "a private key")
 
 
 def _is_address(text: str) -> bool:

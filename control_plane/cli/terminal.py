@@ -5,33 +5,51 @@ It is created once in `main`; tests replace it.
 
 import json
 import os
+import socket
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from getpass import getpass
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import httpx
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from control_plane.cli import config
 from control_plane.cli.answers import Answer
-from control_plane.cli.client import Client
+from control_plane.cli.client import TRY_SECONDS, Client
+from control_plane.cli.clock import Clock
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.words import clean, clean_lines
+from control_plane.cli.hints import hint
+from control_plane.cli.words import clean_lines, printable
 
 T = TypeVar("T")
+REACH_SECONDS = 3.0
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the CLI may not import the world, which has the database.
 
 
+class CleanConsole(Console):
+    """A console through which no control character of a text reaches the screen, whatever draws the text.
+
+    Colours and the movements of a progress bar are the console's own, and apart from the texts: they pass.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
 def console(file: TextIO, environ: Mapping[str, str]) -> Console:
     """A console that prints text as it is: what others wrote is not read as markup or emoji codes."""
-    return Console(file=file, markup=False, emoji=False, highlight=False, _environ=environ)
+    return CleanConsole(file=file, markup=False, emoji=False, highlight=False, _environ=environ)
 
 
 def become(command: Sequence[str]) -> NoReturn:
@@ -41,6 +59,15 @@ def become(command: Sequence[str]) -> NoReturn:
     os.execvp(command[0], list(command))  # noqa: S606 - a list of arguments, no shell.
 
 
+def reaches(address: str, port: int) -> bool:
+    """Whether something accepts a connection there within `REACH_SECONDS`."""
+    try:
+        socket.create_connection((address, port), timeout=REACH_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 @dataclass
 class Terminal:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -48,10 +75,15 @@ class Terminal:
     stdout: TextIO = field(default_factory=lambda: sys.stdout)
     stderr: TextIO = field(default_factory=lambda: sys.stderr)
     now: Callable[[], datetime] = utc_now
-    sleep: Callable[[float], None] = time.sleep
+    clock: Clock = field(default_factory=Clock)
     ask_secret: Callable[[str], str] = getpass
     become: Callable[[Sequence[str]], NoReturn] = become
+    reaches: Callable[[str, int], bool] = reaches
     transport: httpx.BaseTransport | None = None
+    quiet: bool = False
+    """Print ids only, and neither progress nor remarks."""
+    timeout: float | None = None
+    """For how many seconds an API that does not answer is tried; None for the default of each command."""
 
     def __post_init__(self) -> None:
         self.out = console(self.stdout, self.environ)
@@ -60,7 +92,13 @@ class Terminal:
 
     def client(self, login: config.Login | None = None) -> Client:
         """A client that lives as long as the command."""
-        made = Client(login or config.current(self.environ), transport=self.transport, sleep=self.sleep)
+        made = Client(
+            login or config.current(self.environ),
+            transport=self.transport,
+            clock=self.clock,
+            report=self.warn,
+            try_seconds=TRY_SECONDS if self.timeout is None else self.timeout,
+        )
         self._clients.append(made)
         return made
 
@@ -69,9 +107,12 @@ class Terminal:
             client.close()
 
     def present(self, as_json: bool, answer: Answer[T], draw: Callable[[T], RenderableType]) -> None:  # noqa: FBT001 - `args.json`
-        """Show an answer: as the API sent it for machines, drawn for people."""
+        """Show an answer: as the API sent it for machines, its ids for `--quiet`, drawn for people."""
+        names = identifiers(answer.content) if self.quiet else None
         if as_json:
             self.json(answer.content)
+        elif names is not None:
+            self.write("".join(f"{name}\n" for name in names))
         else:
             self.show(draw(answer.cleaned()))
 
@@ -86,16 +127,39 @@ class Terminal:
         self.stdout.flush()
 
     def json(self, answer: Any) -> None:
-        # ASCII with escapes, so that no control code that others wrote reaches the terminal.
-        self.stdout.write(json.dumps(answer, indent=2) + "\n")
+        self.write(as_json_text(answer, indent=2))
+
+    def write(self, text: str) -> None:
+        """Write plain text to standard output. Nothing else writes there but the console."""
+        self.stdout.write(printable(text))
         self.stdout.flush()
 
     def say(self, text: str, *, style: str | None = None) -> None:
-        self.out.print(clean(text), style=style)
+        self.out.print(clean_lines(text), style=style)
 
     def note(self, text: str) -> None:
         """Print a remark on standard error, because it is not part of the answer."""
-        self.err.print(clean_lines(text), style="dim", soft_wrap=True)
+        if not self.quiet:
+            self.err.print(clean_lines(text), style="dim", soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Print on standard error what has to be known even when remarks are not wanted."""
+        self.err.print(clean_lines(text), style="yellow", soft_wrap=True)
+
+    def fail(self, error: CliError, *, as_json: bool) -> None:
+        """Print an error on standard error, with --json as well: a pipe must not take an error for an answer."""
+        more = hint(error.code, error.fields)
+        if as_json:
+            document = error.document() | ({"hint": more} if more else {})
+            self.stderr.write(as_json_text(document))
+            self.stderr.flush()
+            return
+        if error.usage:
+            self.err.print(error.usage, soft_wrap=True, end="")
+        for one in (error, *error.others):
+            self.err.print(f"error: {one.code}: {clean_lines(one.sentence)}", style="red", soft_wrap=True)
+        if more:
+            self.err.print(clean_lines(more), style="dim", soft_wrap=True)
 
     def confirm(self, question: str, *, otherwise: str) -> None:
         """Ask a person for confirmation. A script has to give the flag `otherwise` instead."""
@@ -104,3 +168,32 @@ class Terminal:
         self.err.print(f"{question} [y/N] ", end="")
         if self.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CliError("Nothing was done.", code="not_confirmed")
+
+
+def as_json_text(document: Any, *, indent: int | None = None) -> str:
+    """JSON in ASCII with escapes, so that no control code that others wrote reaches the terminal."""
+    return json.dumps(document, indent=indent) + "\n"
+
+
+NAMED_BY = ("id", "organization", "provider_ref", "key", "name", "loop")
+"""The fields that identify what an answer shows, the best first."""
+
+
+def identifiers(content: Any) -> list[str] | None:
+    """What `--quiet` prints of an answer, a line each: ids or names; None for an answer that has none, as a bill."""
+    items = content.get("items") if isinstance(content, dict) else None
+    found = [_identifier(item) for item in ([content] if items is None else items)]
+    return None if None in found else [name for name in found if name is not None]
+
+
+def _identifier(item: Any) -> str | None:
+    if not isinstance(item, dict):
+        return None
+    if isinstance(item.get("secret"), str):
+        return str(item["secret"])  # It is shown once, and it is what a script wants of a new key.
+    for name in NAMED_BY:
+        if isinstance(item.get(name), str):
+            return str(item[name])
+        if isinstance(item.get(name), dict):
+            return _identifier(item[name])
+    return None

@@ -4,22 +4,25 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from control_plane.domain.money import Nano, parse_usd, usd
 from control_plane.wire.common import Money
 
 ID_DIGITS_MIN = 12
 """The digits of an id that are its time in milliseconds; fewer are rarely unique."""
+_NANO_PER_USD = 1_000_000_000
 _NANO_PER_CENT = 10_000_000
+_CONTROLS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Control codes, invisible characters (among them those that reverse the reading direction), halves of a character,
+and the separators of lines and paragraphs."""
 
 
 def clean(value: Any) -> Any:
-    """The same JSON with control characters made visible.
+    """The same JSON with control characters made visible, and each text in one line.
 
     Names come from customers, sentences from providers, and readings from machines that we do not trust. None
     of them may move the cursor, change colours or set the title of the window.
     """
     if isinstance(value, str):
-        return "".join(_visible(character) for character in value)
+        return printable(value.replace("\n", " ").replace("\t", " "))
     if isinstance(value, list):
         return [clean(one) for one in value]
     if isinstance(value, dict):
@@ -32,11 +35,20 @@ def clean_lines(text: str) -> str:
     return "\n".join(clean(line) for line in text.split("\n"))
 
 
+def printable(text: str) -> str:
+    """The text with every character replaced that would control a terminal; line breaks and tabs stay.
+
+    All that this program prints passes here (`Terminal`), so that no command has to remember it.
+    """
+    if text.isprintable():
+        return text
+    return "\r\n".join("".join(map(_visible, part)) for part in text.split("\r\n"))
+
+
 def _visible(character: str) -> str:
-    if character in "\n\t":
-        return " "
-    # Cc are control codes; Cf includes those that reverse the reading direction.
-    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(character) in ("Cc", "Cf") else character
+    if character in "\n\t" or unicodedata.category(character) not in _CONTROLS:
+        return character
+    return "\N{REPLACEMENT CHARACTER}"
 
 
 # Time
@@ -90,28 +102,34 @@ def both(at: datetime | None, now: datetime) -> str | None:
 
 def price(amount: Money | None) -> str:
     """An amount, exact, with at least two places; a dash when there is none."""
-    return "-" if amount is None else _grouped(parse_usd(amount.usd))
+    return "-" if amount is None else _grouped(amount.nano)
+
+
+def exact(text: str) -> str:
+    """An exact amount of the API, with at least two places and no further zeros."""
+    whole, _, places = text.partition(".")
+    return f"{int(whole):,}.{places.rstrip('0').ljust(2, '0')}"
 
 
 def rounded(amount: Money) -> str:
     """An amount to the cent."""
-    return cents(Nano(amount.nano))
+    return cents(amount.nano)
 
 
-def cents(amount: Nano) -> str:
-    """Rounded to the cent, half to even, for tables that people compare. It is not the exact amount."""
-    whole, rest = divmod(amount, _NANO_PER_CENT)
+def cents(nano: int) -> str:
+    """Nano-US-dollars rounded to the cent, half to even, for tables that people compare; not the exact amount."""
+    whole, rest = divmod(nano, _NANO_PER_CENT)
     half = _NANO_PER_CENT // 2
     if rest > half or (rest == half and whole % 2 == 1):
         whole += 1
-    return _grouped(Nano(whole * _NANO_PER_CENT))
+    return _grouped(whole * _NANO_PER_CENT)
 
 
-def _grouped(amount: Nano) -> str:
+def _grouped(nano: int) -> str:
     """Exact, with at least two decimal places, without further trailing zeros, with thousands separators."""
-    sign, text = ("-", usd(amount)[1:]) if amount < 0 else ("", usd(amount))
-    whole, _, places = text.partition(".")
-    return f"{sign}{int(whole):,}.{places[:2]}{places[2:].rstrip('0')}"
+    whole, rest = divmod(abs(nano), _NANO_PER_USD)
+    places = f"{rest:09d}"
+    return f"{'-' if nano < 0 else ''}{whole:,}.{places[:2]}{places[2:].rstrip('0')}"
 
 
 def gpu_hours(gpu_seconds: int) -> str:

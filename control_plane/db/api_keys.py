@@ -1,5 +1,6 @@
 """Queries on API keys."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -39,14 +40,24 @@ VALUES (:id, :organization_id, :name, :role, :secret_sha256, :hint, :now)
 # A function that runs with its owner's rights: no tenant is set before the key is known, so the tenant filter would
 # hide every row.
 _OWNER = text("SELECT organization_id, api_key_id, role FROM api_key_owner(:secret_sha256)")
-_ALL = text("""
+_PAGE = text("""
 SELECT id, name, role, hint, created_at, revoked_at FROM api_keys
-WHERE organization_id = :organization_id ORDER BY created_at, id
+WHERE organization_id = :organization_id
+  AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
+ORDER BY created_at, id LIMIT :limit
+""")
+_COUNT = text("""
+SELECT count(*) FROM api_keys WHERE organization_id = :organization_id AND revoked_at IS NULL
 """)
 _REVOKE = text("""
 UPDATE api_keys SET revoked_at = :now
 WHERE organization_id = :organization_id AND id = :id AND revoked_at IS NULL
 """)
+_ROLE = text("SELECT role FROM api_keys WHERE organization_id = :organization_id AND id = :id")
+# The lock makes a revocation wait until this transaction is over, so that neither overlooks the other.
+_HOLD = text("SELECT id FROM api_keys WHERE id = :id AND revoked_at IS NULL FOR SHARE")
+# A function that runs with its owner's rights, because the keys belong to many tenants.
+_REVOKED = text("SELECT revoked_api_keys(:ids)")
 
 
 async def insert(
@@ -71,9 +82,28 @@ async def owner(connection: Connection, secret_sha256: bytes) -> Owner | None:
     return await read_one(connection, _OWNER, Owner, secret_sha256=secret_sha256)
 
 
-async def every(connection: Connection, organization_id: OrganizationId) -> list[ApiKey]:
-    """All keys of the organization, oldest first, revoked ones too."""
-    return await read(connection, _ALL, ApiKey, organization_id=organization_id)
+async def page(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[ApiKey]:
+    """Keys of the organization, oldest first, revoked ones too; `after` is creation time and id of one."""
+    return await read(
+        connection,
+        _PAGE,
+        ApiKey,
+        organization_id=organization_id,
+        after_at=after[0] if after else None,
+        after_id=after[1] if after else None,
+        limit=limit,
+    )
+
+
+async def count(connection: Connection, organization_id: OrganizationId) -> int:
+    """How many keys of the organization are valid."""
+    return await read_one(connection, _COUNT, int, organization_id=organization_id) or 0
 
 
 async def revoke(
@@ -81,3 +111,18 @@ async def revoke(
 ) -> bool:
     """Revoke a key. False when there is no such key, or it is revoked already."""
     return bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))
+
+
+async def role(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> Role | None:
+    """The role of a key of this organization; None when there is no such key."""
+    return await read_one(connection, _ROLE, Role, organization_id=organization_id, id=key_id)
+
+
+async def hold(connection: Connection, key_id: ApiKeyId) -> bool:
+    """Keep a key from being revoked until this transaction is over. False when it is revoked already."""
+    return bool(await read(connection, _HOLD, ApiKeyId, id=key_id))
+
+
+async def revoked_among(connection: Connection, key_ids: Collection[ApiKeyId]) -> frozenset[ApiKeyId]:
+    """Those of these keys, of any organization, that are revoked."""
+    return frozenset(await read(connection, _REVOKED, ApiKeyId, ids=list(key_ids)))

@@ -9,8 +9,9 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.rows import Recordset, read, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.attempt import Attempt, AttemptOutcome
-from control_plane.domain.failure import FailReason
+from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.placement import Failure
@@ -29,6 +30,8 @@ class AttemptOverview(Attempt):
     """The last completed step: of the claim if it has begun, of the machine otherwise."""
     asked_at: datetime | None
     sighted_at: datetime | None
+    provider_words: str | None
+    """Why its machine failed in the provider's own words, where there are any. Only operators read it."""
 
 
 _MADE = Recordset(Attempt, "made")
@@ -40,7 +43,8 @@ FROM {_MADE} JOIN leases l ON l.id = made.lease_id
 _OF_LEASES = text(f"""
 SELECT t.lease_id, t.number, t.machine_id, t.offer_key, t.started_at, t.ended_at, t.outcome, t.fail_reason, t.fail_why,
   m.provider, m.region, m.native_type, m.state, coalesce(c.step, m.step) AS step, m.asked_at,
-  {SIGHTED_AT} AS sighted_at
+  {SIGHTED_AT} AS sighted_at,
+  CASE WHEN m.fail_reason = t.fail_reason AND m.fail_why <> t.fail_why THEN m.fail_why END AS provider_words
 FROM attempts t JOIN machines m ON m.id = t.machine_id JOIN provider_accounts a ON a.name = m.account
 LEFT JOIN claims c ON c.lease_id = t.lease_id AND c.attempt = t.number
 WHERE t.lease_id = ANY(:lease_ids) ORDER BY t.lease_id, t.number
@@ -68,10 +72,11 @@ UPDATE attempts SET fail_reason = :reason, fail_why = :why, outcome = coalesce(o
 WHERE lease_id = :lease_id AND number = :number
 """)
 # The latest attempt on an offer counts, and it failed when its outcome was stored. How long its machine took to
-# terminate says nothing about when to try again, and must not hide the result of a later attempt.
-_FAILURES = text("""
+# terminate says nothing about when to try again, and must not hide the result of a later attempt. An attempt that
+# failed because of us does not count, and does not hide an earlier one that failed because of the offer.
+_FAILURES = text(f"""
 SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS reason, ended_at AS at
-FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL
+FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL AND NOT {among("fail_reason", OURS)}
 ORDER BY lease_id, offer_key, number DESC
 """)
 

@@ -11,6 +11,7 @@ from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.claim import Claim
+from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.progress import Step
@@ -102,16 +103,14 @@ _ADMITS = f"m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL"
 _STILL_ADMITS = f"EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND {_ADMITS})"
 _TAKE_ADMITTING = work.take(
     "claims",
-    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND due_at <= :now AND deadline_at > :now
+    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND due_at <= :now AND deadline_at IS NOT NULL
+    AND {work.UNTRIED}
     AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account AND {_ADMITS})""",
     order="due_at, id",
 )
 _BY_IDS = text(f"{_SELECT} WHERE c.id = ANY(:ids) ORDER BY c.due_at, c.id")
 _RETRY = work.retry("claims")
-_WAIT = text(f"""
-UPDATE claims SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
-WHERE id = :id AND {work.HELD}
-""")
+_WAIT = text(f"UPDATE claims SET due_at = :due_at, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _HELD = text(f"SELECT id FROM claims WHERE id = :id AND {work.HELD}")
 _STEP = text(f"""
 UPDATE claims SET step = coalesce(:step, step), work_until = :until,
@@ -126,11 +125,25 @@ _ADMITTED = text(f"""
 UPDATE claims SET admitted_at = :now, step = '{Step.KEYS_INSTALLED}', step_at = :now, tries = 0, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
-_OVERDUE = text(f"""
-{_SELECT} WHERE {_WAITS} AND slot IS NULL AND deadline_at <= :now AND {work.FREE} ORDER BY c.id LIMIT :limit
+# Nobody is admitted to a suspect machine, so the deadline waits until it is cleared, or was suspect for too long.
+_OVERDUE = text("""
+SELECT c.id, c.lease_id, c.machine_id, c.slot, c.claimed_at, c.deadline_at, c.tried_at AS attended_until,
+       m.suspect_since, m.last_challenged_at
+FROM claims c JOIN machines m ON m.id = c.machine_id
+WHERE c.admitted_at IS NULL AND c.ended_at IS NULL AND c.deadline_at <= :now
+  AND (c.work_until IS NULL OR c.work_until <= :now) AND (m.suspect_since > :suspect_before) IS NOT TRUE
+ORDER BY c.deadline_at, c.id LIMIT :limit
+""")
+_EXTEND = text(
+    f"UPDATE claims SET deadline_at = :until WHERE id = ANY(:ids) AND deadline_at <= :now AND {_WAITS}"
+)
+_MACHINE_CLEARED = text("""
+UPDATE claims SET deadline_at = greatest(deadline_at, :deadline_at)
+WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL
 """)
 _TARGETS = text("""
-SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key, l.authorized_keys
+SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key,
+       jsonb_path_query_array(l.ssh_keys, '$[*].public_key') AS authorized_keys
 FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.lease_id WHERE c.id = ANY(:ids)
 """)
 
@@ -147,7 +160,8 @@ async def take_admitting(
 ) -> list[Claim]:
     """Hold, until `until`, claims on verified machines of an account whose customers wait to be admitted.
 
-    Takes claims on whole machines, or with `slots` those on slots of nodes. A claim past its deadline is not taken.
+    Takes claims on whole machines, or with `slots` those on slots of nodes. A claim that was tried since its deadline
+    is no longer taken.
     """
     values = {"account": account, "token": token, "until": until, "now": now, "limit": limit, "slots": slots}
     ids = await read(connection, _TAKE_ADMITTING, ClaimId, **values)
@@ -173,24 +187,16 @@ async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[
     return {target.claim_id: target for target in found}
 
 
-async def retry(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
-    """Give a claim back after a failed try. Has no effect when another worker holds it."""
-    await write(connection, _RETRY, id=claim_id, token=token, due_at=due_at)
-
-
-async def wait(
-    connection: Connection,
-    claim_id: ClaimId,
-    *,
-    token: UUID,
-    due_at: datetime,
-    deadline_at: datetime | None,
+async def retry(
+    connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime, due_at: datetime
 ) -> None:
-    """Give a claim back that has to wait for something of ours: no failed try.
+    """Give a claim back after a try that failed now. Has no effect when another worker holds it."""
+    await write(connection, _RETRY, id=claim_id, token=token, now=now, due_at=due_at)
 
-    `deadline_at` moves the claim's deadline later; it never moves it earlier.
-    """
-    await write(connection, _WAIT, id=claim_id, token=token, due_at=due_at, deadline_at=deadline_at)
+
+async def wait(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
+    """Give a claim back that has to wait for something of ours: no failed try."""
+    await write(connection, _WAIT, id=claim_id, token=token, due_at=due_at)
 
 
 async def is_held(connection: Connection, claim_id: ClaimId, *, token: UUID) -> bool:
@@ -222,11 +228,33 @@ async def machine_verified(
     await write(connection, _MACHINE_VERIFIED, machine_id=machine_id, now=now, deadline_at=deadline_at)
 
 
+async def machine_cleared(connection: Connection, machine_id: MachineId, *, deadline_at: datetime) -> None:
+    """Give the customers who waited while a machine was suspect until `deadline_at` at least to be admitted.
+
+    Call it before the machine is changed, because claims are locked before machines.
+    """
+    await write(connection, _MACHINE_CLEARED, machine_id=machine_id, deadline_at=deadline_at)
+
+
 async def admitted(connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime) -> bool:
     """Record that the customer is admitted. False when `record_step` would return False."""
     return bool(await write(connection, _ADMITTED, id=claim_id, token=token, now=now))
 
 
-async def overdue(connection: Connection, *, now: datetime, limit: int) -> list[Claim]:
-    """Claims on whole machines whose customers were not admitted in time, and which no worker holds now."""
-    return await read(connection, _OVERDUE, Claim, now=now, limit=limit)
+async def overdue(
+    connection: Connection, *, now: datetime, suspect_before: datetime, limit: int
+) -> list[OverdueClaim]:
+    """Claims whose customers were not admitted in time, and which no worker holds now, oldest deadline first.
+
+    Claims on machines that became suspect after `suspect_before` still wait for another challenge.
+    `domain/deadline.py` decides.
+    """
+    values = {"now": now, "suspect_before": suspect_before, "limit": limit}
+    return await read(connection, _OVERDUE, OverdueClaim, **values)
+
+
+async def extend(
+    connection: Connection, claim_ids: Sequence[ClaimId], *, until: datetime, now: datetime
+) -> None:
+    """Give claims that are past their deadline another one, unless their customers were admitted meanwhile."""
+    await write(connection, _EXTEND, ids=list(claim_ids), until=until, now=now)

@@ -12,6 +12,9 @@ import warnings
 from pathlib import Path
 
 import asyncpg
+from sqlalchemy.engine import make_url
+
+from control_plane.db.engine import Role
 
 with warnings.catch_warnings():
     # On import the package keeps a lock file in XDG_RUNTIME_DIR, and warns when a service account has no
@@ -78,6 +81,26 @@ def stop(directory: Path, *, immediately: bool = False) -> None:
 def named(url: str, database: str) -> str:
     """The URL of another database on the same server."""
     return url.replace("/postgres?", f"/{database}?")
+
+
+def with_login(url: str, login: str) -> str:
+    """The URL of the same database for another login."""
+    return str(make_url(url).set(username=login, password=None))
+
+
+def make_login(url: str, login: str, role: Role) -> None:
+    """Make a login that may take `role` and has no right of its own, on the server whose URL `start` returned."""
+    asyncio.run(_make_login(url, login, role))
+
+
+async def _make_login(url: str, login: str, role: Role) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", login):
+            await connection.execute(f'CREATE ROLE "{login}" LOGIN NOINHERIT')
+        await connection.execute(f'GRANT {role} TO "{login}"')
+    finally:
+        await connection.close()
 
 
 def recreate(url: str, database: str) -> None:

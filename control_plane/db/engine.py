@@ -6,19 +6,21 @@ The reconciler's role sees all tenants.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
-from sqlalchemy import text
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import TextClause, event, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from control_plane.db.connection import Connection
+from control_plane.db.bell import Bell, Changed
+from control_plane.db.connect import ANSWER_SECONDS_MAX, connect, place
+from control_plane.db.connection import Connection, Rows
 from control_plane.db.fast import FastPool
 
 STATEMENT_TIMEOUT_MS = 15_000
@@ -34,10 +36,22 @@ class Role(StrEnum):
     RECONCILER = "splitplane_reconciler"
 
 
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """How many connections of a pool are lent at this moment, and how many there may be."""
+
+    pool: str
+    in_use: int
+    size: int
+
+
 class Database:
     """Connections of one process to one database, in one role (or the login's own role when None)."""
 
-    def __init__(self, url: str, *, role: Role | None, pool_size: int = 10, readers: int = 10) -> None:
+    def __init__(
+        self, url: str, *, role: Role | None, pool_size: int = 10, readers: int = 10, rings: bool = False
+    ) -> None:
+        """`rings`: tell other processes which leases change, as every process that serves or reconciles does."""
         settings = {
             "application_name": "splitplane",
             "statement_timeout": str(STATEMENT_TIMEOUT_MS),
@@ -52,28 +66,56 @@ class Database:
             # Its statements are constants that find few rows by index, and planning one of them anew took three
             # times as long as running it (docs/decisions/0002-api-server.md). ANALYZE makes PostgreSQL plan again.
             settings["plan_cache_mode"] = "force_generic_plan"
-        arguments: dict[str, Any] = {
-            "connect_args": {"server_settings": settings, "timeout": 10},
-            "pool_timeout": 10,
-            "max_overflow": 0,
+        self._url = url
+        self._settings = settings
+        self._pool_size = pool_size
+        self._opened = WeakSet[Any]()
+        """asyncpg's connections below SQLAlchemy's pool."""
+        self.place = place(url)
+        """Where the database is, for logs: no user and no password."""
+        self._writes = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self._open,
+            pool_size=pool_size,
+            pool_timeout=10,
+            max_overflow=0,
             # The text of an error is logged; the values of its statement must not be.
-            "hide_parameters": True,
+            hide_parameters=True,
             # A restarted database closes our connections. A check at every checkout would cost every request a
             # round trip, so a dead connection fails one request or activation instead.
-            "pool_pre_ping": False,
-        }
-        driver_url = make_url(url).set(drivername="postgresql+asyncpg")
-        self._writes = create_async_engine(driver_url, pool_size=pool_size, **arguments)
-        self._readers = FastPool(url, settings=settings, size=readers, wait_seconds=10)
-        self._fast_writers = FastPool(url, settings=settings, size=pool_size, wait_seconds=10)
+            pool_pre_ping=False,
+        )
+        self._bell = Bell(url, settings=settings) if rings else None
+        if self._bell is not None:
+            event.listen(self._writes.sync_engine, "connect", _collect)
+        self._readers = FastPool(url, settings=settings, size=readers, wait_seconds=10, bell=self._bell)
+        self._fast_writers = FastPool(
+            url, settings=settings, size=pool_size, wait_seconds=10, bell=self._bell
+        )
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         """One transaction: commits at the end, rolls back on any exception."""
-        async with self._writes.begin() as connection:
-            if tenant is not None:
-                await connection.execute(_SET_TENANT, {"organization": str(tenant)})
-            yield connection
+        async with self._writes.connect() as opened:
+            changed = Changed() if self._bell is None else _changed(opened)
+            begun = await opened.begin()
+            connection = _Answering(opened)
+            try:
+                if tenant is not None:
+                    await connection.execute(_SET_TENANT, {"organization": str(tenant)})
+                yield connection
+            except BaseException:
+                with suppress(
+                    Exception
+                ):  # What went wrong first says more than a rollback on a dead connection.
+                    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                        await begun.rollback()
+                raise
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await begun.commit()
+            # Committed, and the connection is still ours: its next owner starts with an empty set.
+            if self._bell is not None:
+                self._bell.ring(changed.take())
 
     @asynccontextmanager
     async def fast_transaction(self, tenant: UUID) -> AsyncIterator[Connection]:
@@ -96,8 +138,57 @@ class Database:
         async with self._readers.connection(str(tenant) if tenant is not None else "") as connection:
             yield connection
 
+    def pools(self) -> Sequence[PoolUse]:
+        """How much each pool is used. Reads counters only, so any thread may ask."""
+        writes = self._writes.pool
+        lent = writes.checkedout() if isinstance(writes, AsyncAdaptedQueuePool) else 0
+        return (
+            PoolUse("transactions", lent, self._pool_size),
+            PoolUse("fast_transactions", self._fast_writers.in_use, self._fast_writers.size),
+            PoolUse("reads", self._readers.in_use, self._readers.size),
+        )
+
     async def close(self) -> None:
+        """Close all connections at once, without a word to the server, which may stand still."""
+        if self._bell is not None:
+            await self._bell.close()
+        for connection in list(self._opened):
+            connection.terminate()
         await asyncio.gather(self._writes.dispose(), self._readers.close(), self._fast_writers.close())
+
+    async def _open(self) -> Any:
+        opened = await connect(self._url, settings=self._settings)
+        self._opened.add(opened)
+        return opened
+
+
+class _Answering:
+    """A connection of SQLAlchemy. A statement without an answer raises TimeoutError and closes the connection.
+
+    The server limits its statements itself, but a server that stands still, or has vanished, limits nothing.
+    """
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def execute(self, statement: TextClause, parameters: Mapping[str, object] | None = None, /) -> Rows:
+        # SQLAlchemy discards the connection of a task that is cancelled while it waits.
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            return await self._connection.execute(statement, parameters)
+
+
+def _collect(dbapi_connection: Any, record: Any) -> None:
+    """Collect, with a new connection of the pool, which leases its transactions change."""
+    changed = record.info["changed"] = Changed()
+    changed.listen(dbapi_connection.driver_connection)
+
+
+def _changed(connection: AsyncConnection) -> Changed:
+    found = connection.sync_connection and connection.sync_connection.info.get("changed")
+    if not isinstance(found, Changed):
+        raise TypeError("the connection was made without collecting changes")
+    found.clear()
+    return found
 
 
 @asynccontextmanager
@@ -111,22 +202,3 @@ async def acting_for(connection: Connection, tenant: UUID, *, back_to: UUID) -> 
     yield
     await connection.execute(_CHECK_NOW)
     await connection.execute(_SET_TENANT, {"organization": str(back_to)})
-
-
-_AWAY = ("08", "57P", "53")
-"""SQLSTATE prefixes of a server that is unreachable, stopping, starting or full: PostgreSQL's manual, appendix A."""
-
-
-def is_connection_trouble(error: BaseException) -> bool:
-    """Whether the database was unreachable rather than refusing the statement, so that a retry may succeed.
-
-    A server that dies while a connection is being made causes a plain error of class 08, one that is still
-    starting 57P03; in both cases there is no connection yet that could be invalidated. When the socket is
-    missing or the name does not resolve, the error is an OSError.
-    """
-    if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | OSError):
-        return True
-    if not isinstance(error, DBAPIError):
-        return False
-    state = str(getattr(error.orig, "sqlstate", None) or "")
-    return error.connection_invalidated or state.startswith(_AWAY)

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import asyncpg
@@ -21,6 +20,9 @@ from sqlalchemy import ClauseElement, text
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.sql.compiler import SQLCompiler
+
+from control_plane.db.bell import Bell, Changed
+from control_plane.db.connect import ANSWER_SECONDS_MAX, connect
 
 STATEMENTS_KEPT_MAX = 200
 """Prepared statements per connection. Ours are constants, so this limit is never reached."""
@@ -84,6 +86,7 @@ class FastConnection:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self.changed = Changed()
         self._prepared: dict[str, Any] = {}
         self._tenant = ""
 
@@ -104,15 +107,22 @@ class FastConnection:
         given = values or own
         arguments = [given[name] for name in names]
         try:
-            try:
-                return await self._run(sql, arguments)
-            except asyncpg.InvalidCachedStatementError:
-                # A migration ran meanwhile. Nothing was executed, and the statement is prepared for the new schema.
-                self._prepared.clear()
-                _row_class_of.pop(sql, None)
-                return await self._run(sql, arguments)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                return await self._run_again_after_a_migration(sql, arguments)
         except _REFUSED as error:
             raise self._error_for(error, sql) from error
+        except TimeoutError:
+            self.close()  # The server stands still, or has vanished.
+            raise
+
+    async def _run_again_after_a_migration(self, sql: str, arguments: list[Any]) -> Result:
+        try:
+            return await self._run(sql, arguments)
+        except asyncpg.InvalidCachedStatementError:
+            # A migration ran meanwhile. Nothing was executed, and the statement is prepared for the new schema.
+            self._prepared.clear()
+            _row_class_of.pop(sql, None)
+            return await self._run(sql, arguments)
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
@@ -121,6 +131,7 @@ class FastConnection:
         try:
             yield
         except Exception:
+            self.changed.clear()
             if not self.closed:
                 await self._run_script("ROLLBACK")
             raise
@@ -129,9 +140,13 @@ class FastConnection:
     async def _run_script(self, sql: str) -> None:
         """Run SQL without arguments: several statements in one round trip."""
         try:
-            await self._connection.execute(sql)
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                await self._connection.execute(sql)
         except _REFUSED as error:
             raise self._error_for(error, sql) from error
+        except TimeoutError:
+            self.close()
+            raise
 
     def _error_for(self, error: Exception, sql: str) -> DBAPIError:
         if isinstance(error, asyncpg.InternalClientError):
@@ -155,13 +170,24 @@ class FastConnection:
 class FastPool:
     """A bounded pool of fast connections, opened when needed."""
 
-    def __init__(self, url: str, *, settings: Mapping[str, str], size: int, wait_seconds: float) -> None:
-        # asyncpg does not accept SQLAlchemy's driver name in the URL.
-        self._url = urlsplit(url)._replace(scheme="postgresql").geturl()
+    def __init__(
+        self,
+        url: str,
+        *,
+        settings: Mapping[str, str],
+        size: int,
+        wait_seconds: float,
+        bell: Bell | None = None,
+    ) -> None:
+        self._url = url
         self._settings = dict(settings)
         self._wait_seconds = wait_seconds
+        self._bell = bell
         self._free: list[FastConnection] = []
         self._places = asyncio.Semaphore(size)
+        self.size = size
+        self.in_use = 0
+        """How many connections are lent, or being opened, at this moment."""
 
     @asynccontextmanager
     async def connection(self, tenant: str) -> AsyncIterator[FastConnection]:
@@ -171,6 +197,7 @@ class FastPool:
         else:
             await self._places.acquire()
         pooled: FastConnection | None = None
+        self.in_use += 1
         try:
             pooled = await self._take()
             await pooled.become(tenant)
@@ -185,6 +212,7 @@ class FastPool:
         else:
             self._give_back(pooled)
         finally:
+            self.in_use -= 1
             self._places.release()
 
     async def _take(self) -> FastConnection:
@@ -193,21 +221,36 @@ class FastPool:
             if not pooled.closed:
                 return pooled
         try:
-            connection = await asyncpg.connect(
-                self._url, server_settings=self._settings, timeout=self._wait_seconds, record_class=Row
-            )
+            connection = await connect(self._url, settings=self._settings, record_class=Row)
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise _as_sqlalchemy(error, None, lost=True) from error
-        for kind in ("json", "jsonb"):
-            await connection.set_type_codec(
-                kind, encoder=str, decoder=json.loads, schema="pg_catalog", format="text"
-            )
-        return FastConnection(connection)
+        opened = FastConnection(connection)
+        if self._bell is not None:
+            opened.changed.listen(connection)
+        try:
+            await _read_json(connection)
+        except BaseException as error:
+            opened.close()
+            if isinstance(error, _REFUSED):
+                raise _as_sqlalchemy(error, None, lost=True) from error
+            raise
+        return opened
 
     def _give_back(self, pooled: FastConnection | None) -> None:
+        if pooled is not None and self._bell is not None:
+            self._bell.ring(pooled.changed.take())
         if pooled is not None and not pooled.closed:
             self._free.append(pooled)
 
     async def close(self) -> None:
         while self._free:
             self._free.pop().close()
+
+
+async def _read_json(connection: Any) -> None:
+    """Have JSON decoded by a new connection."""
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        for kind in ("json", "jsonb"):
+            await connection.set_type_codec(
+                kind, encoder=str, decoder=json.loads, schema="pg_catalog", format="text"
+            )

@@ -1,8 +1,8 @@
 """Queries on holds: money that is set aside for the next hour of a live lease.
 
-A hold is placed together with its lease, used by posted charges, and renewed ahead of time. It is released with
-the lease's last charge, or when the lease ends without having been ready (`db/leases.py`). Locks are taken in the
-order lease, standing, hold.
+A hold is placed together with its lease, used by posted charges, and renewed ahead of time. When a lease ends, its
+hold keeps what is still to be posted, and is released with the last charge; a lease that was never ready has none
+(`db/leases.py`). Locks are taken in the order lease, standing, hold.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.db.usage import MACHINE, USE
+from control_plane.db.usage import USE, USED
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Use
@@ -26,8 +26,6 @@ class Funded(Use):
 
     lease_id: LeaseId
     organization_id: OrganizationId
-    gpu_count: int
-    nano_per_gpu_hour: Nano
     held_nano: Nano
     posted_nano: Nano
     """What was posted for the lease so far."""
@@ -44,11 +42,12 @@ WHERE h.released_at IS NULL AND h.due_at <= :now AND l.state = '{LeaseState.READ
 ORDER BY h.due_at, h.lease_id LIMIT :limit
 """)
 _FUNDED = text(f"""
-SELECT l.id AS lease_id, l.organization_id, l.gpu_count, l.nano_per_gpu_hour, h.amount_nano AS held_nano,
-       h.posted_nano, l.funding_warned_at IS NOT NULL AS warned, {USE}
-FROM leases l {MACHINE} JOIN holds h ON h.lease_id = l.id
+SELECT l.id AS lease_id, l.organization_id, h.amount_nano AS held_nano, h.posted_nano,
+       l.funding_warned_at IS NOT NULL AS warned, {USE}
+FROM leases l {USED}
 WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL AND h.due_at <= :now
 """)
+_SET_ASIDE = text("SELECT posted_nano + amount_nano FROM holds WHERE lease_id = :lease_id")
 _EXTEND = text("""
 WITH changed AS (
   UPDATE holds SET amount_nano = amount_nano + :more WHERE lease_id = :lease_id AND released_at IS NULL
@@ -83,6 +82,14 @@ async def funded(connection: Connection, lease_id: LeaseId, *, now: datetime) ->
     return await read_one(connection, _FUNDED, Funded, lease_id=lease_id, now=now)
 
 
+async def set_aside(connection: Connection, lease_id: LeaseId) -> Nano:
+    """All that was set aside for a lease so far: its posted charges and its hold.
+
+    Posting a charge does not change it, so it does not change while the caller holds the lease's lock.
+    """
+    return Nano(await read_one(connection, _SET_ASIDE, int, lease_id=lease_id) or 0)
+
+
 async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
     """Set more aside, and withdraw a warning.
 
@@ -107,7 +114,7 @@ class Posted:
     """Nothing is posted after this, so the rest of the hold is returned."""
 
 
-# A posted charge is taken out of the hold, down to zero; the final one returns the rest. When another replica posts
+# A posted charge is taken out of the hold, and the final one returns the rest, if any. When another replica posts
 # the final charge first, charges that are posted later find a released hold and are still counted.
 _USE = text(f"""
 WITH before AS (

@@ -30,6 +30,22 @@ DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
   SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before ORDER BY created_at LIMIT :limit)
 """)
 
+_FORGET_SURPLUS = text("""
+WITH crowded AS (
+  SELECT organization_id FROM idempotency_keys GROUP BY organization_id
+  HAVING count(*) > :most OR sum(octet_length(answer)) > :most_bytes),
+ranked AS (
+  SELECT organization_id, key, created_at, row_number() OVER newest AS place,
+         sum(octet_length(answer)) OVER newest AS bytes
+  FROM idempotency_keys JOIN crowded USING (organization_id)
+  WINDOW newest AS (
+    PARTITION BY organization_id ORDER BY created_at DESC, key
+    ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
+DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
+  SELECT organization_id, key FROM ranked WHERE place > :most OR bytes > :most_bytes
+  ORDER BY created_at LIMIT :limit)
+""")
+
 
 class KeyTaken(Exception):  # noqa: N818 - expected: the same request was sent twice
     """Another request with this key committed first; its effect stands and ours must roll back."""
@@ -61,3 +77,8 @@ async def insert(
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
     """Delete answers that are older than `before`, oldest first. Returns how many."""
     return await write(connection, _FORGET, before=before, limit=limit)
+
+
+async def forget_surplus(connection: Connection, *, most: int, most_bytes: int, limit: int) -> int:
+    """Delete the oldest answers of organizations that have more than `most`, or more bytes. Returns how many."""
+    return await write(connection, _FORGET_SURPLUS, most=most, most_bytes=most_bytes, limit=limit)

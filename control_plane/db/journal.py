@@ -16,6 +16,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, write
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId, MachineId
+from control_plane.domain.position import Position, unseen
 
 CLAIMANTS = """
 LEFT JOIN LATERAL (
@@ -24,6 +25,14 @@ LEFT JOIN LATERAL (
 ) claimant ON true
 """
 """SQL: the leases whose journals get a line about a machine. `{machine}` is the machine's id."""
+
+OWNER = """
+LEFT JOIN LATERAL (
+  SELECT c.organization_id, c.project_id, c.lease_id FROM claims c
+  WHERE c.machine_id = {machine} AND c.slot IS NULL ORDER BY c.claimed_at DESC, c.id DESC LIMIT 1
+) owner ON true
+"""
+"""SQL: the lease that has or last had a whole machine; a node belongs to no lease. `{machine}` is the machine's id."""
 
 INSERT = """
 INSERT INTO journal (organization_id, project_id, lease_id, machine_id, at, actor_kind, actor, request_id, event,
@@ -52,11 +61,28 @@ class Line:
     state_before: str | None
     state_after: str | None
     why: str | None
+    transaction: int
+    """The transaction that wrote it."""
+    settled: int
+    """No line after this one, visible or still uncommitted, is of a transaction below this."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Read(Line):
+    foreign: bool
+    """Whether the reader's position comes from another database, or from before this one was restored."""
+
+
+# `settled` and the rows come from the same snapshot. Transactions at or above its xmin may still commit a line.
 _PAGE = text("""
-SELECT number, at, actor_kind, actor, request_id, event, machine_id, state_before, state_after, why FROM journal
-WHERE lease_id = :lease_id AND number > :after ORDER BY number LIMIT :limit
+SELECT number, at, actor_kind, actor, request_id, event, machine_id, state_before, state_after, why, transaction,
+  least(CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint),
+        min(transaction) OVER (ORDER BY number ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)) AS settled,
+  :horizon > CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) AS foreign
+FROM journal
+WHERE lease_id = :lease_id AND (transaction >= :horizon
+  OR :horizon > CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint))
+ORDER BY number LIMIT :limit
 """)
 _NOTE_LEASE = text(f"""
 {INSERT}
@@ -77,9 +103,26 @@ FROM machines m {CLAIMANTS.format(machine="m.id")} WHERE m.id = ANY(:machine_ids
 """)
 
 
-async def page(connection: Connection, lease_id: LeaseId, *, after: int, limit: int) -> list[Line]:
-    """A lease's lines after number `after`, oldest first."""
-    return await read(connection, _PAGE, Line, lease_id=lease_id, after=after, limit=limit)
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines that one statement read, in the order of their numbers, with some that the reader has already."""
+
+    lines: Sequence[Line]
+    foreign: bool
+    """The position comes from another database, or from before this one was restored: the page is the first one."""
+    more: bool
+    """Whether the page is full, so that more lines may follow."""
+
+    def unseen(self, position: Position) -> list[tuple[Line, Position]]:
+        """The lines that a reader lacks, each with the position once it has the line."""
+        return unseen(Position() if self.foreign else position, self.lines)
+
+
+async def page(connection: Connection, lease_id: LeaseId, *, position: Position, limit: int) -> Page:
+    """The next lines of a lease behind a position: at least `limit` of them that a reader there lacks, if there are."""
+    limit = min(limit, position.room) + len(position.seen)
+    found = await read(connection, _PAGE, _Read, lease_id=lease_id, horizon=position.horizon, limit=limit)
+    return Page(found, foreign=bool(found) and found[0].foreign, more=len(found) >= limit)
 
 
 async def note_lease(

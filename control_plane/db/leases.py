@@ -1,19 +1,20 @@
-"""Queries on leases. A state changes only through `move`."""
+"""Queries on leases: storing, locking and moving them. A state changes only through `move`.
 
-from collections.abc import Sequence
+What customers read of them is in `db/lease_overviews.py`.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.journal import ACTOR, INSERT, actor_values
-from control_plane.db.machines import SIGHTED_AT
-from control_plane.db.rows import Recordset, convert, read, write
+from control_plane.db.rows import Recordset, document, read, read_one, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.lease import (
     BILLED,
     END_REASONS,
@@ -26,27 +27,48 @@ from control_plane.domain.lease import (
     LeaseState,
 )
 from control_plane.domain.machine import MachineState
+from control_plane.domain.metering import cost_until
 from control_plane.domain.money import Nano
-from control_plane.domain.progress import Step
-from control_plane.domain.proof import ProofOutcome, Record, Tier
-from control_plane.domain.status import Evidence
 
 _COLUMNS = tuple(field.name for field in fields(Lease) if field.name != "project")
 _PROJECT = "(SELECT name FROM projects WHERE id = l.project_id) AS project"
 """SQL: the name of a lease's project. It is not a join, so that `FOR UPDATE` locks the lease alone."""
-_LEASE = f"{', '.join(f'l.{column}' for column in _COLUMNS)}, {_PROJECT}"
-_SELECT = f"SELECT {_LEASE} FROM leases l"
+COLUMNS = f"{', '.join(f'l.{column}' for column in _COLUMNS)}, {_PROJECT}"
+"""SQL: the columns of `Lease`, of the row `l`."""
+_SELECT = f"SELECT {COLUMNS} FROM leases l"
 
 _LATER = frozenset(
-    {"generation", "attempts", "end_reason", "end_why", "ready_at", "billed_until", "ended_at"}
+    {
+        "generation",
+        "attempts",
+        "end_reason",
+        "end_why",
+        "waiting_since",
+        "waiting_why",
+        "ready_at",
+        "release_at",
+        "billed_until",
+        "ended_at",
+    }
 )
 """Columns that a new lease gets from the table's defaults."""
+
+
+def _value(column: str) -> str:
+    """SQL: the parameter of a column; one that holds JSON is sent as text."""
+    return f"CAST(:{column} AS jsonb)" if column in _JSON else f":{column}"
+
+
 _GIVEN = tuple(column for column in _COLUMNS if column != "state" and column not in _LATER)
-# Stores the lease, its first journal line, its hold and the organization's standing in one round trip.
+_JSON = frozenset({"ssh_keys", "labels"})
+_LIVE = among("state", LIVE)
+# Stores the lease, its first journal line, its hold and the organization's standing in one round trip; nothing of it
+# when a live lease of the project has the name.
 _INSERT = text(f"""
 WITH lease AS (
   INSERT INTO leases ({", ".join(_GIVEN)}, state, due_at)
-  VALUES ({", ".join(f":{column}" for column in _GIVEN)}, '{LeaseState.PLACING}', :created_at)
+  VALUES ({", ".join(_value(column) for column in _GIVEN)}, '{LeaseState.PLACING}', :created_at)
+  ON CONFLICT (project_id, name) WHERE {_LIVE} DO NOTHING
   RETURNING id, organization_id, project_id, state
 ), noted AS (
   {INSERT}
@@ -56,16 +78,35 @@ WITH lease AS (
   SELECT id, organization_id, :hold_nano, :created_at FROM lease
 )
 UPDATE standings SET gpus_held = gpus_held + :gpu_count, held_nano = held_nano + :hold_nano
-WHERE organization_id = :organization_id
+WHERE organization_id = :organization_id AND EXISTS (SELECT FROM lease)
 """)
+_NAMED = text(f"SELECT id FROM leases WHERE project_id = :project_id AND name = :name AND {_LIVE}")
+_LABEL = text("UPDATE leases SET labels = CAST(:labels AS jsonb) WHERE id = :id")
 
 
-async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor: Actor, why: str) -> None:
-    """Store an admitted lease with its hold. The caller holds the standing's lock."""
+async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor: Actor, why: str) -> bool:
+    """Store an admitted lease with its hold. The caller holds the standing's lock.
+
+    False, and nothing is stored, when a live lease of the project has the name.
+    """
     given: dict[str, object] = {column: getattr(lease, column) for column in _GIVEN}
-    for column in ("regions", "providers", "authorized_keys"):
+    for column in ("regions", "providers"):
         given[column] = list(getattr(lease, column))
-    await write(connection, _INSERT, **given, hold_nano=hold_nano, why=why, **actor_values(actor))
+    for column in _JSON:
+        given[column] = document(getattr(lease, column))
+    return bool(
+        await write(connection, _INSERT, **given, hold_nano=hold_nano, why=why, **actor_values(actor))
+    )
+
+
+async def live_named(connection: Connection, project_id: ProjectId, name: str) -> LeaseId | None:
+    """The live lease of a project that has this name; None when there is none."""
+    return await read_one(connection, _NAMED, LeaseId, project_id=project_id, name=name)
+
+
+async def set_labels(connection: Connection, lease_id: LeaseId, labels: Mapping[str, str]) -> None:
+    """Replace the labels of a locked lease."""
+    await write(connection, _LABEL, id=lease_id, labels=document(labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +122,7 @@ class _Moving:
     end_reason: EndReason | None
     due_at: datetime | None
     ready_at: datetime | None
+    release_at: datetime | None
     billed_until: datetime | None
     ended_at: datetime | None
     attempt: int
@@ -94,8 +136,19 @@ class _Left:
     id: LeaseId
     organization_id: OrganizationId
     gpu_count: int
+    nano_per_gpu_hour: Nano
     ready_at: datetime | None
+    billed_until: datetime | None
     leaves_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _LastHold:
+    """What the hold of a lease that has ended keeps."""
+
+    lease_id: LeaseId
+    cost_nano: Nano | None
+    """What the lease costs in total; None when it was never ready, so that its hold is released."""
 
 
 # One statement moves any number of leases and writes their journal lines.
@@ -105,28 +158,37 @@ WITH wanted AS (SELECT * FROM {_MOVING}),
 moved AS (
   UPDATE leases l SET
     state = w.after, generation = l.generation + 1, due_at = coalesce(w.due_at, l.due_at),
-    ready_at = coalesce(w.ready_at, l.ready_at), billed_until = coalesce(w.billed_until, l.billed_until),
+    ready_at = coalesce(w.ready_at, l.ready_at), release_at = coalesce(w.release_at, l.release_at),
+    billed_until = coalesce(w.billed_until, l.billed_until), waiting_since = NULL, waiting_why = NULL,
     end_reason = coalesce(w.end_reason, l.end_reason),
     end_why = CASE WHEN w.end_reason IS NULL THEN l.end_why ELSE w.why END,
     ended_at = coalesce(w.ended_at, l.ended_at), attempts = l.attempts + w.attempt
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
-  RETURNING l.id, l.organization_id, l.project_id, l.gpu_count, l.ready_at, w.event, w.before, w.after, w.why,
-            w.leaves_live
+  RETURNING l.id, l.organization_id, l.project_id, l.gpu_count, l.nano_per_gpu_hour, l.ready_at, l.billed_until,
+            w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
-SELECT id, organization_id, gpu_count, ready_at, leaves_live FROM moved ORDER BY id
+SELECT id, organization_id, gpu_count, nano_per_gpu_hour, ready_at, billed_until, leaves_live FROM moved ORDER BY id
 """)
-_LEAVE_LIVE = text("""
-WITH unused AS (
-  SELECT lease_id, amount_nano FROM holds WHERE lease_id = ANY(:unused) AND released_at IS NULL FOR UPDATE
-), released AS (
-  UPDATE holds SET amount_nano = 0, released_at = :now FROM unused WHERE holds.lease_id = unused.lease_id
+# Holds are locked after their standing. `rate_usage` posts charges in the same order.
+_LEAVE_LIVE = text(f"""
+WITH standing AS MATERIALIZED (
+  SELECT organization_id FROM standings WHERE organization_id = :organization_id FOR UPDATE
+), kept AS MATERIALIZED (
+  SELECT h.lease_id, h.amount_nano AS held_nano, last.cost_nano IS NULL AS unused,
+         least(h.amount_nano, greatest(0, coalesce(last.cost_nano - h.posted_nano, 0))) AS kept_nano
+  FROM standing JOIN holds h USING (organization_id) JOIN {Recordset(_LastHold, "last")} ON last.lease_id = h.lease_id
+  WHERE h.released_at IS NULL ORDER BY h.lease_id FOR UPDATE OF h
+), changed AS (
+  UPDATE holds SET amount_nano = kept.kept_nano,
+                   released_at = CASE WHEN kept.unused THEN CAST(:now AS timestamptz) END
+  FROM kept WHERE holds.lease_id = kept.lease_id
 )
 UPDATE standings SET gpus_held = gpus_held - :gpu_count,
-                     held_nano = held_nano - (SELECT coalesce(sum(amount_nano), 0) FROM unused)
+                     held_nano = held_nano - (SELECT coalesce(sum(held_nano - kept_nano), 0) FROM kept)
 WHERE organization_id = :organization_id
 """)
 
@@ -136,8 +198,8 @@ async def move(
 ) -> frozenset[LeaseId]:
     """Apply the moves whose leases have not moved meanwhile; returns the leases that moved.
 
-    Leaving READY sets `billed_until`. Leaving the live states frees the quota, and also the hold when the lease was
-    never ready: a billed lease keeps its hold until its last charge is posted.
+    Leaving READY sets `billed_until`. Leaving the live states frees the quota and the hold, except for the part that
+    pays for use that is not posted yet: it stays held until the last charge is posted.
     """
     if not moves:
         return frozenset()
@@ -151,11 +213,18 @@ async def move(
             connection,
             _LEAVE_LIVE,
             organization_id=organization_id,
-            unused=[lease.id for lease in of_tenant if lease.ready_at is None],
+            last=Recordset.document([_last_hold(lease) for lease in of_tenant]),
             gpu_count=sum(lease.gpu_count for lease in of_tenant),
             now=now,
         )
     return frozenset(lease.id for lease in moved)
+
+
+def _last_hold(lease: _Left) -> _LastHold:
+    if lease.ready_at is None or lease.billed_until is None:
+        return _LastHold(lease.id, None)
+    cost = cost_until(lease.ready_at, lease.gpu_count, lease.nano_per_gpu_hour, lease.billed_until)
+    return _LastHold(lease.id, cost)
 
 
 def _moving(move: LeaseMove, now: datetime) -> _Moving:
@@ -171,6 +240,7 @@ def _moving(move: LeaseMove, now: datetime) -> _Moving:
         end_reason=END_REASONS.get(move.moved.event) if after is LeaseState.ENDING else None,
         due_at=now if after is LeaseState.PLACING else None,
         ready_at=now if after in BILLED else None,
+        release_at=move.release_at,
         billed_until=(move.billed_until or now) if leaves_bill else None,
         ended_at=now if after in TERMINAL else None,
         attempt=1 if after is LeaseState.STARTING else 0,
@@ -187,139 +257,31 @@ async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[Lea
     return {lease.id: lease for lease in found}
 
 
-# A lease as a customer reads it, in one round trip: with the claim of its latest attempt (every attempt has one), the
-# machine, the machine's place in the private network, and its latest GPU proof.
-_OVERVIEW = f"""
-SELECT {_LEASE},
-  m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
-  {SIGHTED_AT} AS sighted_at, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
-  m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
-  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at
-FROM leases l
-LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
-LEFT JOIN machines m ON m.id = c.machine_id
-LEFT JOIN provider_accounts a ON a.name = m.account
-LEFT JOIN peers p ON p.claim_id = c.id
-LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LISTED}' AND machine_id = m.id
-  ORDER BY at DESC LIMIT 1) v ON true
-"""
-_SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
-_PAGE = text(
-    _OVERVIEW
-    + """
-WHERE l.organization_id = :organization_id
-  AND (CAST(:before_at AS timestamptz) IS NULL OR (l.created_at, l.id) < (:before_at, CAST(:before_id AS uuid)))
-  AND (CAST(:states AS text[]) IS NULL OR l.state = ANY(:states))
-  AND (CAST(:project_id AS uuid) IS NULL OR l.project_id = :project_id)
-ORDER BY l.created_at DESC, l.id DESC LIMIT :limit
-"""
-)
-
-
 @dataclass(frozen=True, slots=True)
-class LatestProof:
-    id: UUID
-    outcome: ProofOutcome
-    at: datetime
+class Waits:
+    """A lease that no offer can serve now."""
 
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    lease: Lease
-    evidence: Evidence | None = None
-    """What is known about the latest attempt's machine; None before the first attempt."""
-    record: Record | None = None
-    """The summary of all GPU proofs of that machine."""
-    proof: LatestProof | None = None
-    """Its latest GPU proof; None before its first challenge."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Claimed:
-    """The other columns of a lease's row, once it has had an attempt."""
-
-    machine_id: MachineId
-    provider: str
-    region: str
-    machine_state: MachineState
-    step: Step
-    sighted_at: datetime | None
-    address: str | None
-    ssh_port: int
-    host_key: str | None
-    mesh_address: str | None
-    proof_id: UUID | None
-    proof_outcome: ProofOutcome | None
-    proof_at: datetime | None
-
-
-async def _overviews(connection: Connection, statement: TextClause, **values: object) -> list[Overview]:
-    return [_overview(row) for row in (await connection.execute(statement, values)).all()]
-
-
-def _overview(row: Any) -> Overview:
-    lease = convert(row, Lease)
-    if row.machine_id is None:
-        return Overview(lease)
-    claimed = convert(row, _Claimed)
-    record = convert(row, Record)
-    return Overview(lease, _evidence(claimed), record, _latest_proof(claimed))
-
-
-def _evidence(claimed: _Claimed) -> Evidence:
-    return Evidence(
-        machine_id=claimed.machine_id,
-        provider=claimed.provider,
-        region=claimed.region,
-        state=claimed.machine_state,
-        step=claimed.step,
-        sighted_at=claimed.sighted_at,
-        address=claimed.address,
-        ssh_port=claimed.ssh_port,
-        host_key=claimed.host_key,
-        mesh_address=claimed.mesh_address,
-    )
-
-
-def _latest_proof(claimed: _Claimed) -> LatestProof | None:
-    if claimed.proof_id is None or claimed.proof_outcome is None or claimed.proof_at is None:
-        return None
-    return LatestProof(claimed.proof_id, claimed.proof_outcome, claimed.proof_at)
-
-
-async def show(connection: Connection, organization_id: OrganizationId, lease_id: LeaseId) -> Overview | None:
-    found = await _overviews(connection, _SHOW, organization_id=organization_id, id=lease_id)
-    return found[0] if found else None
-
-
-async def page(
-    connection: Connection,
-    organization_id: OrganizationId,
-    *,
-    before: tuple[datetime, UUID] | None,
-    states: Sequence[LeaseState] | None,
-    project_id: ProjectId | None = None,
-    limit: int,
-) -> list[Overview]:
-    """An organization's leases, newest first; `before` is creation time and id of the previous page's last lease."""
-    before_at, before_id = before or (None, None)
-    return await _overviews(
-        connection,
-        _PAGE,
-        organization_id=organization_id,
-        before_at=before_at,
-        before_id=before_id,
-        states=None if states is None else list(states),
-        project_id=project_id,
-        limit=limit,
-    )
+    id: LeaseId
+    why: str
+    due_at: datetime
+    """When to look again."""
 
 
 _TAKE_PLACING = text(f"""
 {_SELECT} WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
-_POSTPONE = text("UPDATE leases SET due_at = :due_at WHERE id = ANY(:ids)")
+_WAITS = Recordset(Waits, "waits")
+_WAIT = text(f"""
+UPDATE leases l SET due_at = waits.due_at, waiting_since = coalesce(l.waiting_since, :now), waiting_why = waits.why
+FROM {_WAITS} WHERE l.id = waits.id AND l.state = '{LeaseState.PLACING}'
+""")
+_DUE_FOR_RELEASE = text(f"""
+SELECT id FROM leases WHERE state = '{LeaseState.READY}' AND release_at <= :now ORDER BY release_at, id LIMIT :limit
+""")
+_TAKE_RELEASING = text(f"""
+{_SELECT} WHERE id = :id AND state = '{LeaseState.READY}' AND release_at <= :now FOR UPDATE SKIP LOCKED
+""")
 # A lease on a slot ends while its node stays; a lease on a whole machine ends when the machine is gone.
 _TAKE_FINISHED = text(f"""
 {_SELECT} WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
@@ -334,10 +296,20 @@ async def take_placing(connection: Connection, *, now: datetime, limit: int) -> 
     return await read(connection, _TAKE_PLACING, Lease, now=now, limit=limit)
 
 
-async def postpone(connection: Connection, lease_ids: Sequence[LeaseId], *, due_at: datetime) -> None:
-    """Look again at `due_at` at leases that wait for a machine."""
-    if lease_ids:
-        await write(connection, _POSTPONE, ids=list(lease_ids), due_at=due_at)
+async def wait(connection: Connection, waits: Sequence[Waits], *, now: datetime) -> None:
+    """Let leases wait for stock from now on, or longer."""
+    if waits:
+        await write(connection, _WAIT, waits=_WAITS.document(waits), now=now)
+
+
+async def due_for_release(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
+    """Ready leases that are to be released by themselves, the longest due first."""
+    return await read(connection, _DUE_FOR_RELEASE, LeaseId, now=now, limit=limit)
+
+
+async def take_releasing(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Lease | None:
+    """One of them, locked for this transaction; None when it ended meanwhile, or another worker has it."""
+    return await read_one(connection, _TAKE_RELEASING, Lease, id=lease_id, now=now)
 
 
 async def take_finished(connection: Connection, *, limit: int) -> list[Lease]:

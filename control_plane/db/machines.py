@@ -15,6 +15,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
+from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
 from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
@@ -42,8 +43,8 @@ SELECT = f"SELECT {_COLUMNS} FROM machines m JOIN provider_accounts a ON a.name 
 _ORDERS = Recordset(MachineOrder, "orders")
 _ORDERED = ", ".join(field.name for field in fields(MachineOrder))
 _INSERT = text(f"""
-INSERT INTO machines ({_ORDERED}, state, due_at, created_at, step, step_at)
-SELECT {_ORDERED}, '{MachineState.INTENDED}', :now, :now, '{Step.PLACED}', :now FROM {_ORDERS}
+INSERT INTO machines ({_ORDERED}, state, due_at, created_at, deadline_at, step, step_at)
+SELECT {_ORDERED}, '{MachineState.INTENDED}', :now, :now, :deadline_at, '{Step.PLACED}', :now FROM {_ORDERS}
 """)
 _MOVES = Recordset(MachineMove, "moves")
 _KEPT = (
@@ -58,7 +59,7 @@ WITH moved AS (
     {work.GIVE_BACK}, due_at = coalesce(moves.due_at, :now),
     {", ".join(f"{column} = coalesce(moves.{column}, m.{column})" for column in _KEPT)},
     step_at = CASE WHEN moves.step IS NULL THEN m.step_at ELSE :now END,
-    fail_why = CASE WHEN moves.fail_reason IS NULL THEN m.fail_why ELSE moves.why END,
+    fail_why = CASE WHEN moves.fail_reason IS NULL THEN m.fail_why ELSE coalesce(moves.provider_words, moves.why) END,
     gone_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.GONE}' THEN :now ELSE m.gone_at END
   FROM {_MOVES}
   WHERE m.id = moves.id AND m.state = moves.moved ->> 'before' AND m.generation = moves.seen
@@ -88,10 +89,15 @@ SELECT id FROM adopted
 """)
 
 
-async def insert(connection: Connection, orders: Sequence[MachineOrder], *, now: datetime) -> None:
-    """Store machines as intended. `journal.note_intended` writes their first journal lines."""
+async def insert(
+    connection: Connection, orders: Sequence[MachineOrder], *, now: datetime, deadline_at: datetime
+) -> None:
+    """Store machines as intended. `journal.note_intended` writes their first journal lines.
+
+    `deadline_at` is the time by which the provider has to accept the order.
+    """
     if orders:
-        await write(connection, _INSERT, orders=_ORDERS.document(orders), now=now)
+        await write(connection, _INSERT, orders=_ORDERS.document(orders), now=now, deadline_at=deadline_at)
 
 
 async def move(
@@ -173,13 +179,14 @@ _TAKE = work.take(
     f"""account = :account AND state = :state AND due_at <= :now
     AND (NOT CAST(:with_reference AS boolean) OR provider_ref IS NOT NULL)
     AND (erasing_until IS NULL OR erasing_until <= :now)
-    AND (state <> '{MachineState.BOOTSTRAPPING}' OR deadline_at > :now)""",
+    AND (state <> '{MachineState.BOOTSTRAPPING}' OR {work.UNTRIED})""",
     order="due_at, id",
 )
 _TAKEN = text(f"{SELECT} WHERE m.work_token = :token ORDER BY m.due_at, m.id")
 _RETRY = work.retry("machines")
 _POSTPONE = text(f"""
-UPDATE machines SET due_at = :due_at, deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+UPDATE machines SET due_at = :due_at, tried_at = coalesce(:tried_at, tried_at),
+  deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 _TERMINATE_ASKED = text(f"""
@@ -214,8 +221,9 @@ async def take(
 ) -> list[Machine]:
     """Hold due machines beyond this transaction: until `until`, or until they move.
 
-    A machine that waits for the proof that its memory is overwritten is due only after that wait, and one whose time
-    for setup is over is no longer due. `with_reference` leaves out machines whose reference is unknown.
+    A machine that waits for the proof that its memory is overwritten is due only after that wait, and one that was
+    tried after its time for setup was over is no longer due. `with_reference` leaves out machines whose reference is
+    unknown.
     """
     taken = await read(
         connection,
@@ -232,9 +240,11 @@ async def take(
     return await read(connection, _TAKEN, Machine, token=token) if taken else []
 
 
-async def retry(connection: Connection, machine_id: MachineId, *, token: UUID, due_at: datetime) -> None:
-    """Give a machine back after a failed try, due again at `due_at`. Has no effect when the hold was lost."""
-    await write(connection, _RETRY, id=machine_id, token=token, due_at=due_at)
+async def retry(
+    connection: Connection, machine_id: MachineId, *, token: UUID, now: datetime, due_at: datetime
+) -> None:
+    """Give a machine back after a try that failed now, due again at `due_at`. Has no effect when the hold was lost."""
+    await write(connection, _RETRY, id=machine_id, token=token, now=now, due_at=due_at)
 
 
 async def postpone(
@@ -243,14 +253,16 @@ async def postpone(
     *,
     token: UUID,
     due_at: datetime,
+    tried_at: datetime | None = None,
     deadline_at: datetime | None = None,
 ) -> None:
     """Give a machine back without counting a failed try. Has no effect when the hold was lost.
 
-    `deadline_at` can extend the machine's deadline, never shorten it.
+    `tried_at` says when the machine had its chance; None when it waits for something of ours. `deadline_at` can
+    extend the machine's deadline, never shorten it.
     """
     values = {"id": machine_id, "token": token, "due_at": due_at, "deadline_at": deadline_at}
-    await write(connection, _POSTPONE, **values)
+    await write(connection, _POSTPONE, **values, tried_at=tried_at)
 
 
 async def terminate_asked(
@@ -289,13 +301,20 @@ UPDATE machines m SET sighted_at = {SIGHTED_AT},
   missed_since = coalesce(m.missed_since, :asked_at), missed_lists = m.missed_lists + 1
 FROM provider_accounts a WHERE a.name = m.account AND m.id = ANY(:ids)
 """)
+# While an account does not answer, its lists are still tried, and the next one is due right after the last try.
+_ATTENDED_UNTIL = f"""
+CASE m.state WHEN '{MachineState.INTENDED}' THEN CASE WHEN m.asked_at IS NOT NULL THEN m.due_at END
+             WHEN '{MachineState.BOOTSTRAPPING}' THEN m.tried_at
+             ELSE greatest(a.listing_asked_at, CASE WHEN a.failing_since IS NOT NULL THEN a.listing_due_at END) END
+"""
 # A worker that holds a machine at its deadline may finish: its hold expires soon.
-_STUCK = text(f"""
-{SELECT} WHERE (m.state IN ('{MachineState.LAUNCHING}', '{MachineState.BOOTING}') AND m.deadline_at <= :now)
-  OR (m.state = '{MachineState.BOOTSTRAPPING}' AND m.deadline_at <= :now AND {work.FREE})
-  OR (m.state = '{MachineState.INTENDED}' AND m.created_at <= :intended_before)
-ORDER BY m.id LIMIT :limit
+_OVERDUE = text(f"""
+SELECT m.id, m.account, m.state, m.generation, m.created_at, m.deadline_at, {_ATTENDED_UNTIL} AS attended_until
+FROM machines m JOIN provider_accounts a ON a.name = m.account
+WHERE {among("m.state", HAVE_DEADLINES)} AND m.deadline_at <= :now AND {work.FREE}
+ORDER BY m.deadline_at, m.id LIMIT :limit
 """)
+_EXTEND = text("UPDATE machines SET deadline_at = :until WHERE id = ANY(:ids) AND deadline_at <= :now")
 
 
 async def record_sighted(
@@ -314,8 +333,13 @@ async def record_missed(
         await write(connection, _MISSED, ids=list(machine_ids), asked_at=asked_at)
 
 
-async def stuck(
-    connection: Connection, *, now: datetime, intended_before: datetime, limit: int
-) -> list[Machine]:
-    """Machines past their deadline, and intents from before `intended_before` that no provider took."""
-    return await read(connection, _STUCK, Machine, now=now, intended_before=intended_before, limit=limit)
+async def overdue(connection: Connection, *, now: datetime, limit: int) -> list[OverdueMachine]:
+    """Machines past their deadline that no worker holds now, oldest deadline first. `domain/deadline.py` decides."""
+    return await read(connection, _OVERDUE, OverdueMachine, now=now, limit=limit)
+
+
+async def extend(
+    connection: Connection, machine_ids: Sequence[MachineId], *, until: datetime, now: datetime
+) -> None:
+    """Give machines that are past their deadline another one, unless they moved on meanwhile."""
+    await write(connection, _EXTEND, ids=list(machine_ids), until=until, now=now)

@@ -17,7 +17,8 @@ class Peer:
     """The machine of a claim as a member of its organization's network."""
 
     claim_id: ClaimId
-    slot: int
+    host_number: int
+    """Which of the network's addresses it has, 1 to `PEERS_MAX`."""
     address: str
     public_key: str
 
@@ -39,20 +40,20 @@ _UNSYNCED = text("""
 SELECT organization_id, number FROM networks WHERE synced_at IS NULL OR synced_at < :before ORDER BY number LIMIT :limit
 """)
 _PEERS = text("""
-SELECT p.claim_id, p.slot, p.address, p.public_key FROM peers p JOIN claims c ON c.id = p.claim_id
-WHERE p.organization_id = :organization_id AND c.ended_at IS NULL ORDER BY p.slot
+SELECT p.claim_id, p.host_number, p.address, p.public_key FROM peers p JOIN claims c ON c.id = p.claim_id
+WHERE p.organization_id = :organization_id AND c.ended_at IS NULL ORDER BY p.host_number
 """)
-_SLOT = text("""
+_HOST_NUMBER = text("""
 SELECT coalesce(
-  (SELECT slot FROM peers WHERE claim_id = :claim_id),
+  (SELECT host_number FROM peers WHERE claim_id = :claim_id),
   (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE organization_id = :organization_id))
      AS free
-   WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.slot = free))
-) AS slot
+   WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.host_number = free))
+) AS host_number
 """)
 _PUT_PEER = text("""
-INSERT INTO peers (claim_id, organization_id, slot, address, public_key)
-VALUES (:claim_id, :organization_id, :slot, :address, :public_key)
+INSERT INTO peers (claim_id, organization_id, host_number, address, public_key)
+VALUES (:claim_id, :organization_id, :host_number, :address, :public_key)
 ON CONFLICT (claim_id) DO UPDATE SET public_key = excluded.public_key
 """)
 _DROP = text("""
@@ -63,17 +64,25 @@ WITH dropped AS (
 UPDATE networks SET synced_at = NULL WHERE organization_id IN (SELECT organization_id FROM dropped)
 """)
 _TAKE = text(f"""
-UPDATE networks SET work_token = :token, work_until = :until
+UPDATE networks SET work_token = :token, work_until = :until, overtaken = false
 WHERE organization_id = :organization_id AND ({work.FREE} OR {work.HELD})
 """)
 _GIVE_BACK = text(f"""
-UPDATE networks SET synced_at = coalesce(:synced_at, synced_at), {work.GIVE_BACK}
+UPDATE networks SET synced_at = CASE WHEN NOT overtaken THEN coalesce(:synced_at, synced_at) END, {work.GIVE_BACK}
 WHERE organization_id = :organization_id AND {work.HELD}
 """)
+# A worker that lost its hold may have replaced a newer list on the hub by its own: that of the worker that holds the
+# network now, or of one that has finished since.
+_OVERTAKE = text(
+    "UPDATE networks SET synced_at = NULL, overtaken = true WHERE organization_id = :organization_id"
+)
 
 
 async def network_number(connection: Connection, organization_id: OrganizationId) -> int:
-    """The number of the organization's network, created at first use. Locks it: slots are assigned one at a time."""
+    """The number of the organization's network, created at first use.
+
+    Locks the network, so that host numbers are assigned one at a time.
+    """
     number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
     if number is not None:
         return number
@@ -90,10 +99,12 @@ async def unsynced(connection: Connection, *, before: datetime, limit: int) -> l
     return await read(connection, _UNSYNCED, Network, before=before, limit=limit)
 
 
-async def slot_for(connection: Connection, organization_id: OrganizationId, claim_id: ClaimId) -> int:
-    """The claim's slot in its network, or the lowest free slot. The caller holds the network's lock."""
-    (slot,) = await read(connection, _SLOT, int, organization_id=organization_id, claim_id=claim_id)
-    return slot
+async def host_number_for(connection: Connection, organization_id: OrganizationId, claim_id: ClaimId) -> int:
+    """The claim's host number in its network, or the lowest free one. The caller holds the network's lock."""
+    (host_number,) = await read(
+        connection, _HOST_NUMBER, int, organization_id=organization_id, claim_id=claim_id
+    )
+    return host_number
 
 
 async def put_peer(connection: Connection, organization_id: OrganizationId, peer: Peer) -> None:
@@ -102,7 +113,7 @@ async def put_peer(connection: Connection, organization_id: OrganizationId, peer
         _PUT_PEER,
         claim_id=peer.claim_id,
         organization_id=organization_id,
-        slot=peer.slot,
+        host_number=peer.host_number,
         address=peer.address,
         public_key=peer.public_key,
     )
@@ -129,5 +140,12 @@ async def take(
 async def give_back(
     connection: Connection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
 ) -> None:
-    """Give the network back. `synced_at` is when the list that reached the hub was read; None when none did."""
-    await write(connection, _GIVE_BACK, organization_id=organization_id, token=token, synced_at=synced_at)
+    """Give the network back. `synced_at` is when the list that reached the hub was read; None when none did.
+
+    When the hold was lost, the list may be older than the one on the hub, so the network has to be synced again.
+    """
+    held = await write(
+        connection, _GIVE_BACK, organization_id=organization_id, token=token, synced_at=synced_at
+    )
+    if not held:
+        await write(connection, _OVERTAKE, organization_id=organization_id)

@@ -11,6 +11,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from control_plane.db import restored
+
 _LOCK = text("SELECT pg_advisory_lock(hashtext('splitplane migrations'))")
 _UNLOCK = text("SELECT pg_advisory_unlock(hashtext('splitplane migrations'))")
 
@@ -28,7 +30,10 @@ def _upgrade(connection: Connection) -> None:
 
 
 async def migrate(url: str) -> None:
-    """Upgrade to head as the database's owner. Any number of replicas may call it at the same time."""
+    """Upgrade to head as the database's owner, and settle a journal that was restored.
+
+    Any number of replicas may call it at the same time.
+    """
     engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"))
     try:
         async with engine.connect() as connection:
@@ -36,6 +41,8 @@ async def migrate(url: str) -> None:
             await connection.commit()
             try:
                 await connection.run_sync(_upgrade)
+                await connection.commit()
+                await restored.settle(connection)
                 await connection.commit()
             finally:
                 await connection.rollback()

@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read_one, write
+from control_plane.db.rows import read, read_one, write
 from control_plane.domain.admission import Standing
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
@@ -37,6 +38,10 @@ _GET = text("""
 SELECT o.id, o.name, o.suspended, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano, o.created_at
 FROM organizations o JOIN standings s ON s.organization_id = o.id WHERE o.id = :id
 """)
+# A function that runs with its owner's rights: the tenant filter would hide all organizations but one.
+_IDS = text("""
+SELECT id FROM organization_ids(CAST(:after_at AS timestamptz), CAST(:after_id AS uuid), CAST(:limit AS integer))
+""")
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text("""
 SELECT o.suspended, s.gpu_quota, s.gpus_held, s.posted_nano - s.held_nano AS available_nano
@@ -57,6 +62,20 @@ async def insert(
 
 async def get(connection: Connection, organization_id: OrganizationId) -> Organization | None:
     return await read_one(connection, _GET, Organization, id=organization_id)
+
+
+async def ids(
+    connection: Connection, *, after: tuple[datetime, UUID] | None, limit: int
+) -> list[OrganizationId]:
+    """The ids of all organizations, oldest first; `after` is creation time and id of the previous page's last one."""
+    return await read(
+        connection,
+        _IDS,
+        OrganizationId,
+        after_at=after[0] if after else None,
+        after_id=after[1] if after else None,
+        limit=limit,
+    )
 
 
 async def named(connection: Connection, name: str) -> OrganizationId | None:

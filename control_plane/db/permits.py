@@ -3,7 +3,7 @@
 A permit is valid for a limited time and cannot be withdrawn; the table keeps who gave it and why.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, write
+from control_plane.domain.actor import ActorKind
 from control_plane.domain.ids import AccountName
 
 
@@ -18,34 +19,27 @@ from control_plane.domain.ids import AccountName
 class Permit:
     account: AccountName
     why: str
+    actor_kind: ActorKind
     actor: str
     """The operator's API key, as on the wire."""
+    request_id: str | None
     at: datetime
     until: datetime
 
 
 _INSERT = text("""
-INSERT INTO termination_permits (id, account, why, actor, at, until)
-VALUES (:id, :account, :why, :actor, :at, :until)
+INSERT INTO termination_permits (id, account, why, actor_kind, actor, request_id, at, until)
+VALUES (:id, :account, :why, :actor_kind, :actor, :request_id, :at, :until)
 """)
 # Of several permits for one account, the one that is valid longest.
 _VALID = text("""
-SELECT DISTINCT ON (account) account, why, actor, at, until FROM termination_permits
+SELECT DISTINCT ON (account) account, why, actor_kind, actor, request_id, at, until FROM termination_permits
 WHERE until > :now AND (CAST(:account AS text) IS NULL OR account = :account) ORDER BY account, until DESC
 """)
 
 
 async def insert(connection: Connection, permit_id: UUID, permit: Permit) -> None:
-    await write(
-        connection,
-        _INSERT,
-        id=permit_id,
-        account=permit.account,
-        why=permit.why,
-        actor=permit.actor,
-        at=permit.at,
-        until=permit.until,
-    )
+    await write(connection, _INSERT, id=permit_id, **asdict(permit))
 
 
 async def valid(connection: Connection, *, now: datetime, account: AccountName | None = None) -> list[Permit]:

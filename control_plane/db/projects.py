@@ -4,10 +4,11 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.project import DEFAULT_NAME, Project
 
 _INSERT = text("""
@@ -15,6 +16,8 @@ INSERT INTO projects (id, organization_id, name, created_at) VALUES (:id, :organ
 ON CONFLICT (organization_id, name) DO NOTHING
 """)
 _COLUMNS = "id, organization_id, name, created_at"
+_GET = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND id = :id")
+_RENAME = text("UPDATE projects SET name = :name WHERE organization_id = :organization_id AND id = :id")
 _NAMED = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND name = :name")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM projects
@@ -32,6 +35,22 @@ async def insert(connection: Connection, project: Project) -> bool:
 
 async def named(connection: Connection, organization_id: OrganizationId, name: str) -> Project | None:
     return await read_one(connection, _NAMED, Project, organization_id=organization_id, name=name)
+
+
+async def get(
+    connection: Connection, organization_id: OrganizationId, project_id: ProjectId
+) -> Project | None:
+    return await read_one(connection, _GET, Project, organization_id=organization_id, id=project_id)
+
+
+async def rename(connection: Connection, project: Project, name: str) -> bool:
+    """Rename a project. False when its organization has one of that name; the transaction must then roll back."""
+    values = {"organization_id": project.organization_id, "id": project.id, "name": name}
+    try:
+        await write(connection, _RENAME, **values)
+    except IntegrityError:
+        return False
+    return True
 
 
 async def default(connection: Connection, organization_id: OrganizationId) -> Project:

@@ -63,6 +63,11 @@ async def write(connection: Connection, statement: TextClause, /, **values: obje
     return (await connection.execute(statement, values)).rowcount
 
 
+def document(value: object) -> str:
+    """A value as JSON text, for one jsonb parameter."""
+    return json.dumps(msgspec.to_builtins(value))
+
+
 class Recordset(Generic[Kind]):
     """Many values of one dataclass as a single JSON parameter.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.errors import MIGRATE
 from control_plane.db.rows import read
 from control_plane.db.tables.every import metadata
 
@@ -32,3 +33,9 @@ async def missing_column(connection: Connection) -> str | None:
             if _Column(table.name, column.name) not in present:
                 return f"{table.name}.{column.name}"
     return None
+
+
+async def why_unusable(connection: Connection) -> str | None:
+    """What this version lacks in the database, and how to add it; None when it lacks nothing."""
+    missing = await missing_column(connection)
+    return None if missing is None else f"the database lacks the column {missing}: {MIGRATE}"

@@ -24,7 +24,6 @@ class SshKey:
 _INSERT = text("""
 INSERT INTO ssh_keys (id, organization_id, name, public_key, fingerprint, created_at)
 VALUES (:id, :organization_id, :name, :public_key, :fingerprint, :now)
-ON CONFLICT (organization_id, name) DO NOTHING
 """)
 _COLUMNS = "id, name, public_key, fingerprint, created_at"
 _ALL = text(
@@ -36,19 +35,17 @@ SELECT {_COLUMNS} FROM ssh_keys WHERE organization_id = :organization_id AND id 
 _DELETE = text("DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id")
 
 
-async def insert(connection: Connection, organization_id: OrganizationId, key: SshKey) -> bool:
-    """Store a key. False when the organization already has one of that name."""
-    return bool(
-        await write(
-            connection,
-            _INSERT,
-            id=key.id,
-            organization_id=organization_id,
-            name=key.name,
-            public_key=key.public_key,
-            fingerprint=key.fingerprint,
-            now=key.created_at,
-        )
+async def insert(connection: Connection, organization_id: OrganizationId, key: SshKey) -> None:
+    """Store a key. The caller holds the standing's lock, and has seen that its name and fingerprint are new."""
+    await write(
+        connection,
+        _INSERT,
+        id=key.id,
+        organization_id=organization_id,
+        name=key.name,
+        public_key=key.public_key,
+        fingerprint=key.fingerprint,
+        now=key.created_at,
     )
 
 

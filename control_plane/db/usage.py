@@ -1,6 +1,6 @@
 """Queries on metered time: meters, intervals and charges, and the views of them that a customer reads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -15,13 +15,15 @@ from control_plane.domain.lease import LeaseState, PurchaseKind
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 
-USE = f"l.ready_at, l.billed_until, {SIGHTED_AT} AS evidence_at, m.suspect_since"
-"""SQL: the columns of `metering.Use`. Needs `MACHINE`."""
-MACHINE = """
+USE = f"""l.ready_at, l.billed_until, {SIGHTED_AT} AS evidence_at, m.suspect_since, l.release_at, l.gpu_count,
+       l.nano_per_gpu_hour, h.posted_nano + h.amount_nano AS set_aside_nano"""
+"""SQL: the columns of `metering.Use`. Needs `USED`."""
+USED = """
 JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL
 JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
+JOIN holds h ON h.lease_id = l.id
 """
-"""SQL: the machine that the customer of lease `l` was admitted to. A lease is admitted once."""
+"""SQL: the machine that the customer of lease `l` was admitted to, and its hold. A lease is admitted once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,6 @@ class Metered(Use):
     machine_id: MachineId
     provider: str
     region: str
-    gpu_count: int
     metered_until: datetime | None
     intervals: int
 
@@ -62,9 +63,9 @@ class IntervalRow:
 
 
 _TO_METER = text(f"""
-SELECT l.id AS lease_id, l.organization_id, l.project_id, m.id AS machine_id, m.provider, m.region, l.gpu_count,
+SELECT l.id AS lease_id, l.organization_id, l.project_id, m.id AS machine_id, m.provider, m.region,
        l.metered_until, l.intervals, {USE}
-FROM leases l {MACHINE}
+FROM leases l {USED}
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
   AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
 ORDER BY l.metered_until, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
@@ -219,6 +220,8 @@ class Charge:
     gpu_seconds: int
     nano_per_gpu_hour: Nano
     amount_nano: Nano
+    labels: Mapping[str, str]
+    """The labels that the lease has now; a charge itself never changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +242,6 @@ class LeaseUsage(Use):
     project: str
     """The project's name."""
     sku: str
-    nano_per_gpu_hour: Nano
-    gpu_count: int
     metered_until: datetime | None
     gpu_seconds: int
     """Rated in the period."""
@@ -251,9 +252,10 @@ class LeaseUsage(Use):
 _CHARGES = text("""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
-       c.amount_nano
+       c.amount_nano, l.labels
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
+  AND (CAST(:project_id AS uuid) IS NULL OR c.project_id = :project_id)
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
@@ -263,13 +265,14 @@ SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(gpu_se
 FROM charges WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
 """)
 _BY_LEASE = text(f"""
-SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.nano_per_gpu_hour, l.gpu_count, l.metered_until, {USE},
+SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.metered_until, {USE},
        coalesce(rated.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
-FROM leases l {MACHINE} JOIN projects p ON p.id = l.project_id
+FROM leases l {USED} JOIN projects p ON p.id = l.project_id
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
            GROUP BY lease_id) rated ON rated.lease_id = l.id
 WHERE l.organization_id = :organization_id AND l.ready_at IS NOT NULL AND l.ready_at < :until
+  AND (CAST(:project_id AS uuid) IS NULL OR l.project_id = :project_id)
   AND (rated.lease_id IS NOT NULL OR NOT l.meter_closed)
 ORDER BY l.created_at, l.id
 """)
@@ -281,10 +284,14 @@ async def charges(
     *,
     since: datetime,
     until: datetime,
+    project_id: ProjectId | None = None,
     after: tuple[datetime, UUID] | None = None,
     limit: int,
 ) -> list[Charge]:
-    """Charges of a period in order of their start; `after` is start and id of the previous page's last charge."""
+    """Charges of a period in order of their start; `after` is start and id of the previous page's last charge.
+
+    With `project_id`, only those of the project.
+    """
     return await read(
         connection,
         _CHARGES,
@@ -292,6 +299,7 @@ async def charges(
         organization_id=organization_id,
         since=since,
         until=until,
+        project_id=project_id,
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
         limit=limit,
@@ -309,8 +317,16 @@ async def total(
 
 
 async def by_lease(
-    connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    since: datetime,
+    until: datetime,
+    project_id: ProjectId | None = None,
 ) -> list[LeaseUsage]:
-    """The charges of a period per lease, with the facts needed to add the part that is not rated yet."""
-    values = {"organization_id": organization_id, "since": since, "until": until}
+    """The charges of a period per lease, with the facts needed to add the part that is not rated yet.
+
+    With `project_id`, only those of the project.
+    """
+    values = {"organization_id": organization_id, "since": since, "until": until, "project_id": project_id}
     return await read(connection, _BY_LEASE, LeaseUsage, **values)

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.journal import OWNER
 from control_plane.db.rows import read, write
 from control_plane.domain.ids import LeaseId, MachineId
 from control_plane.domain.verification import Verdict
@@ -29,16 +30,12 @@ class VerificationReport:
     """What the machine reported."""
 
 
-_INSERT = text("""
+_INSERT = text(f"""
 INSERT INTO verification_reports (id, organization_id, project_id, lease_id, machine_id, at, verdict, why, source,
                                   reading)
-SELECT :id, claimant.organization_id, claimant.project_id, claimant.lease_id, m.id, :now, :verdict, :why, :source,
+SELECT :id, owner.organization_id, owner.project_id, owner.lease_id, m.id, :now, :verdict, :why, :source,
        CAST(:reading AS jsonb)
-FROM machines m LEFT JOIN LATERAL (
-  SELECT c.organization_id, c.project_id, c.lease_id FROM claims c WHERE c.machine_id = m.id AND c.slot IS NULL
-  ORDER BY c.claimed_at DESC, c.id DESC LIMIT 1
-) claimant ON true
-WHERE m.id = :machine_id
+FROM machines m {OWNER.format(machine="m.id")} WHERE m.id = :machine_id
 """)
 _OF_LEASE = text("""
 SELECT id, machine_id, at, verdict, why, source, reading FROM verification_reports

@@ -15,6 +15,8 @@ FREE = "(work_until IS NULL OR work_until <= :now)"
 HELD = "work_token = :token"
 """The row is still held by the worker with this token."""
 GIVE_BACK = "work_token = NULL, work_until = NULL"
+UNTRIED = "(deadline_at > :now OR tried_at IS NULL OR tried_at < deadline_at)"
+"""The row was not tried since its deadline. What was, is no longer taken: see `domain/deadline.py`."""
 
 
 def take(table: str, where: str, *, order: str, until: str = ":until") -> TextClause:
@@ -28,9 +30,9 @@ def take(table: str, where: str, *, order: str, until: str = ":until") -> TextCl
 
 
 def retry(table: str) -> TextClause:
-    """Give a row back after a failed try, due again at `:due_at`. Has no effect when the hold was lost."""
+    """Give a row back after a try that failed `:now`, due again at `:due_at`. Has no effect when the hold was lost."""
     return text(f"""
-    UPDATE {table} SET tries = tries + 1, due_at = :due_at, {GIVE_BACK} WHERE id = :id AND {HELD}
+    UPDATE {table} SET tries = tries + 1, tried_at = :now, due_at = :due_at, {GIVE_BACK} WHERE id = :id AND {HELD}
     """)
 
 

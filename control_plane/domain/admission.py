@@ -4,10 +4,11 @@ The checks run in the order in which a customer can act on them. A quote runs th
 quote and a create never disagree on the same facts.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from control_plane.domain.money import Nano, accrued, usd
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.money import Nano, accrued, dollars_down, dollars_up
+from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Sku
 
@@ -57,21 +58,29 @@ def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
     return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
 
 
-def admit(request: CapacityRequest, price: Price | None, standing: Standing) -> Admitted | Refused:
-    """Decide on a request. `price` is the price book's entry for `request.sku`, or None when we do not sell it."""
+def admit(
+    request: CapacityRequest, price: Price | None, standing: Standing, *, sold: Iterable[str] = ()
+) -> Admitted | Refused:
+    """Decide on a request.
+
+    `price` is the price book's entry for `request.sku`, or None when we do not sell it; `sold` names the SKUs that a
+    refusal then offers instead.
+    """
     if standing.suspended:
         return Refused(
             RefusalCode.ORGANIZATION_SUSPENDED,
             "The organization is suspended; settle its account to lease again.",
         )
     if price is None:
-        return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {request.sku!r}; GET /v1/skus lists them.")
+        why = f"There is no SKU {request.sku!r}; {choose(request.sku, sold)} (GET /v1/skus)."
+        return Refused(RefusalCode.SKU_UNKNOWN, why)
 
     ceiling = request.price_nano_per_hour_max
     if ceiling is not None and price.nano_per_hour > ceiling:
         return Refused(
             RefusalCode.PRICE_ABOVE_CEILING,
-            f"{request.sku} costs {usd(price.nano_per_hour)} USD per hour, above the ceiling of {usd(ceiling)}.",
+            f"{request.sku} costs {dollars_up(price.nano_per_hour)} USD per hour, above the ceiling of"
+            f" {dollars_down(ceiling)} USD.",
         )
 
     gpus_after = standing.gpus_held + price.sku.shape.gpu_count
@@ -86,7 +95,7 @@ def admit(request: CapacityRequest, price: Price | None, standing: Standing) -> 
     if standing.available_nano < hold:
         return Refused(
             RefusalCode.BALANCE_TOO_LOW,
-            f"The first hour takes a hold of {usd(hold)} USD and {usd(standing.available_nano)} USD is available;"
-            " top up the balance.",
+            f"The first hour takes a hold of {dollars_up(hold)} USD and {dollars_down(standing.available_nano)} USD"
+            " is available; top up the balance.",
         )
     return Admitted(price=price, hold_nano=hold)

@@ -15,6 +15,7 @@ from datetime import datetime
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState, Purpose
+from control_plane.domain.metering import let_go_at
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import at_least, tier
 
@@ -94,15 +95,22 @@ def _not_proven(lease: Lease, machine: Machine, now: datetime) -> str | None:
     return None if at_least(reached, lease.proof) else f"the machine is {reached}, and {lease.proof} was sold"
 
 
-def billed_until(
-    ready_at: datetime, machine: Machine, now: datetime, failure: MachineFailure | None = None
+def use_ended_at(
+    ready_at: datetime,
+    machine: Machine,
+    now: datetime,
+    failure: MachineFailure | None = None,
+    *,
+    release_at: datetime | None = None,
 ) -> datetime:
-    """When billing stops for a lease whose claim on `machine` ends at `now`; never before `ready_at`.
+    """How long the customer had what was sold, when their claim on `machine` ends at `now`; never before `ready_at`.
+
+    Billing stops then, or when the money that was set aside is used up (`metering.funded_until`).
 
     Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
     sighting, and a disproven one until it became suspect. The latter holds however the claim ends: a machine whose
     failure another challenge confirmed may be kept running for a while (law 5), and that time is not billed. A
-    single failure does not shorten a bill.
+    single failure does not shorten a bill. Nothing is billed after `release_at`, when the lease was to be released.
     """
     if failure is None:
         until = now
@@ -112,4 +120,15 @@ def billed_until(
         until = machine.sighted_at or ready_at
     if machine.suspect_since is not None and machine.record.confirmed:
         until = min(until, machine.suspect_since)
+    if release_at is not None:
+        until = min(until, release_at)
     return max(ready_at, min(now, until))
+
+
+def released_at(
+    ready_at: datetime, machine: Machine, now: datetime, *, release_at: datetime | None = None
+) -> datetime:
+    """As `use_ended_at`, for a customer who lets go at `now`: only while the machine was listed lately (law 6)."""
+    # The customer was admitted at `ready_at`, which is evidence too.
+    evidence_at = max(ready_at, machine.sighted_at or ready_at)
+    return use_ended_at(ready_at, machine, let_go_at(evidence_at, now), release_at=release_at)

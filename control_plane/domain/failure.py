@@ -18,9 +18,16 @@ class FailReason(StrEnum):
     SETUP_FAILED = "setup_failed"
     GPU_MISMATCH = "gpu_mismatch"
     PROOF_FAILED = "proof_failed"
-    """Its GPUs failed their proof twice in a row, or prove less than was sold."""
+    """Its GPUs failed their proof twice in a row, or prove less than was sold, or failed once and were not
+    cleared while a customer waited."""
     PROOF_EMULATED = "proof_emulated"
     """An emulation answered instead of its GPUs."""
     VANISHED = "vanished"
+    NOT_ATTENDED = "not_attended"
+    """An outage of ours kept us from doing our part for hours. Neither the machine nor its provider is to blame."""
     LEASE_ENDED = "lease_ended"
     """The lease ended before the provider took the order."""
+
+
+OURS = frozenset({FailReason.NOT_ATTENDED})
+"""Reasons that say nothing about a machine, its offer or its provider, so nothing is concluded from them."""

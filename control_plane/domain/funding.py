@@ -5,13 +5,17 @@ that, the customer is warned once; when the hold itself is nearly used, the leas
 `RENEW_BELOW - END_BELOW` of paid time passes between the warning and the end.
 
 A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
+
+When holds could not be renewed for a while, a lease may have been used beyond its hold. If the balance covers that
+time and the next hour, the hold is renewed and the customer pays for all of it. Otherwise the lease ends, and the time
+beyond its hold is not billed: we should have ended it then (docs/decisions/0015).
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.domain.admission import HOLD_SECONDS
-from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, usd
+from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, dollars_down, dollars_up
 
 HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
@@ -59,6 +63,8 @@ class Warn:
 @dataclass(frozen=True, slots=True)
 class End:
     why: str
+    unbilled_nano: Nano
+    """The price of the time beyond the hold, for which the customer does not pay."""
 
 
 Decision = Keep | Renew | Warn | End
@@ -73,12 +79,15 @@ def decide(funding: Funding) -> Decision:
         return Renew(Nano(more))
     if left < funding.cost_of(END_BELOW):
         return End(
-            f"{usd(funding.available_nano)} USD is available and the next hour needs {usd(Nano(more))} more."
+            f"{dollars_down(funding.available_nano)} USD is available and the next hour needs"
+            f" {dollars_up(Nano(more))} USD more.",
+            unbilled_nano=Nano(max(0, -left)),
         )
     if funding.warned:
         return Keep()
     return Warn(
-        f"{usd(funding.available_nano)} USD is available and the next hour needs {usd(Nano(more))} more;"
+        f"{dollars_down(funding.available_nano)} USD is available and the next hour needs"
+        f" {dollars_up(Nano(more))} USD more;"
         " top up, or the lease ends when its hold is used."
     )
 

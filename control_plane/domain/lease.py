@@ -1,6 +1,6 @@
 """The state machine of a lease: a customer's right to capacity, from the request to the last machine gone.
 
-    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/disproven--> ENDING --gone--> ENDED
+    PLACING --placed--> STARTING --verified--> READY --released/auto/unfunded/lost/disproven--> ENDING --gone--> ENDED
        ^                   |
        `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
 
@@ -9,12 +9,14 @@ every machine that it claimed as a whole; a node of which it had a slot stays. W
 states.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId, SshKeyId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -42,6 +44,8 @@ class LeaseEvent(StrEnum):
     """Its machine is verified, and the customer is admitted."""
     RELEASED = "released"
     """The customer released it."""
+    AUTO_RELEASED = "auto_released"
+    """A limit that the customer set at its creation was reached."""
     GAVE_UP = "gave_up"
     """No candidate is left, or the lease waited too long."""
     UNFUNDED = "unfunded"
@@ -63,6 +67,7 @@ class PurchaseKind(StrEnum):
 
 class EndReason(StrEnum):
     RELEASED = "released"
+    AUTO_RELEASED = "auto_released"
     NO_CAPACITY = "no_capacity"
     UNFUNDED = "unfunded"
     MACHINE_LOST = "machine_lost"
@@ -80,13 +85,13 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
     (_S.STARTING, _E.RELEASED): _S.ENDING,
     (_S.READY, _E.RELEASED): _S.ENDING,
+    (_S.READY, _E.AUTO_RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.ENDING, _E.MACHINES_GONE): _S.ENDED,
 }
 
-MAY_HOLD_MACHINE = frozenset({_S.PLACING, _S.STARTING, _S.READY, _S.ENDING})
 BILLED = frozenset({_S.READY})
 LIVE = frozenset({_S.PLACING, _S.STARTING, _S.READY})
 """Counted against the quota, and backed by a hold."""
@@ -94,6 +99,7 @@ TERMINAL = frozenset({_S.ENDED})
 
 END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.RELEASED: EndReason.RELEASED,
+    _E.AUTO_RELEASED: EndReason.AUTO_RELEASED,
     _E.GAVE_UP: EndReason.NO_CAPACITY,
     _E.UNFUNDED: EndReason.UNFUNDED,
     _E.MACHINE_LOST: EndReason.MACHINE_LOST,
@@ -105,6 +111,16 @@ def step(
     state: LeaseState, event: LeaseEvent
 ) -> Moved[LeaseState, LeaseEvent] | Ignored[LeaseState, LeaseEvent]:
     return step_table(NEXT, state, event)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedKey:
+    """An SSH key that the machine of a lease admits, as it was when the lease was created."""
+
+    id: SshKeyId
+    name: str
+    public_key: str
+    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +146,26 @@ class Lease:
     regions: tuple[str, ...]
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
-    authorized_keys: tuple[str, ...]
+    ssh_keys: tuple[AdmittedKey, ...]
+    """The keys with which the customer logs in. A key that is deleted later still admits here."""
+    labels: Mapping[str, str]
+    """The customer's own words for the lease. They may change."""
+    wait_timeout_seconds: int
+    """How long after its creation it waits for an offer before it is given up."""
+    auto_release_after_seconds: int | None
+    auto_release_spend_nano: Nano | None
     state: LeaseState
     generation: int
     attempts: int
     end_reason: EndReason | None
     end_why: str | None
+    waiting_since: datetime | None
+    """Since when no offer can serve it; None unless it is placing and waits."""
+    waiting_why: str | None
     created_at: datetime
     ready_at: datetime | None
+    release_at: datetime | None
+    """When it is released by itself; None before it is ready, and when no limit applies."""
     billed_until: datetime | None
     ended_at: datetime | None
 
@@ -145,6 +173,15 @@ class Lease:
     def request(self) -> CapacityRequest:
         """The customer's request."""
         return CapacityRequest(self.sku, self.regions, self.providers, self.price_nano_per_hour_max)
+
+    @property
+    def auto_release(self) -> AutoRelease:
+        return AutoRelease(self.auto_release_after_seconds, self.auto_release_spend_nano)
+
+    @property
+    def gives_up_at(self) -> datetime:
+        """When it ends if no offer can serve it until then."""
+        return self.created_at + timedelta(seconds=self.wait_timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +195,5 @@ class LeaseMove:
     why: str | None = None
     billed_until: datetime | None = None
     """When billing stopped, for a move out of READY; the moment of the move when None."""
+    release_at: datetime | None = None
+    """When the lease is released by itself, for a move to READY."""

@@ -155,6 +155,8 @@ class Machine:
     address: str | None
     ssh_port: int
     asked_at: datetime | None
+    deadline_at: datetime | None
+    """By when the step in progress has to be done; None before the first order that has one."""
     sighted_at: datetime | None
     """When the provider last listed it."""
     missed_since: datetime | None
@@ -197,6 +199,9 @@ class MachineMove:
     """The generation that the decision was based on."""
     moved: Moved[MachineState, MachineEvent]
     why: str | None = None
+    """Our own sentence, which customers read."""
+    provider_words: str | None = None
+    """Why it failed in the provider's own words, which only operators read."""
     host_key: str | None = None
     asked_at: datetime | None = None
     deadline_at: datetime | None = None
@@ -259,6 +264,9 @@ class MachineFailure:
     event: MachineEvent
     reason: FailReason
     why: str
+    """Our own sentence, which customers read."""
+    provider_words: str | None = None
+    """What the provider said, as it said it. Only operators read it."""
     gone_evidence: str | None = None
     """Only for events that close the row."""
     failed_since: datetime | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from control_plane.domain.claim import Claim
+from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import (
     Machine,
     MachineEvent,
@@ -19,7 +20,7 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
     if failure.event is MachineEvent.REJECTED and machine.provider_ref is not None:
         # The provider refused the launch and yet lists the machine, so only its lists can prove the end.
         return None
-    if failure.event is MachineEvent.FAILED and not _may_fail(machine, open_claims):
+    if failure.event is MachineEvent.FAILED and not _may_fail(machine, open_claims, failure.reason):
         return None
     moved = step(machine.state, failure.event)
     if not isinstance(moved, Moved):
@@ -29,13 +30,20 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
         machine.generation,
         moved,
         why=failure.why,
+        provider_words=failure.provider_words,
         fail_reason=failure.reason,
         gone_evidence=failure.gone_evidence,
     )
 
 
-def _may_fail(machine: Machine, open_claims: Collection[Claim]) -> bool:
-    """A verified machine fails only because its customers cannot be admitted, and never after one was (law 5)."""
+def _may_fail(machine: Machine, open_claims: Collection[Claim], reason: FailReason) -> bool:
+    """A verified machine never fails once a customer was admitted to it (law 5).
+
+    Before, it fails because its customers cannot be admitted, or, with or without a claim on it, because its provider
+    lists it as failed or stopped: nobody uses it then.
+    """
     if machine.state is not MachineState.VERIFIED:
         return True
-    return bool(open_claims) and all(claim.admitted_at is None for claim in open_claims)
+    if any(claim.admitted_at is not None for claim in open_claims):
+        return False
+    return bool(open_claims) or reason is FailReason.PROVIDER_REPORTED_FAILURE

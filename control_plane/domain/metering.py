@@ -5,14 +5,19 @@ before it was released. Time is cut at full hours and at the end, and an interva
 *before* it as well: a charge is the difference of two totals.
 
 `used_until` is the only rule for how long a lease has been used: the meter and the bill take the time that is
-certain, and a hold covers the most that may still be billed.
+certain, and a hold covers the most that may still be billed. Time beyond `funded_until` is not billed, so no charge
+exceeds what was set aside for its lease (docs/decisions/0015).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from control_plane.domain.money import Nano, accrued, affordable
+
 HOUR = timedelta(hours=1)
+EVIDENCE_LASTS = timedelta(minutes=1)
+"""How long after a machine was listed it counts as running. Accounts are listed every two seconds."""
 SILENT_AFTER = timedelta(hours=2)
 """A running lease whose meter stands still for longer raises an alarm."""
 
@@ -28,6 +33,17 @@ class Use:
     """When the provider last listed the machine; None before the first time."""
     suspect_since: datetime | None
     """When the machine became suspect because of its GPU proof; None while it is not."""
+    gpu_count: int
+    nano_per_gpu_hour: Nano
+    set_aside_nano: Nano
+    """All that was set aside for the lease so far: its posted charges and its hold."""
+    release_at: datetime | None
+    """When the lease is released by itself; nothing is billed after that. None when it has no limit."""
+
+    @property
+    def funded_until(self) -> datetime | None:
+        """When all that was set aside is used up; None when the lease costs nothing."""
+        return funded_until(self.ready_at, self.gpu_count, self.nano_per_gpu_hour, self.set_aside_nano)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +51,10 @@ class UsedUntil:
     """How long a lease has been used, as two times."""
 
     certain: datetime
-    """The customer had what was sold at least until then: what the meter writes and the bill shows."""
+    """The customer had what was sold, and money set aside for it, at least until then: what the meter writes and the
+    bill shows."""
     at_most: datetime
-    """The customer may still have to pay until then: what the hold has to cover."""
+    """The customer has to pay until then if the hold is renewed: what the hold has to cover."""
     ended: bool
     """Whether billing has stopped. Both moments are then the same and no longer change."""
 
@@ -49,12 +66,26 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
     needed when the machine turns out to be dead. While the machine is suspect, billing stops at the moment it became
     suspect: either the machine is terminated and the time since then is free, or it is cleared and that time is
     billed later. Until this is decided, the hold covers it.
+
+    A lease that ran on after its hold was used up, because nobody renewed the hold, is billed through `funded_until`.
+    The rest is billed once the hold is renewed; it is free if the lease ends instead. Nothing is billed after
+    `release_at`, even when the loop that ends the lease then comes late.
     """
     if use.billed_until is not None:
         return UsedUntil(use.billed_until, use.billed_until, ended=True)
+    now = now if use.release_at is None else min(now, use.release_at)
     evidence_at = use.evidence_at or use.ready_at
-    certain = min(now, evidence_at, use.suspect_since or now)
+    certain = min(now, evidence_at, use.suspect_since or now, use.funded_until or now)
     return UsedUntil(max(use.ready_at, certain), max(use.ready_at, now), ended=False)
+
+
+def let_go_at(evidence_at: datetime, now: datetime) -> datetime:
+    """How long a lease was used whose customer lets go at `now`, and whose machine was last listed at `evidence_at`.
+
+    Until now, while the evidence is fresh. When nobody could list the machine for longer, it may have ended long ago,
+    and nobody finds out any more: the time without evidence is not billed.
+    """
+    return min(now, evidence_at + EVIDENCE_LASTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +125,51 @@ def gpu_seconds_total(ready_at: datetime, gpu_count: int, at: datetime) -> int:
     """GPU-seconds from the billing start to `at`."""
     seconds = (billing_end(ready_at, at) - billing_start(ready_at)) // timedelta(seconds=1)
     return seconds * gpu_count
+
+
+def cost_until(ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, until: datetime) -> Nano:
+    """What a lease costs in total from its billing start to `until`."""
+    return accrued(nano_per_gpu_hour, gpu_seconds_total(ready_at, gpu_count, until))
+
+
+def funded_until(
+    ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, set_aside_nano: Nano
+) -> datetime | None:
+    """The last whole second until which a lease costs at most `set_aside_nano`; None when it costs nothing."""
+    if nano_per_gpu_hour == 0:
+        return None
+    seconds = affordable(nano_per_gpu_hour, set_aside_nano) // gpu_count
+    return billing_start(ready_at) + timedelta(seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbilled:
+    """Time that a customer used and does not pay for, because nothing was set aside for it."""
+
+    seconds: int
+    amount_nano: Nano
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When billing stops for a lease that ends."""
+
+    billed_until: datetime
+    unbilled: Unbilled | None
+
+
+def ending(
+    ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, set_aside_nano: Nano, used_until: datetime
+) -> Ending:
+    """When billing stops for a lease that was used until `used_until`, and the use that is not billed."""
+    funded = funded_until(ready_at, gpu_count, nano_per_gpu_hour, set_aside_nano)
+    if funded is None or billing_end(ready_at, used_until) <= funded:
+        return Ending(used_until, None)
+    seconds = (billing_end(ready_at, used_until) - funded) // timedelta(seconds=1)
+    used, billed = (
+        cost_until(ready_at, gpu_count, nano_per_gpu_hour, until) for until in (used_until, funded)
+    )
+    return Ending(funded, Unbilled(seconds, Nano(used - billed)))
 
 
 def next_hour(at: datetime) -> datetime:

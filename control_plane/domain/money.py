@@ -13,6 +13,7 @@ Nano = NewType("Nano", int)
 
 NANO_PER_USD = 1_000_000_000
 SECONDS_PER_HOUR = 3_600
+NANO_PER_CENT = 10_000_000
 NANO_MAX = 2**63 - 1
 
 
@@ -30,11 +31,45 @@ def accrued(nano_per_gpu_hour: Nano, gpu_seconds: int) -> Nano:
     return Nano(whole)
 
 
+def affordable(nano_per_gpu_hour: Nano, amount: Nano) -> int:
+    """The most GPU-seconds that cost at most `amount` at this price: the inverse of `accrued`.
+
+    Raises ValueError for a price of zero, at which any time is affordable.
+    """
+    if nano_per_gpu_hour <= 0 or amount < 0:
+        raise ValueError("a price is positive, and an amount is never negative")
+    # `accrued` rounds half to even: half a nano above an even amount is rounded down to it, above an odd one up.
+    limit = (2 * amount + 1) * SECONDS_PER_HOUR - amount % 2
+    return limit // (2 * nano_per_gpu_hour)
+
+
 def usd(amount: Nano) -> str:
     """The exact amount as decimal text with nine places: `usd(2_490_000_000) == "2.490000000"`."""
     sign = "-" if amount < 0 else ""
     whole, rest = divmod(abs(amount), NANO_PER_USD)
     return f"{sign}{whole}.{rest:09d}"
+
+
+def dollars(amount: Nano) -> str:
+    """The amount for a sentence: to the nearest cent, half to even, with thousands separators."""
+    whole, rest = divmod(amount, NANO_PER_CENT)
+    half = NANO_PER_CENT // 2
+    return _cents(whole + (1 if rest > half or (rest == half and whole % 2 == 1) else 0))
+
+
+def dollars_up(amount: Nano) -> str:
+    """As `dollars`, rounded up: what is needed, beside what there is rounded down."""
+    return _cents(-(-amount // NANO_PER_CENT))
+
+
+def dollars_down(amount: Nano) -> str:
+    """As `dollars`, rounded down: what there is, so that it never reads as enough when it is not."""
+    return _cents(amount // NANO_PER_CENT)
+
+
+def _cents(count: int) -> str:
+    whole, rest = divmod(abs(count), 100)
+    return f"{'-' if count < 0 else ''}{whole:,}.{rest:02d}"
 
 
 def parse_usd(text: str) -> Nano:

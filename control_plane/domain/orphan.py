@@ -2,12 +2,15 @@
 
 Terminating one is the most dangerous thing that the reconciler does: after a restore from an old backup every
 machine looks like an orphan. So an orphan is only watched at first, few are terminated at a time, none on a
-frozen account, and none when too much of a list looks orphaned.
+frozen account, and none when too much of a list looks orphaned. Each one that is not terminated has its reason
+stored beside it. An operator who has looked may decide that single orphans are terminated: the decision overrides
+every reason but the first watch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
 
@@ -16,10 +19,30 @@ LISTS_MIN = 2
 GRACE = timedelta(minutes=2)
 """How long an orphan is only watched: a record may be about to claim it."""
 TERMINATED_PER_RUN_MAX = 5
+DECIDED_PER_RUN_MAX = 10
+"""Of those whose termination an operator decided; they do not count towards the bound above."""
 LEAK_MAX = 3
 """Up to this many orphans count as leaked machines, whatever their share of a list."""
 SHARE_MAX_PERCENT = 20
 """When orphans exceed both LEAK_MAX and this share of a list, we assume that our records were lost."""
+
+
+class HeldCode(StrEnum):
+    """Why an orphan is not terminated."""
+
+    WATCHED = "watched"
+    ACCOUNT_FROZEN = "account_frozen"
+    TOO_MANY = "too_many"
+    DRY_RUN = "dry_run"
+    NEXT_RUN = "next_run"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why an orphan is not terminated now, as a code and as a sentence."""
+
+    code: HeldCode
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +53,81 @@ class Orphan:
     launch_key: LaunchKey
     first_seen_at: datetime
     lists_seen: int
+    terminate_asked_at: datetime | None = None
+    """When we first asked the provider to terminate it."""
+    decided_at: datetime | None = None
+    """When an operator decided that it is terminated; None when nobody did."""
+    decided_by: str | None = None
+    """The operator's API key, as on the wire."""
+    decided_why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     terminate: tuple[Orphan, ...]
-    refused_why: str | None = None
-    """Why none is terminated although some are old enough."""
+    held: Mapping[ProviderRef, Held]
+    """The reason of every other orphan."""
 
 
 def to_terminate(
-    orphans: Sequence[Orphan], *, listing_size: int, frozen_why: str | None, now: datetime
+    orphans: Sequence[Orphan],
+    *,
+    listing_size: int,
+    frozen_why: str | None,
+    dry_run: bool = False,
+    now: datetime,
 ) -> Verdict:
-    """The orphans of an account to terminate now, oldest first.
+    """The orphans of an account to terminate now, those that an operator decided first, and why the others are held.
 
     `listing_size` counts all machines on the account's last list; `frozen_why` is None unless the account is frozen.
     """
-    ripe = [
-        orphan for orphan in orphans if orphan.lists_seen >= LISTS_MIN and now - orphan.first_seen_at >= GRACE
-    ]
-    if not ripe:
-        return Verdict(())
+    ripe = sorted((orphan for orphan in orphans if _ripe(orphan, now)), key=_turn)
+    held = {orphan.provider_ref: _WATCHED for orphan in orphans if not _ripe(orphan, now)}
+    decided = [orphan for orphan in ripe if orphan.decided_at is not None]
+    others = [orphan for orphan in ripe if orphan.decided_at is None]
+    take = decided[:DECIDED_PER_RUN_MAX]
+    held |= {orphan.provider_ref: _NEXT_DECIDED for orphan in decided[DECIDED_PER_RUN_MAX:]}
+    breaker = _breaker(len(ripe), listing_size, frozen_why, dry_run=dry_run)
+    if breaker is not None:
+        held |= {orphan.provider_ref: breaker for orphan in others}
+    else:
+        take += others[:TERMINATED_PER_RUN_MAX]
+        held |= {orphan.provider_ref: _NEXT for orphan in others[TERMINATED_PER_RUN_MAX:]}
+    return Verdict(tuple(take), held)
+
+
+_WATCHED = Held(
+    HeldCode.WATCHED,
+    f"It is watched until {LISTS_MIN} lists and {GRACE // timedelta(minutes=1)} minutes have shown it.",
+)
+_NEXT = Held(
+    HeldCode.NEXT_RUN, f"At most {TERMINATED_PER_RUN_MAX} are terminated per run; others come first."
+)
+_NEXT_DECIDED = Held(
+    HeldCode.NEXT_RUN,
+    f"At most {DECIDED_PER_RUN_MAX} that an operator decided are terminated per run; others come first.",
+)
+
+
+def _ripe(orphan: Orphan, now: datetime) -> bool:
+    return orphan.lists_seen >= LISTS_MIN and now - orphan.first_seen_at >= GRACE
+
+
+def _turn(orphan: Orphan) -> tuple[bool, datetime, ProviderRef]:
+    """Those never asked for come first, so that a few that do not end never keep the others waiting."""
+    asked = orphan.terminate_asked_at
+    return (asked is not None, asked or orphan.first_seen_at, orphan.provider_ref)
+
+
+def _breaker(ripe: int, listing_size: int, frozen_why: str | None, *, dry_run: bool) -> Held | None:
+    """Why none is terminated without an operator's decision, although some are old enough."""
     if frozen_why is not None:
-        return Verdict((), f"The account is frozen: {frozen_why}")
-    if len(ripe) > LEAK_MAX and len(ripe) * 100 > listing_size * SHARE_MAX_PERCENT:
-        why = f"{len(ripe)} of {listing_size} machines look like orphans; it is more likely that our records were lost."
-        return Verdict((), why)
-    ripe.sort(key=lambda orphan: (orphan.first_seen_at, orphan.provider_ref))
-    return Verdict(tuple(ripe[:TERMINATED_PER_RUN_MAX]))
+        return Held(HeldCode.ACCOUNT_FROZEN, f"The account is frozen: {frozen_why}")
+    if ripe > LEAK_MAX and ripe * 100 > listing_size * SHARE_MAX_PERCENT:
+        why = f"{ripe} of {listing_size} machines look like orphans; it is more likely that our records were lost."
+        return Held(HeldCode.TOO_MANY, why)
+    if dry_run:
+        return Held(
+            HeldCode.DRY_RUN, "The reconciler runs with SPLITPLANE_ORPHANS_DRY_RUN and only reports orphans."
+        )
+    return None

@@ -12,6 +12,8 @@ class Permission(StrEnum):
     """Read the caller's own organization: its balance, holds and quota."""
     ORGANIZATIONS_CREATE = "organizations.create"
     """Create organizations, each with its first API key."""
+    ORGANIZATIONS_READ_ALL = "organizations.read_all"
+    """Read every organization: its balance, holds and quota, and whether its charges are posted."""
     CREDITS_CREATE = "credits.create"
     """Post a credit to any organization."""
     API_KEYS_READ = "api_keys.read"
@@ -20,12 +22,16 @@ class Permission(StrEnum):
     API_KEYS_CREATE_OPERATOR = "api_keys.create_operator"
     """Create API keys with the role of an operator."""
     API_KEYS_REVOKE = "api_keys.revoke"
+    """Revoke API keys with the role of a customer."""
+    API_KEYS_REVOKE_OPERATOR = "api_keys.revoke_operator"
+    """Revoke API keys with the role of an operator."""
     SSH_KEYS_READ = "ssh_keys.read"
     SSH_KEYS_CREATE = "ssh_keys.create"
     SSH_KEYS_DELETE = "ssh_keys.delete"
     PROJECTS_READ = "projects.read"
     PROJECTS_CREATE = "projects.create"
     """Create projects in the caller's own organization."""
+    PROJECTS_RENAME = "projects.rename"
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
@@ -35,6 +41,8 @@ class Permission(StrEnum):
     """Read the organization's leases, their journals, events and explanations."""
     LEASES_CREATE = "leases.create"
     LEASES_RELEASE = "leases.release"
+    LEASES_LABEL = "leases.label"
+    """Replace the labels of a lease."""
     PROOFS_READ = "proofs.read"
     """Read the GPU proofs of the organization's leases, with their evidence."""
     PROOF_RECORDS_READ = "proof_records.read"
@@ -43,6 +51,8 @@ class Permission(StrEnum):
     """Read the organization's usage, bill and reconciliation."""
     LOOPS_READ = "loops.read"
     ORPHANS_READ = "orphans.read"
+    ORPHANS_TERMINATE = "orphans.terminate"
+    """Decide that single orphans are terminated, whatever holds them back."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
     """Read the state of our provider accounts: their lists, freezes, failures and permits."""
     TERMINATIONS_PERMIT = "terminations.permit"
@@ -65,12 +75,14 @@ CUSTOMER = frozenset(
         Permission.SSH_KEYS_DELETE,
         Permission.PROJECTS_READ,
         Permission.PROJECTS_CREATE,
+        Permission.PROJECTS_RENAME,
         Permission.SKUS_READ,
         Permission.OFFERS_READ,
         Permission.QUOTES_CREATE,
         Permission.LEASES_READ,
         Permission.LEASES_CREATE,
         Permission.LEASES_RELEASE,
+        Permission.LEASES_LABEL,
         Permission.PROOFS_READ,
         Permission.BILLING_READ,
     }
@@ -78,12 +90,15 @@ CUSTOMER = frozenset(
 """Everything that concerns the customer's own organization."""
 OPERATOR = CUSTOMER | {
     Permission.ORGANIZATIONS_CREATE,
+    Permission.ORGANIZATIONS_READ_ALL,
     Permission.CREDITS_CREATE,
     Permission.API_KEYS_CREATE_OPERATOR,
+    Permission.API_KEYS_REVOKE_OPERATOR,
     Permission.COSTS_READ,
     Permission.PROOF_RECORDS_READ,
     Permission.LOOPS_READ,
     Permission.ORPHANS_READ,
+    Permission.ORPHANS_TERMINATE,
     Permission.PROVIDER_ACCOUNTS_READ,
     Permission.TERMINATIONS_PERMIT,
 }

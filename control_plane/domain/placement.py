@@ -9,6 +9,7 @@ had no capacity, permanently when it sold us the wrong hardware.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,8 +17,8 @@ from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.admission import ListPrice
-from control_plane.domain.failure import FailReason
-from control_plane.domain.money import Nano, usd
+from control_plane.domain.failure import OURS, FailReason
+from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape
 
@@ -31,8 +32,8 @@ PROOF_RECORD_MAX = 2
 """An offer is rejected when this many of its machines were terminated for their GPU proof within the window."""
 ATTEMPTS_MAX = 12
 """Attempts per lease before it is given up."""
-WAIT_MAX = timedelta(minutes=30)
-"""How long a lease waits for capacity before it is given up."""
+OFFERED_WITHIN = timedelta(days=7)
+"""A SKU counts as offered when an offer that can serve it was listed at most this long ago, sold out or not."""
 
 _PASSING = frozenset(
     {
@@ -201,14 +202,41 @@ def is_news(ranking: Ranking, last: bytes | None) -> bool:
     return bool(ranking.candidates) or digest(ranking) != last
 
 
-def gives_up(ranking: Ranking, *, attempts: int, waited: timedelta) -> str | None:
-    """Why a lease is given up after so many attempts, or after having waited so long; None when it keeps trying."""
+def gives_up(ranking: Ranking, *, attempts: int, gives_up_at: datetime, now: datetime) -> str | None:
+    """Why a lease is given up after so many attempts, or because it waited long enough; None when it keeps trying."""
     if attempts >= ATTEMPTS_MAX:
         return f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit"
-    if not ranking.candidates and waited >= WAIT_MAX:
-        minutes = int(WAIT_MAX.total_seconds() // 60)
-        return f"no offer could serve it for {minutes} minutes; see the explanation for each offer's reason"
+    if not ranking.candidates and now >= gives_up_at:
+        return f"no offer could serve it in the time that it was to wait; {_lowered(waiting_why(ranking))}"
     return None
+
+
+_WAITING_WORDS = {
+    RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
+    RejectCode.REGION_EXCLUDED: "in other regions",
+    RejectCode.PROVIDER_EXCLUDED: "of other providers",
+    RejectCode.SOLD_OUT: "sold out",
+    RejectCode.STALE: "not listed lately",
+    RejectCode.COSTS_MORE_THAN_SOLD: "not sold at this price",
+    RejectCode.ACCOUNT_UNHEALTHY: "of a provider that does not answer as it should",
+    RejectCode.FAILED_BEFORE: "unfit in an earlier attempt",
+    RejectCode.RESTING: "tried a moment ago",
+    RejectCode.PROOF_RECORD: "excluded because GPUs failed their proof",
+}
+
+
+def waiting_why(ranking: Ranking) -> str:
+    """Why no offer can serve a lease now, as one sentence; the placement has the reason of each offer."""
+    if not ranking.rejected:
+        return "No provider lists these GPUs."
+    counts = Counter(rejection.code for rejection in ranking.rejected)
+    words = [f"{count} {_WAITING_WORDS[code]}" for code, count in sorted(counts.items())]
+    total = len(ranking.rejected)
+    return f"None of {total} {'offer' if total == 1 else 'offers'} can serve it now: {', '.join(words)}."
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
 def _order(offer: Offer) -> tuple[int, int, str]:
@@ -246,7 +274,8 @@ def _too_expensive(offer: Offer, price_nano_per_hour: Nano) -> Rejection | None:
     if _pays(offer, price_nano_per_hour):
         return None
     why = (
-        f"It costs us {usd(offer.cost_nano_per_hour)} USD per hour and is sold at {usd(price_nano_per_hour)}."
+        f"It costs us {dollars_up(offer.cost_nano_per_hour)} USD per hour and is sold at"
+        f" {dollars_down(price_nano_per_hour)} USD."
     )
     return Rejection(offer, RejectCode.COSTS_MORE_THAN_SOLD, why)
 
@@ -265,7 +294,7 @@ def _cannot_be_bought(offer: Offer, unhealthy_accounts: Mapping[str, str], now: 
 
 
 def _failed_here(offer: Offer, failure: Failure | None, now: datetime) -> Rejection | None:
-    if failure is None:
+    if failure is None or failure.reason in OURS:
         return None
     if failure.reason not in _PASSING:
         return Rejection(offer, RejectCode.FAILED_BEFORE, f"This lease failed there: {failure.reason}.")

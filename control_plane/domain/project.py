@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from control_plane.domain.ids import OrganizationId, ProjectId
+from control_plane.domain.ids import OrganizationId, Prefix, ProjectId
 
 DEFAULT_NAME = "default"
 """The name of every organization's first project. A lease belongs to it when its request names no project."""
+
+
+def looks_like_an_id(name: str) -> bool:
+    """Whether the word is read as a project's id wherever a project is named, so that no project may be called so."""
+    return name.startswith(f"{Prefix.PROJECT}_")
 
 
 @dataclass(frozen=True, slots=True)

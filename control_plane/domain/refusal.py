@@ -1,6 +1,8 @@
 """A refusal is data: a stable code for programs, and a sentence for people."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 
@@ -9,6 +11,8 @@ class RefusalCode(StrEnum):
 
     ORGANIZATION_SUSPENDED = "organization_suspended"
     SKU_UNKNOWN = "sku_unknown"
+    SKU_NOT_OFFERED = "sku_not_offered"
+    NO_SSH_KEY = "no_ssh_key"
     SSH_KEY_UNKNOWN = "ssh_key_unknown"
     PRICE_ABOVE_CEILING = "price_above_ceiling"
     QUOTA_EXCEEDED = "quota_exceeded"
@@ -16,10 +20,15 @@ class RefusalCode(StrEnum):
     REGION_NOT_SERVED = "region_not_served"
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"
+    ORPHAN_UNKNOWN = "orphan_unknown"
     PROJECT_UNKNOWN = "project_unknown"
     LEASE_NOT_FOUND = "lease_not_found"
     NAME_TAKEN = "name_taken"
+    NAME_RESERVED = "name_reserved"
     SSH_KEY_INVALID = "ssh_key_invalid"
+    SSH_KEY_DUPLICATE = "ssh_key_duplicate"
+    API_KEYS_TOO_MANY = "api_keys_too_many"
+    SSH_KEYS_TOO_MANY = "ssh_keys_too_many"
     KEY_IN_USE = "key_in_use"
     NOT_FOUND = "not_found"
 
@@ -29,3 +38,23 @@ class Refused:
     code: RefusalCode
     why: str
     """A sentence that says what to change."""
+
+
+NAMED_MAX = 12
+"""How many allowed values a sentence names; a longer list is cut."""
+
+
+def choose(word: str, allowed: Iterable[str]) -> str:
+    """The end of a sentence that refuses `word`: the nearest allowed value, if one is near, and what is allowed."""
+    values = sorted(set(allowed))
+    if not values:
+        return "there is none to choose"
+    named = ", ".join(values[:NAMED_MAX]) + (", ..." if len(values) > NAMED_MAX else "")
+    near = nearest(word, values)
+    return f"choose one of {named}" if near is None else f"did you mean {near!r}? There is {named}"
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str | None:
+    """The allowed value that is most like `word`; None when none is similar."""
+    found = get_close_matches(word, list(allowed), n=1, cutoff=0.7)
+    return found[0] if found else None

@@ -1,7 +1,9 @@
 """A customer's request for capacity, as stored with the lease."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import region_within
 
@@ -21,3 +23,16 @@ class CapacityRequest:
 
     def allows_provider(self, provider: str) -> bool:
         return not self.providers or provider in self.providers
+
+
+WAIT_SECONDS_DEFAULT = 1_800
+"""How long a lease waits for an offer, unless its request says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """What a request for a lease says besides the capacity."""
+
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
+    auto_release: AutoRelease = field(default_factory=AutoRelease)

@@ -34,20 +34,20 @@ class Sighting:
     ssh_port: int = 22
 
 
-_SETTING_UP = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING})
+_MAY_FAIL = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING, MachineState.VERIFIED})
 
 
 def concluded(state: MachineState, listed: ListedState, *, has_address: bool) -> MachineEvent | None:
     """What one sighting means for a machine in `state`; None when it only confirms what is known.
 
-    A verified machine that the provider lists as failed or stopped is kept: an unhealthy machine has not
-    ended, and the customer may still be using it (law 5).
+    A verified machine that the provider lists as failed or stopped fails only while no customer was admitted to it
+    (`machine_failure.move_of`): an unhealthy machine has not ended, and its customer may still be using it (law 5).
     """
     if state is MachineState.LAUNCHING:
         return MachineEvent.FOUND  # It exists, whatever its state: its reference is stored first.
     if listed is ListedState.GONE:
         return MachineEvent.CONFIRMED_GONE if state is MachineState.TERMINATING else MachineEvent.VANISHED
-    if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _SETTING_UP:
+    if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _MAY_FAIL:
         return MachineEvent.FAILED
     if state is MachineState.BOOTING and listed is ListedState.RUNNING and has_address:
         return MachineEvent.REACHABLE

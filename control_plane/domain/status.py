@@ -1,31 +1,22 @@
 """The status of a lease as its customer reads it: computed from the lease, its claim and its machine, never stored.
 
-Only here are the states of leases and of machines combined.
+Only here are the states of leases and of machines combined. The word for a lease's progress is its state; what else
+its customer has to know is a fact beside it: that it waits for stock, or that its machine is unconfirmed.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from control_plane.domain.ids import MachineId
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import Tier, challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
 """A ready lease whose machine was not sighted for this long reads as unconfirmed. It does not end (law 5)."""
-
-
-class Phase(StrEnum):
-    PENDING = "pending"
-    """Waiting for a machine to be chosen."""
-    STARTING = "starting"
-    READY = "ready"
-    UNCONFIRMED = "unconfirmed"
-    """Ready, but the provider has not confirmed the machine lately."""
-    ENDING = "ending"
-    ENDED = "ended"
+CONFIRMED_AGAIN_AFTER = timedelta(seconds=5)
+"""How often a lease that reads as unconfirmed is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +31,8 @@ class Evidence:
     """The last completed step: of the claim if it has begun, of the machine otherwise."""
     sighted_at: datetime | None
     """When the provider last listed it."""
+    suspect_since: datetime | None
+    """When it became suspect because of its GPU proof; None while it is not."""
     address: str | None
     ssh_port: int
     host_key: str | None
@@ -49,12 +42,32 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """No offer can serve the lease now. It is placed as soon as one can."""
+
+    since: datetime
+    gives_up_at: datetime
+    """When the lease ends with `no_capacity` if it still waits then."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """The lease is ready, and it is uncertain whether its machine still is what was sold."""
+
+    since: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    phase: Phase
+    state: LeaseState
     step: Step | None
     steps_done: int
     steps_total: int
     message: str
+    waiting: Waiting | None = None
+    unconfirmed: Unconfirmed | None = None
 
 
 _ORDER = {step: number for number, step in enumerate(Step)}
@@ -71,38 +84,54 @@ _AFTER_STEP = {
 """What happens next after each step."""
 
 
-def project(
-    lease: LeaseState, evidence: Evidence | None, *, demanded: Tier, attempts: int, now: datetime
-) -> Status:
+def project(lease: Lease, evidence: Evidence | None, now: datetime) -> Status:
     """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt."""
-    steps = steps_for(demanded)
+    steps = steps_for(lease.proof)
     total = len(steps)
     step = None if evidence is None else evidence.step
     steps_done = 0 if step is None else sum(_ORDER[each] <= _ORDER[step] for each in steps)
 
-    def status(phase: Phase, message: str, *, done: int = steps_done, at: Step | None = step) -> Status:
-        return Status(phase, at, done, total, message)
-
-    match lease:
+    match lease.state:
         case LeaseState.PLACING:
             # The progress of the last attempt no longer counts: the customer waits for a new one.
-            return status(Phase.PENDING, _waiting(attempts), done=0, at=None)
+            waiting = _waiting(lease)
+            return Status(lease.state, None, 0, total, _placing(lease.attempts, waiting), waiting)
         case LeaseState.STARTING:
-            return status(Phase.STARTING, _starting(step, demanded))
-        case LeaseState.READY if _confirmed(evidence, now):
-            return status(Phase.READY, "Ready.", done=total)
+            return Status(lease.state, step, steps_done, total, _starting(step, lease.proof))
         case LeaseState.READY:
-            return status(Phase.UNCONFIRMED, "Ready; the provider has not confirmed the machine lately.")
+            doubt = _unconfirmed(lease, evidence, now)
+            message = "Ready." if doubt is None else f"Ready, but unconfirmed: {doubt.why}"
+            return Status(lease.state, step, total, total, message, unconfirmed=doubt)
         case LeaseState.ENDING:
-            return status(Phase.ENDING, "No longer billed; the machine is being terminated.")
+            message = "No longer billed; the machine is being terminated."
         case LeaseState.ENDED:
-            return status(Phase.ENDED, "Ended; the provider confirmed that no machine is left.")
+            message = "Ended; the provider confirmed that no machine is left."
+    return Status(lease.state, step, steps_done, total, message)
 
 
-def _waiting(attempts: int) -> str:
-    if attempts == 0:
-        return "Choosing a machine."
-    return f"Attempt {attempts} failed; choosing another machine."
+def _waiting(lease: Lease) -> Waiting | None:
+    if lease.waiting_since is None:
+        return None
+    return Waiting(lease.waiting_since, lease.gives_up_at, lease.waiting_why or "No offer can serve it now.")
+
+
+def _placing(attempts: int, waiting: Waiting | None) -> str:
+    failed = "" if attempts == 0 else f"Attempt {attempts} failed; "
+    if waiting is not None:
+        return f"{failed}{'waiting' if failed else 'Waiting'} for stock: {waiting.why}"
+    return f"{failed}choosing another machine." if failed else "Choosing a machine."
+
+
+def changes_at(lease: Lease, evidence: Evidence | None, now: datetime) -> datetime | None:
+    """When the status may change by time alone, without an event; None when it cannot.
+
+    A machine that steady listings confirm changes no row, so a reader has to look again at this time.
+    """
+    if lease.state is not LeaseState.READY:
+        return None
+    if evidence is None or evidence.sighted_at is None or _unconfirmed(lease, evidence, now) is not None:
+        return now + CONFIRMED_AGAIN_AFTER
+    return evidence.sighted_at + CONTACT_LOST_AFTER
 
 
 def _starting(step: Step | None, demanded: Tier) -> str:
@@ -113,8 +142,14 @@ def _starting(step: Step | None, demanded: Tier) -> str:
     return _AFTER_STEP[step]
 
 
-def _confirmed(evidence: Evidence | None, now: datetime) -> bool:
-    """Whether the provider listed the machine lately."""
-    if evidence is None or evidence.sighted_at is None:
-        return False
-    return now - evidence.sighted_at <= CONTACT_LOST_AFTER
+def _unconfirmed(lease: Lease, evidence: Evidence | None, now: datetime) -> Unconfirmed | None:
+    """The doubt about a ready lease's machine; None when the provider listed it lately and it is not suspect."""
+    if evidence is not None and evidence.suspect_since is not None:
+        return Unconfirmed(
+            evidence.suspect_since, "its GPUs failed their last proof and are challenged again."
+        )
+    sighted_at = None if evidence is None else evidence.sighted_at
+    if sighted_at is not None and now - sighted_at <= CONTACT_LOST_AFTER:
+        return None
+    since = sighted_at or lease.ready_at or lease.created_at
+    return Unconfirmed(since, "the provider has not listed the machine lately.")

@@ -191,7 +191,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A machine that has to be terminated, whatever its claims."""
+    """A machine that has to be terminated, unless a customer who was admitted to it may still be using it."""
 
     id: MachineId
     failure: MachineFailure
@@ -279,12 +279,16 @@ def _of_sighting(
         case MachineEvent.REACHABLE:
             yield _reachable(machine, moved, sighting, asked_at)
         case MachineEvent.CONFIRMED_GONE:
-            yield MachineMove(machine.id, machine.generation, moved, gone_evidence=listed_as)
+            yield MachineMove(machine.id, machine.generation, moved, why=_ENDED, gone_evidence=listed_as)
         case MachineEvent.VANISHED:
-            yield Loss(machine.id, MachineFailure(moved.event, FailReason.VANISHED, listed_as))
+            yield Loss(machine.id, MachineFailure(moved.event, FailReason.VANISHED, _ENDED, listed_as))
         case _:
             reason = FailReason.PROVIDER_REPORTED_FAILURE
-            yield Loss(machine.id, MachineFailure(moved.event, reason, listed_as))
+            yield Loss(machine.id, MachineFailure(moved.event, reason, _FAILED, listed_as))
+
+
+_ENDED = "the provider lists it as ended"
+_FAILED = "the provider lists it as failed"
 
 
 def _found(

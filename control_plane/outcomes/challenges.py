@@ -9,6 +9,9 @@ lost the machine meanwhile is discarded; the worker that holds the machine now c
 if a second failure confirms it. The meter stops at the first failure until the second challenge (`meter_usage`), so
 the bill needs no correction. If the machine then passes, or no other challenge can be made for a while (`put_off`),
 that time is billed after all.
+
+**Customers who wait.** A suspect machine admits nobody, and is challenged again soon. The deadline of the admission
+waits for that (`deadline.of_claim`), and starts anew when the machine is cleared.
 """
 
 from collections.abc import Sequence
@@ -16,11 +19,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import claims, journal, machines, permits, proofs
+from control_plane.db import (
+    challenges,
+    claims,
+    gpu_holders,
+    journal,
+    machines,
+    permits,
+    proof_records,
+    proofs,
+)
 from control_plane.db.connection import Connection
 from control_plane.db.proofs import Finding, NewProof
 from control_plane.domain.actor import Actor
 from control_plane.domain.claim import Claim
+from control_plane.domain.deadline import ADMIT_MAX
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, Prefix, on_wire
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
@@ -42,6 +55,7 @@ from control_plane.domain.verification import Verdict
 from control_plane.outcomes import machines as outcomes
 from control_plane.outcomes.machines import Locked, Verification
 
+NO_WAIT = timedelta(0)
 SECOND_CHALLENGE = timedelta(minutes=3)
 """The time for setup that a machine has left at least after its first failure."""
 
@@ -89,7 +103,12 @@ async def while_being_set_up(
             failed = proof.outcome is ProofOutcome.FAILED
             deadline_at = now + SECOND_CHALLENGE if failed else None
             await machines.postpone(
-                connection, machine.id, token=challenged.token, due_at=now + after, deadline_at=deadline_at
+                connection,
+                machine.id,
+                token=challenged.token,
+                due_at=now + after,
+                tried_at=now,
+                deadline_at=deadline_at,
             )
         case Drop(reason=reason, why=why):
             failure = MachineFailure(MachineEvent.FAILED, reason, why)
@@ -116,6 +135,8 @@ async def while_in_use(
     """
     locked = await _lock(connection, challenged)
     if locked is None:
+        # It was claimed while we locked. It is challenged again at once, and this proof is discarded.
+        await _give_back(connection, challenged.machine, challenged.token, NO_WAIT, suspect=None, now=now)
         return None
     machine, token = locked.machine, challenged.token
     proof = challenged.proof if _admitted(locked.claims) else _without_excuse(challenged.proof, now)
@@ -128,17 +149,17 @@ async def while_in_use(
     await _store(connection, machine, proof, ended=isinstance(decision, Drop), actor=actor, now=now)
     match decision:
         case Keep(again=again):
-            await _give_back(connection, machine.id, token, again, suspect=False, now=now)
+            await _give_back(connection, machine, token, again, suspect=False, now=now)
         case Again(after=after, suspect=None):
             await put_off(connection, machine, token, after, actor=actor, now=now)
         case Again(after=after, suspect=suspect):
-            await _give_back(connection, machine.id, token, after, suspect=suspect, now=now)
+            await _give_back(connection, machine, token, after, suspect=suspect, now=now)
         case Held(again=again):
             # The reason concerns the whole account, so only operators read it, in the report of `challenge_machines`.
             minutes = int(again.total_seconds() // 60)
             why = f"it failed again and is not terminated yet; the next challenge is in {minutes} min"
             await _note(connection, machine, "proof_termination_held", why, actor=actor, now=now)
-            await _give_back(connection, machine.id, token, again, suspect=True, now=now)
+            await _give_back(connection, machine, token, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):
             failed_since = machine.suspect_since or now
             failure = MachineFailure(MachineEvent.DISPROVEN, reason, why, failed_since=failed_since)
@@ -161,7 +182,7 @@ async def put_off(
         minutes = int(DOUBT_LASTS.total_seconds() // 60)
         why = f"it failed, and could not be challenged again for {minutes} min; billing resumes"
         await _note(connection, machine, "proof_doubt_lapsed", why, actor=actor, now=now)
-    await _give_back(connection, machine.id, token, after, suspect=False if lapses else None, now=now)
+    await _give_back(connection, machine, token, after, suspect=False if lapses else None, now=now)
 
 
 async def after_its_claim(
@@ -169,14 +190,14 @@ async def after_its_claim(
 ) -> bool:
     """Record the challenge of a machine after its claim, and resume its termination. False when it did not wait."""
     proof, machine_id = challenged.proof, challenged.machine.id
-    if not await proofs.still_held(connection, machine_id, token=challenged.token):
+    if not await challenges.still_held(connection, machine_id, token=challenged.token):
         return False
     machine = (await machines.lock(connection, [machine_id]))[machine_id]
     await _store(connection, machine, proof, ended=False, actor=actor, now=now)
     passed = proof.outcome is ProofOutcome.PASSED
     event = "memory_overwritten" if passed else "memory_not_shown_overwritten"
     await _note(connection, machine, event, f"see {on_wire(Prefix.PROOF, proof.id)}", actor=actor, now=now)
-    await proofs.erased(connection, machine.id, token=challenged.token, now=now)
+    await challenges.erased(connection, machine.id, token=challenged.token, now=now)
     return True
 
 
@@ -191,9 +212,9 @@ def _admitted(open_claims: Sequence[Claim]) -> bool:
 
 async def _lock(connection: Connection, challenged: Challenged) -> Locked | None:
     """Lock everything that a decision may change; None when the worker lost the machine, or it was just claimed."""
-    await proofs.lock_gpus(connection, challenged.proof)
+    await gpu_holders.lock(connection, challenged.proof)
     locked = await outcomes.lock(connection, challenged.machine.id)
-    held = await proofs.still_held(connection, challenged.machine.id, token=challenged.token)
+    held = await challenges.still_held(connection, challenged.machine.id, token=challenged.token)
     return locked if held else None
 
 
@@ -201,7 +222,7 @@ async def _held_back(
     connection: Connection, machine: Machine, *, ended: int, dry_run: bool, now: datetime
 ) -> Held | None:
     """Why a machine that failed is kept for now (law 5); None when it may be terminated."""
-    others = await proofs.failing_machines(
+    others = await proof_records.failing_machines(
         connection, machine.account, since=now - FAILING_WINDOW, but=machine.id
     )
     permitted = await permits.valid(connection, now=now, account=machine.account)
@@ -228,7 +249,7 @@ async def _failed_if_sold_twice(
     """
     if proof.outcome is not ProofOutcome.PASSED:
         return proof
-    holders = await proofs.holders(connection, machine.id, proof)
+    holders = await gpu_holders.of(connection, machine.id, proof)
     if not holders:
         return proof
     ours = any(holder.account == machine.account for holder in holders)
@@ -236,7 +257,7 @@ async def _failed_if_sold_twice(
     for holder in holders:
         why = "another machine reports a GPU of this one; the other is refused, and this one is challenged"
         await journal.note_machine(connection, holder.machine_id, event=code, why=why, actor=actor, now=now)
-        await proofs.challenge_now(connection, holder.machine_id, now=now)
+        await challenges.challenge_now(connection, holder.machine_id, now=now)
     why = "another live machine has reported the same GPU"
     return _with_finding(proof, ProofOutcome.FAILED, code, why)
 
@@ -265,13 +286,16 @@ async def _note(
 
 async def _give_back(
     connection: Connection,
-    machine_id: MachineId,
+    machine: Machine,
     token: UUID,
     after: timedelta,
     *,
     suspect: bool | None,
     now: datetime,
 ) -> None:
-    await proofs.next_challenge(
-        connection, machine_id, token=token, due_at=now + after, suspect=suspect, now=now
+    """Give a verified machine back to be challenged after `after`, unless this worker lost it."""
+    if machine.suspect_since is not None and suspect is False:
+        await claims.machine_cleared(connection, machine.id, deadline_at=now + ADMIT_MAX)
+    await challenges.next_challenge(
+        connection, machine.id, token=token, due_at=now + after, suspect=suspect, now=now
     )

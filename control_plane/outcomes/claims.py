@@ -12,13 +12,16 @@ from control_plane.db import attempts, claims, holds, journal, leases, machines
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import Attempt, AttemptOutcome
+from control_plane.domain.auto_release import release_at
 from control_plane.domain.claim import Claim, why_not
+from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER, OverdueClaim
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import ClaimId, MachineId
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
-from control_plane.domain.machine import Machine, MachineOrder
+from control_plane.domain.machine import Machine, MachineFailure, MachineOrder
 from control_plane.domain.transitions import Moved
-from control_plane.outcomes.machines import ADMIT_MAX
+from control_plane.outcomes import leases as lease_outcomes
+from control_plane.outcomes import machines as machine_outcomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ async def place(connection: Connection, placed: Sequence[Placed], *, actor: Acto
     ]
     moved = await leases.move(connection, moves, actor=actor, now=now)
     starting = [each for each in placed if each.lease.id in moved]
-    await machines.insert(connection, [each.order for each in starting], now=now)
+    await machines.insert(
+        connection, [each.order for each in starting], now=now, deadline_at=now + NOT_TAKEN_AFTER
+    )
     await attempts.insert(
         connection, [_attempt(each.lease, each.order.id, each.order.offer_key, now) for each in starting]
     )
@@ -143,6 +148,30 @@ async def admit(connection: Connection, claim: Claim, *, token: UUID, actor: Act
     if not await claims.admitted(connection, claim.id, token=token, now=now):
         return False
     await attempts.close(connection, [lease.id], AttemptOutcome.ADMITTED, now=now)
-    await leases.move(connection, [LeaseMove(lease.id, lease.generation, ready)], actor=actor, now=now)
+    until = release_at(lease.auto_release, now, lease.nano_per_gpu_hour, lease.gpu_count)
+    move = LeaseMove(lease.id, lease.generation, ready, release_at=until)
+    await leases.move(connection, [move], actor=actor, now=now)
     await holds.ready(connection, lease.id, due_at=first_look(now))
+    return True
+
+
+async def give_up(
+    connection: Connection, claim: OverdueClaim, failure: MachineFailure, *, actor: Actor, now: datetime
+) -> bool:
+    """Give up a claim whose customer was not admitted in time, and its machine, unless the claim is on a slot.
+
+    Its lease tries another machine. False when the customer was admitted meanwhile, or the claim ended.
+    """
+    if claim.slot is None:
+        return await machine_outcomes.fail(connection, claim.machine_id, failure, actor=actor, now=now)
+    lease = (await leases.lock(connection, [claim.lease_id])).get(claim.lease_id)
+    waits = [
+        each
+        for each in await claims.lock_open(connection, lease_ids=[claim.lease_id])
+        if each.id == claim.id and each.admitted_at is None
+    ]
+    node = (await machines.lock(connection, [claim.machine_id])).get(claim.machine_id)
+    if lease is None or node is None or not waits:
+        return False
+    await lease_outcomes.lose_machine(connection, lease, waits[0], node, failure, actor=actor, now=now)
     return True

@@ -4,15 +4,18 @@ These functions run in the caller's open transaction, under the locks that each 
 machines: `outcomes/machines.py` decides what happens to the machines of claims that have ended.
 """
 
+from dataclasses import replace
 from datetime import datetime
 
-from control_plane.db import accounts, attempts, claims, leases, machines
+from control_plane.db import accounts, attempts, claims, holds, journal, leases, machines
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
-from control_plane.domain.claim import Claim, billed_until
+from control_plane.domain.claim import Claim, released_at, use_ended_at
 from control_plane.domain.lease import BILLED, Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
+from control_plane.domain.metering import Ending, ending
+from control_plane.domain.money import usd
 from control_plane.domain.transitions import Moved
 
 
@@ -21,28 +24,54 @@ async def end(
 ) -> bool:
     """End a locked lease, with its claim and its attempt. False when it is ending already.
 
-    It is billed until now, or until its machine became suspect if another challenge confirmed the failure.
+    It is billed until now, or until its machine became suspect if another challenge confirmed the failure, but never
+    beyond the money that was set aside for it. A release is not billed for time in which nobody could list the machine.
     """
     moved = step(lease.state, event)
     if not isinstance(moved, Moved):
         return False
     open_claims = await claims.lock_open(connection, lease_ids=[lease.id])
-    until = await _billed_until(connection, lease, open_claims, now)
+    billing = await _released(connection, lease, event, open_claims, now)
     await claims.end(connection, [claim.id for claim in open_claims], now=now, released=False)
     await attempts.close(connection, [lease.id], AttemptOutcome.ABANDONED, now=now)
     # Last, because it locks the organization's standing: see the order of locks in `db/leases.py`.
-    move = LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=until)
-    return bool(await leases.move(connection, [move], actor=actor, now=now))
+    move = LeaseMove(lease.id, lease.generation, moved, why=why)
+    return await _stop_billing(connection, move, billing, actor=actor, now=now)
 
 
-async def _billed_until(
-    connection: Connection, lease: Lease, open_claims: list[Claim], now: datetime
-) -> datetime | None:
+async def _released(
+    connection: Connection, lease: Lease, event: LeaseEvent, open_claims: list[Claim], now: datetime
+) -> Ending | None:
     """When billing stops for a lease that ends now; None when it was never ready."""
     if lease.ready_at is None or not open_claims:
         return None
     machine = await machines.get(connection, open_claims[0].machine_id)
-    return now if machine is None else billed_until(lease.ready_at, machine, now)
+    used_until = now
+    if machine is not None:
+        ended_at = released_at if event is LeaseEvent.RELEASED else use_ended_at
+        used_until = ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
+    return await _ending(connection, lease, lease.ready_at, used_until)
+
+
+async def _ending(connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime) -> Ending:
+    set_aside = await holds.set_aside(connection, lease.id)
+    return ending(ready_at, lease.gpu_count, lease.nano_per_gpu_hour, set_aside, used_until)
+
+
+async def _stop_billing(
+    connection: Connection, move: LeaseMove, billing: Ending | None, *, actor: Actor, now: datetime
+) -> bool:
+    """Move a lease out of the states in which it has a machine. False when it moved meanwhile."""
+    stopped = replace(move, billed_until=billing.billed_until if billing else None)
+    if not await leases.move(connection, [stopped], actor=actor, now=now):
+        return False
+    if billing is not None and billing.unbilled is not None:
+        seconds, amount = billing.unbilled.seconds, usd(billing.unbilled.amount_nano)
+        why = (
+            f"{seconds} s of use ({amount} USD) are not billed: the money set aside for the lease was used up"
+        )
+        await journal.note_lease(connection, move.id, event="use_not_billed", why=why, actor=actor, now=now)
+    return True
 
 
 async def lose_machine(
@@ -64,10 +93,12 @@ async def lose_machine(
     moved = step(lease.state, _event(lease.state, failure))
     if not isinstance(moved, Moved):
         return
-    ready_at = lease.ready_at
-    until = None if ready_at is None else billed_until(ready_at, machine, now, failure)
-    move = LeaseMove(lease.id, lease.generation, moved, why=failure.why, billed_until=until)
-    await leases.move(connection, [move], actor=actor, now=now)
+    billing = None
+    if lease.ready_at is not None:
+        used_until = use_ended_at(lease.ready_at, machine, now, failure, release_at=lease.release_at)
+        billing = await _ending(connection, lease, lease.ready_at, used_until)
+    move = LeaseMove(lease.id, lease.generation, moved, why=failure.why)
+    await _stop_billing(connection, move, billing, actor=actor, now=now)
 
 
 def _event(state: LeaseState, failure: MachineFailure) -> LeaseEvent:
@@ -84,5 +115,5 @@ async def unhealthy_accounts(connection: Connection) -> dict[str, str]:
         if account.freeze is not None:
             reasons[account.name] = f"The account is frozen: {account.freeze.why}"
         elif account.failing_since is not None:
-            reasons[account.name] = f"The account does not answer: {account.failing_why}"
+            reasons[account.name] = f"The account fails: {account.failing_why}"
     return reasons

@@ -6,7 +6,7 @@ to lock, so they are read first without a lock, and compared with the claims tha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import claims, journal, leases, machines, verification_reports
@@ -14,6 +14,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain import machine_failure
 from control_plane.domain.actor import Actor
 from control_plane.domain.claim import Claim
+from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import LeaseId, MachineId
 from control_plane.domain.lease import Lease
@@ -32,15 +33,12 @@ from control_plane.domain.transitions import Moved
 from control_plane.domain.verification import Verdict
 from control_plane.outcomes import leases as lease_outcomes
 
-ADMIT_MAX = timedelta(minutes=10)
-"""How long admitting a customer to a verified machine may take; after that, the machine counts as unreachable."""
-
 
 async def order(
     connection: Connection, orders: Sequence[MachineOrder], *, actor: Actor, now: datetime
 ) -> None:
     """Store intended machines that no lease claims yet: for a pool, or as nodes."""
-    await machines.insert(connection, orders, now=now)
+    await machines.insert(connection, orders, now=now, deadline_at=now + NOT_TAKEN_AFTER)
     await journal.note_intended(connection, [order.id for order in orders], actor=actor, now=now)
 
 

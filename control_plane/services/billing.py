@@ -17,6 +17,7 @@ __all__ = [
     "Bill",
     "BillLine",
     "Charge",
+    "ProjectTotal",
     "Reconciliation",
 ]  # Controllers name these, and do not import the layer below.
 
@@ -55,6 +56,15 @@ class BillLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectTotal:
+    """The lines of a bill that belong to one project."""
+
+    project: str
+    project_id: ProjectId
+    lines: tuple[BillLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Bill:
     since: datetime
     until: datetime
@@ -62,6 +72,14 @@ class Bill:
     posted_nano: Nano
     """The balance: everything paid in, less all posted charges."""
     held_nano: Nano
+
+    @property
+    def by_project(self) -> tuple[ProjectTotal, ...]:
+        """The sums of each project that has a line, in order of name."""
+        found: dict[tuple[str, ProjectId], list[BillLine]] = {}
+        for line in self.lines:
+            found.setdefault((line.project, line.project_id), []).append(line)
+        return tuple(ProjectTotal(*project, tuple(found[project])) for project in sorted(found))
 
     @property
     def amount_nano(self) -> Nano:
@@ -72,12 +90,17 @@ class Bill:
         return Nano(sum(line.unrated_nano for line in self.lines))
 
 
-async def bill(world: World, organization_id: OrganizationId) -> Bill:
-    """The bill of the current period: every rated charge, and what leases have certainly used since."""
+async def bill(world: World, organization_id: OrganizationId, *, project_id: ProjectId | None = None) -> Bill:
+    """The bill of the current period: every rated charge, and what leases have certainly used since.
+
+    With `project_id`, only the lines of the project; the balance is the organization's either way.
+    """
     now = world.now()
     since, until = period_of(now)
     async with world.db.reading(organization_id) as connection:
-        found = await usage.by_lease(connection, organization_id, since=since, until=until)
+        found = await usage.by_lease(
+            connection, organization_id, since=since, until=until, project_id=project_id
+        )
         organization = await organizations.get(connection, organization_id)
     if organization is None:
         raise LookupError(f"organization {organization_id} does not exist")
@@ -118,13 +141,20 @@ async def usage_page(
     *,
     since: datetime,
     until: datetime,
+    project_id: ProjectId | None = None,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Charge]:
-    """Charges of a period, in order of their start."""
+    """Charges of a period, in order of their start; with `project_id`, only those of the project."""
     async with world.db.reading(organization_id) as connection:
         return await usage.charges(
-            connection, organization_id, since=since, until=until, after=after, limit=limit
+            connection,
+            organization_id,
+            since=since,
+            until=until,
+            project_id=project_id,
+            after=after,
+            limit=limit,
         )
 
 

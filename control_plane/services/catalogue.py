@@ -2,7 +2,9 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from control_plane.db import catalogue
 from control_plane.db.connection import Connection
@@ -28,11 +30,13 @@ def parse_price_book(text: str) -> list[ListPrice]:
         entries = tomllib.loads(text).get("sku", [])
     except tomllib.TOMLDecodeError as error:
         raise CatalogueError(f"not TOML: {error}") from error
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise CatalogueError("`sku` must be a list of tables: write [[sku]]")
     book: dict[str, ListPrice] = {}
     for number, entry in enumerate(entries, start=1):
         try:
             price = _list_price(entry)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except ValueError as error:
             raise CatalogueError(f"SKU number {number}: {error}") from error
         if price.sku.name in book:
             raise CatalogueError(f"SKU number {number}: there is another {price.sku.name!r} before it")
@@ -40,22 +44,59 @@ def parse_price_book(text: str) -> list[ListPrice]:
     return list(book.values())
 
 
+_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", "usd_per_gpu_hour"}
+_COUNT_MAX = 2**31 - 1
+"""The largest number that the columns of a SKU hold."""
+_Words = TypeVar("_Words", bound=StrEnum)
+
+
 def _list_price(entry: dict[str, Any]) -> ListPrice:
+    """The price of one SKU. Raises ValueError, which names the field."""
+    unknown = sorted(entry.keys() - _FIELDS)
+    if unknown:
+        raise ValueError(f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(_FIELDS))}")
     shape = Shape(
-        gpu_model=GpuModel(entry["gpu_model"]),
-        gpu_count=int(entry["gpu_count"]),
-        vcpus=int(entry["vcpus"]),
-        memory_gib=int(entry["memory_gib"]),
-        disk_gib=int(entry["disk_gib"]),
+        gpu_model=_word(entry, "gpu_model", GpuModel),
+        gpu_count=_count(entry, "gpu_count", least=1),
+        vcpus=_count(entry, "vcpus"),
+        memory_gib=_count(entry, "memory_gib"),
+        disk_gib=_count(entry, "disk_gib"),
     )
-    capacity = CapacityShape(entry.get("capacity", CapacityShape.VM))
-    sku = Sku(str(entry["name"]), shape, capacity, _demanded(entry))
-    return ListPrice(sku, parse_usd(entry["usd_per_gpu_hour"]))
+    capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
+    price = parse_usd(_text(entry, "usd_per_gpu_hour"))
+    if price < 0:
+        raise ValueError("'usd_per_gpu_hour' must not be negative")
+    return ListPrice(Sku(_text(entry, "name"), shape, capacity, _demanded(entry)), price)
+
+
+def _text(entry: dict[str, Any], field: str) -> str:
+    if field not in entry:
+        raise ValueError(f"the field {field!r} is missing")
+    value = entry[field]
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError(f"{field!r} must be a text in quotation marks")
+    return value
+
+
+def _count(entry: dict[str, Any], field: str, *, least: int = 0) -> int:
+    if field not in entry:
+        raise ValueError(f"the field {field!r} is missing")
+    value = entry[field]
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _COUNT_MAX:
+        raise ValueError(f"{field!r} must be a whole number from {least} to {_COUNT_MAX}")
+    return value
+
+
+def _word(entry: dict[str, Any], field: str, kind: type[_Words]) -> _Words:
+    value = _text(entry, field)
+    if value not in set(kind):
+        raise ValueError(f"{field!r} is {value!r}, and must be one of {', '.join(sorted(kind))}")
+    return kind(value)
 
 
 def _demanded(entry: dict[str, Any]) -> Tier:
     """The tier that machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
-    tier = Tier(entry.get("proof", Tier.PROVEN))
+    tier = _word(entry, "proof", Tier) if "proof" in entry else Tier.PROVEN
     if tier not in DEMANDED:
         raise ValueError(f"no new machine can be {tier}; use one of {', '.join(sorted(DEMANDED))}")
     return tier

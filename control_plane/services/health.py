@@ -4,10 +4,18 @@ from control_plane.db import schema
 from control_plane.db.errors import is_bad_value, is_database_trouble
 from control_plane.world import World
 
-__all__ = ["is_bad_value", "is_database_trouble", "missing_column"]
+__all__ = ["is_bad_value", "is_database_trouble", "why_not_ready"]
 
 
-async def missing_column(world: World) -> str | None:
-    """The first column that this version needs and the database lacks; None when it has all of them."""
+async def why_not_ready(world: World) -> str | None:
+    """Why this process cannot serve now, as a sentence; None when it can.
+
+    Raises what the database raises when it cannot be reached.
+    """
     async with world.db.reading() as connection:
-        return await schema.missing_column(connection)
+        missing = await schema.missing_column(connection)
+    if missing is not None:
+        return "The database is not migrated to this version."
+    if world.clock_refusal() is not None:
+        return "The clock of the host and the clock of the database differ."
+    return None

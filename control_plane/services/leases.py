@@ -1,8 +1,9 @@
 """Lease operations for customers: quote, create, release, read. Each is one transaction: load, decide, store."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from control_plane.db import (
@@ -10,31 +11,34 @@ from control_plane.db import (
     attempts,
     catalogue,
     journal,
+    lease_overviews,
     leases,
     organizations,
     placements,
+    proof_records,
     proofs,
     ssh_keys,
     verification_reports,
 )
 from control_plane.db.attempts import AttemptOverview
 from control_plane.db.connection import Connection
-from control_plane.db.journal import Line
-from control_plane.db.leases import LatestProof, Overview
+from control_plane.db.journal import Line, Page
+from control_plane.db.lease_overviews import LatestProof, Overview
 from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
 from control_plane.db.proofs import Proof
 from control_plane.db.verification_reports import VerificationReport
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, admit
-from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.lease import Lease, LeaseEvent, LeaseState, PurchaseKind
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
+from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
+from control_plane.domain.position import Position
 from control_plane.domain.project import Project
 from control_plane.domain.proof import Record, Tier, tier
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sku import region_within
-from control_plane.domain.status import Status
+from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.status import Status, changes_at
 from control_plane.domain.status import project as status_of
 from control_plane.outcomes import leases as outcomes
 from control_plane.services import projects
@@ -54,11 +58,15 @@ __all__ = [  # For controllers and views, which must not import the layer below.
     "RejectedOffer",
     "Shown",
     "VerificationReport",
+    "Watched",
 ]
 
 EXPLAINED_PROOFS_MAX = 200
 """An explanation contains the latest proofs; an endpoint of their own lists all of them."""
 EXPLAINED_LINES_MAX = 1_000
+GENERATED_DIGITS = 8
+"""Random digits in a generated name. Should a live lease have the same ones, the name gets all digits of the id."""
+_NO_TERMS = LeaseTerms()
 _NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
 
@@ -84,10 +92,11 @@ class Shown:
 async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        price, known = await _facts(connection, request, now, with_offers=True)
+        price, known = await _facts(connection, request, now)
         if isinstance(known, Refused):
             return Quote(known, price, Ranking((), ()))
         standing = await organizations.standing(connection, organization_id, lock=False)
+        sold = await _sold(connection, price, now)
         ranking = Ranking((), ())
         if price is not None:
             ranking = rank(
@@ -97,12 +106,12 @@ async def quote(world: World, organization_id: OrganizationId, request: Capacity
                 known,
                 failures={},
                 unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
-                disproven=await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+                disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
                 now=now,
             )
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    return Quote(admit(request, price, standing), price, ranking)
+    return Quote(admit(request, price, standing, sold=sold), price, ranking)
 
 
 async def create(
@@ -111,38 +120,63 @@ async def create(
     organization_id: OrganizationId,
     request: CapacityRequest,
     *,
-    name: str,
-    ssh_key_ids: Sequence[UUID],
+    name: str | None,
+    ssh_key_ids: Sequence[UUID] | None,
     actor: Actor,
     project: str | None = None,
+    terms: LeaseTerms = _NO_TERMS,
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
 
-    `project` is the name of one of the organization's projects; None means its default one.
+    `name` is unique among the live leases of the project; None: one is generated. Without `ssh_key_ids` (None) the
+    machine admits all keys of the organization, with an empty list none. `project` is the name of one of the
+    organization's projects; None means its default one.
     """
     now = world.now()
-    keys = await _authorized_keys(connection, organization_id, ssh_key_ids)
+    keys = await _admitted_keys(connection, organization_id, ssh_key_ids)
     if isinstance(keys, Refused):
         return keys
     of_project = await projects.of_lease(connection, organization_id, project)
     if isinstance(of_project, Refused):
         return of_project
-    price, known = await _facts(connection, request, now, with_offers=False)
+    price, known = await _facts(connection, request, now)
     if isinstance(known, Refused):
         return known
 
     standing = await organizations.standing(connection, organization_id, lock=True)
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    verdict = admit(request, price, standing)
+    verdict = admit(request, price, standing, sold=await _sold(connection, price, now))
     if isinstance(verdict, Refused):
         return verdict
 
-    lease_id = LeaseId(world.new_id())
-    lease = _admitted(lease_id, of_project, request, verdict.price, name=name, authorized_keys=keys, now=now)
+    lease = _admitted(
+        LeaseId(world.new_id()),
+        of_project,
+        request,
+        verdict.price,
+        name=name,
+        keys=keys,
+        terms=terms,
+        now=now,
+    )
     why = f"{request.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
-    await leases.insert(connection, lease, hold_nano=verdict.hold_nano, actor=actor, why=why)
-    return lease
+    stored = partial(leases.insert, connection, hold_nano=verdict.hold_nano, actor=actor, why=why)
+    if await stored(lease):
+        return lease
+    if name is not None:
+        return await _name_taken(connection, of_project, name)
+    lease = replace(lease, name=f"{request.sku[:30]}-{lease.id.hex}")  # An id is unique, and so is this name.
+    return lease if await stored(lease) else await _name_taken(connection, of_project, lease.name)
+
+
+async def _name_taken(connection: Connection, project: Project, name: str) -> Refused:
+    holder = await leases.live_named(connection, project.id, name)
+    who = "A live lease" if holder is None else f"The live lease {on_wire(Prefix.LEASE, holder)}"
+    return Refused(
+        RefusalCode.NAME_TAKEN,
+        f"{who} of the project {project.name!r} is called {name!r}; choose another name, or release it first.",
+    )
 
 
 def _admitted(
@@ -151,8 +185,9 @@ def _admitted(
     request: CapacityRequest,
     price: Price,
     *,
-    name: str,
-    authorized_keys: tuple[str, ...],
+    name: str | None,
+    keys: tuple[AdmittedKey, ...],
+    terms: LeaseTerms,
     now: datetime,
 ) -> Lease:
     """A new lease, with the price and the proof that it is promised for its whole life."""
@@ -161,7 +196,7 @@ def _admitted(
         organization_id=project.organization_id,
         project_id=project.id,
         project=project.name,
-        name=name,
+        name=name or f"{request.sku[:50]}-{lease_id.hex[-GENERATED_DIGITS:]}",
         sku=request.sku,
         gpu_model=price.sku.shape.gpu_model,
         gpu_count=price.sku.shape.gpu_count,
@@ -172,74 +207,81 @@ def _admitted(
         regions=request.regions,
         providers=request.providers,
         price_nano_per_hour_max=request.price_nano_per_hour_max,
-        authorized_keys=authorized_keys,
+        ssh_keys=keys,
+        labels=terms.labels,
+        wait_timeout_seconds=terms.wait_timeout_seconds,
+        auto_release_after_seconds=terms.auto_release.after_seconds,
+        auto_release_spend_nano=terms.auto_release.spend_nano,
         state=LeaseState.PLACING,
         generation=1,
         attempts=0,
         end_reason=None,
         end_why=None,
+        waiting_since=None,
+        waiting_why=None,
         created_at=now,
         ready_at=None,
+        release_at=None,
         billed_until=None,
         ended_at=None,
     )
 
 
-async def _authorized_keys(
-    connection: Connection, organization_id: OrganizationId, ssh_key_ids: Sequence[UUID]
-) -> tuple[str, ...] | Refused:
-    """The public keys that a request names by their ids."""
-    if not ssh_key_ids:
-        return ()
-    keys = await ssh_keys.of_ids(connection, organization_id, ssh_key_ids)
-    if set(ssh_key_ids) - {key.id for key in keys}:
-        return Refused(
-            RefusalCode.SSH_KEY_UNKNOWN, "An SSH key of this request does not exist; GET /v1/ssh-keys."
-        )
-    return tuple(key.public_key for key in keys)
+async def _admitted_keys(
+    connection: Connection, organization_id: OrganizationId, ssh_key_ids: Sequence[UUID] | None
+) -> tuple[AdmittedKey, ...] | Refused:
+    """The keys that a request names by their ids; without any ids (None), all keys of the organization."""
+    if ssh_key_ids is None:
+        keys = await ssh_keys.every(connection, organization_id)
+        if not keys:
+            return Refused(
+                RefusalCode.NO_SSH_KEY,
+                "The organization has no SSH key, so nobody could log in; add one with POST /v1/ssh-keys, or send"
+                " an empty `ssh_key_ids` for a machine that admits nobody.",
+            )
+    else:
+        keys = await ssh_keys.of_ids(connection, organization_id, ssh_key_ids) if ssh_key_ids else []
+        unknown = set(ssh_key_ids) - {key.id for key in keys}
+        if unknown:
+            missing = on_wire(Prefix.SSH_KEY, min(unknown))
+            why = f"There is no SSH key {missing}; GET /v1/ssh-keys lists yours."
+            return Refused(RefusalCode.SSH_KEY_UNKNOWN, why)
+    return tuple(AdmittedKey(key.id, key.name, key.public_key, key.fingerprint) for key in keys)
+
+
+async def _sold(connection: Connection, price: Price | None, now: datetime) -> list[str]:
+    """The SKUs that are sold, for the refusal of one that is not."""
+    if price is not None:
+        return []
+    return [other.sku.name for other in await catalogue.prices(connection, now=now)]
 
 
 async def _facts(
-    connection: Connection, request: CapacityRequest, now: datetime, *, with_offers: bool
+    connection: Connection, request: CapacityRequest, now: datetime
 ) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a request and the offers of its GPUs, or a refusal when no offer can ever meet a constraint.
-
-    Offers are read only when `with_offers` asks for them or the request names regions or providers: otherwise a
-    create does not need them.
-    """
+    """The price of a request and the offers of its GPUs, or a refusal when no offer can ever serve it."""
     prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
         return None, []
-    if not (with_offers or request.providers or request.regions):
-        return prices[0], []
-    shape = prices[0].sku.shape
+    (price,) = prices
+    shape = price.sku.shape
     offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
-    if request.providers or request.regions:
-        known = await accounts.every(connection)
-        refused = _impossible(
-            request, {account.provider for account in known}, {offer.region for offer in offers}
-        )
-        if refused is not None:
-            return prices[0], refused
-    return prices[0], offers
-
-
-def _impossible(request: CapacityRequest, providers: set[str], regions: set[str]) -> Refused | None:
-    unknown = sorted(set(request.providers) - providers)
-    if unknown:
-        return Refused(
-            RefusalCode.PROVIDER_UNKNOWN,
-            f"No provider is called {unknown[0]!r}; there is {', '.join(sorted(providers)) or 'none'}.",
-        )
-    unserved = [
-        wanted for wanted in request.regions if not any(region_within(region, wanted) for region in regions)
+    allowed = [
+        offer
+        for offer in offers
+        if request.allows_region(offer.region) and request.allows_provider(offer.provider)
     ]
-    if unserved:
-        return Refused(
-            RefusalCode.REGION_NOT_SERVED,
-            f"No offer for this SKU is in {unserved[0]!r}; there is {', '.join(sorted(regions)) or 'none'}.",
-        )
-    return None
+    offered = is_offered(price, allowed, now)
+    if offered and not (request.providers or request.regions):
+        return price, offers
+    known = await accounts.every(connection)
+    refused = unknown_constraint(request, {account.provider for account in known}, offers)
+    if refused is not None:
+        return price, refused
+    if offered or not known or any(account.offers_at is None for account in known):
+        return price, offers  # An account that was never listed may offer anything.
+    book = await catalogue.prices(connection, now=now)
+    return price, not_offered(request, price, book, await catalogue.offers(connection), now)
 
 
 async def release(
@@ -257,22 +299,44 @@ async def release(
     await outcomes.end(
         connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
     )
-    overview = await leases.show(connection, organization_id, lease_id)
+    overview = await lease_overviews.show(connection, organization_id, lease_id)
     if overview is None:
         raise LookupError(f"lease {lease_id} vanished while it was locked")
     return overview
 
 
+async def label(
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    labels: Mapping[str, str],
+    *,
+    actor: Actor,
+) -> Shown | Refused:
+    """Replace the labels of a lease, live or ended. Setting the same labels again changes nothing."""
+    now = world.now()
+    async with world.db.transaction(organization_id) as connection:
+        lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        if lease is None or lease.organization_id != organization_id:
+            return _NOT_FOUND
+        if lease.labels != labels:
+            await leases.set_labels(connection, lease_id, labels)
+            words = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
+            why = f"the labels are now: {words}"
+            await journal.note_lease(connection, lease_id, event="labelled", why=why, actor=actor, now=now)
+    return await get(world, organization_id, lease_id)
+
+
 def shown(overview: Overview, now: datetime) -> Shown:
     """A lease with its projected status at `now`."""
     lease = overview.lease
-    status = status_of(lease.state, overview.evidence, demanded=lease.proof, attempts=lease.attempts, now=now)
+    status = status_of(lease, overview.evidence, now)
     return Shown(overview, status, tier(overview.record or Record(), now))
 
 
 async def get(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await leases.show(connection, organization_id, lease_id)
+        overview = await lease_overviews.show(connection, organization_id, lease_id)
     if overview is None:
         return _NOT_FOUND
     return shown(overview, world.now())
@@ -285,9 +349,15 @@ async def page(
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
     project: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    waiting: bool | None = None,
     limit: int,
 ) -> list[Shown] | Refused:
-    """Newest first; `project` is the name of the project whose leases are wanted."""
+    """Newest first.
+
+    `project` is the name of the project whose leases are wanted; `labels` are labels that they all have; `waiting`
+    is whether they wait for stock.
+    """
     async with world.db.reading(organization_id) as connection:
         project_id = None
         if project is not None:
@@ -295,12 +365,14 @@ async def page(
             if isinstance(named, Refused):
                 return named
             project_id = named.id
-        found = await leases.page(
+        found = await lease_overviews.page(
             connection,
             organization_id,
             before=before,
             states=states,
             project_id=project_id,
+            labels=labels,
+            waiting=waiting,
             limit=limit,
         )
     now = world.now()
@@ -308,13 +380,14 @@ async def page(
 
 
 async def journal_page(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
-) -> list[Line] | Refused:
-    """Journal lines after number `after`, oldest first."""
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, position: Position, limit: int
+) -> list[tuple[Line, Position]] | Refused:
+    """Journal lines behind a position, oldest first, each with the position behind it."""
     async with world.db.reading(organization_id) as connection:
-        if await leases.show(connection, organization_id, lease_id) is None:
+        if await lease_overviews.show(connection, organization_id, lease_id) is None:
             return _NOT_FOUND
-        return await journal.page(connection, lease_id, after=after, limit=limit)
+        found = await journal.page(connection, lease_id, position=position, limit=limit)
+    return found.unseen(position)[:limit]
 
 
 def shown_new(lease: Lease, now: datetime) -> Shown:
@@ -322,19 +395,31 @@ def shown_new(lease: Lease, now: datetime) -> Shown:
     return shown(Overview(lease), now)
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What an event stream reads when something may have changed."""
+
+    shown: Shown
+    journal: Page
+    status_until: datetime | None
+    """When the status may change although nothing else does; None when it cannot."""
+
+
 async def watch(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
-) -> tuple[Shown, list[Line]] | Refused:
-    """A lease and its journal lines after number `after`, which an event stream reads on every poll.
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, position: Position, limit: int
+) -> Watched | Refused:
+    """A lease, and its next journal lines behind a position.
 
     The lease is read first, so that the lines always include the one that explains its status.
     """
     async with world.db.reading(organization_id) as connection:
-        overview = await leases.show(connection, organization_id, lease_id)
+        overview = await lease_overviews.show(connection, organization_id, lease_id)
         if overview is None:
             return _NOT_FOUND
-        lines = await journal.page(connection, lease_id, after=after, limit=limit)
-    return shown(overview, world.now()), lines
+        lines = await journal.page(connection, lease_id, position=position, limit=limit)
+    return Watched(
+        shown(overview, world.now()), lines, changes_at(overview.lease, overview.evidence, world.now())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,14 +436,15 @@ class Explanation:
 
 async def explain(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Explanation | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await leases.show(connection, organization_id, lease_id)
+        overview = await lease_overviews.show(connection, organization_id, lease_id)
         if overview is None:
             return _NOT_FOUND
+        first = await journal.page(connection, lease_id, position=Position(), limit=EXPLAINED_LINES_MAX)
         return Explanation(
             shown=shown(overview, world.now()),
             placements=await placements.of_lease(connection, lease_id),
             attempts=await attempts.of_leases(connection, [lease_id]),
-            journal=await journal.page(connection, lease_id, after=0, limit=EXPLAINED_LINES_MAX),
+            journal=first.lines,
             reports=await verification_reports.of_lease(connection, lease_id),
             proofs=await proofs.page(
                 connection, organization_id, lease_id, before=None, limit=EXPLAINED_PROOFS_MAX

@@ -1,6 +1,9 @@
-"""Organizations: create them, each with a wallet and a default project, and read the caller's own."""
+"""Organizations: create them with a wallet and a default project; read one's own, or any one for operators."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 from control_plane.db import ledger, organizations, projects
 from control_plane.db.connection import Connection
@@ -67,6 +70,20 @@ async def create_with_key(
     if made is None:
         raise LookupError(f"organization {organization_id} is not visible to its own tenant")
     return CreatedOrganization(made, issued)
+
+
+async def page(world: World, *, after: tuple[datetime, UUID] | None, limit: int) -> Sequence[Organization]:
+    """All organizations, oldest first, for operators. Each is read as its own tenant."""
+    async with world.db.reading() as connection:
+        ids = await organizations.ids(connection, after=after, limit=limit)
+    return [await show(world, organization_id) for organization_id in ids]
+
+
+async def find(world: World, organization_id: OrganizationId) -> Organization | Refused:
+    """Any organization, for operators."""
+    async with world.db.reading(organization_id) as connection:
+        found = await organizations.get(connection, organization_id)
+    return found or Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
 
 
 async def show(world: World, organization_id: OrganizationId) -> Organization:

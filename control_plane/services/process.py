@@ -1,14 +1,74 @@
 """Makes the worlds of the API process and of the administrator's commands, so that they name no database class."""
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from control_plane.db import schema
+from control_plane.db.clock import DatabaseClock, PostgresTime
+from control_plane.db.connect import place
 from control_plane.db.engine import Database, Role
-from control_plane.world import World
+from control_plane.db.errors import sentence
+from control_plane.db.listen import Listener
+from control_plane.db.watch import DatabaseWatch
+from control_plane.services.changes import Changes
+from control_plane.world import World, utc_now
 
 
-def api_world(url: str, *, connections: int) -> World:
-    """The world of the API. For its role, the database filters every tenant table."""
-    return World(Database(url, role=Role.API, pool_size=connections, readers=connections))
+class NotMigrated(Exception):  # noqa: N818 - it says what is the case
+    """The database lacks something that this version needs; the message says what, and how to add it."""
 
 
-def owner_world(url: str) -> World:
-    """The world of the administrator's commands. They use the role of the login, which sees every tenant."""
-    return World(Database(url, role=None, pool_size=1, readers=1))
+@dataclass(frozen=True, slots=True)
+class ApiProcess:
+    """The world of the API, the watch that keeps its clock right, and what it hears of other processes' changes."""
+
+    world: World
+    watch: DatabaseWatch
+    clock: DatabaseClock
+    changes: Changes
+    place: str
+    """Where the database is, for logs."""
+
+
+def _silent(_: str | None) -> None:
+    """Nobody is told what changed."""
+
+
+def api_process(
+    url: str,
+    *,
+    connections: int,
+    say: Callable[[str | None], None] = _silent,
+    say_clock: Callable[[str | None], None] = _silent,
+) -> ApiProcess:
+    """What the API works with. For its role, the database filters every tenant table.
+
+    `say` and `say_clock` are told what is wrong with the database and with the clock: see `DatabaseWatch`.
+    """
+    db = Database(url, role=Role.API, pool_size=connections, readers=connections, rings=True)
+    clock = DatabaseClock(PostgresTime(db), host=utc_now)
+    world = World(db, now=clock.now, clock_refusal=clock.refusal)
+    watch = DatabaseWatch(db, clock, say=say, say_clock=say_clock)
+    return ApiProcess(world, watch, clock, Changes(Listener(url, role=Role.API.value)), db.place)
+
+
+@asynccontextmanager
+async def owner(url: str) -> AsyncIterator[World]:
+    """The world of one administrator's command, on the database's clock. Raises NotMigrated."""
+    db = Database(url, role=None, pool_size=1, readers=1)
+    try:
+        async with db.reading() as connection:
+            lacks = await schema.why_unusable(connection)
+        if lacks is not None:
+            raise NotMigrated(lacks)
+        clock = DatabaseClock(PostgresTime(db), host=utc_now)
+        await clock.reread()
+        yield World(db, now=clock.now, clock_refusal=clock.refusal)
+    finally:
+        await db.close()
+
+
+def fault(error: BaseException, url: str) -> str:
+    """What is wrong with the database, for a person: no password, no value of a statement."""
+    return sentence(error, place(url))

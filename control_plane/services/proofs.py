@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import leases, proofs
-from control_plane.db.proofs import Finding, Proof, ProofDetail, Rate, RecordLine
+from control_plane.db import lease_overviews, proof_records, proofs
+from control_plane.db.proof_records import RecordLine
+from control_plane.db.proofs import Finding, Proof, ProofDetail, Rate
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -25,7 +26,7 @@ async def page(
 ) -> Sequence[Proof] | Refused:
     """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
     async with world.db.reading(organization_id) as connection:
-        if await leases.show(connection, organization_id, lease_id) is None:
+        if await lease_overviews.show(connection, organization_id, lease_id) is None:
             return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
         return await proofs.page(connection, organization_id, lease_id, before=before, limit=limit)
 
@@ -51,6 +52,6 @@ async def records(
 ) -> Sequence[RecordLine]:
     """The results of our providers' machines, newest first. They do not name the customers."""
     async with world.db.reading() as connection:
-        return await proofs.record_page(
+        return await proof_records.record_page(
             connection, account=account, outcome=outcome, before=before, limit=limit
         )

@@ -5,40 +5,61 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import AccountText, Request, Sentence, View
+from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, View
 
 
 class TerminationPermitRequest(Request):
+    """A permit to terminate machines of one account."""
+
     account: AccountText
+    """The provider account."""
     why: Sentence
+    """Why it is given. Auditors read it."""
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
+    """For how many minutes it is in force."""
 
 
 class TerminationPermitView(View):
     """Machines of the account that fail their GPU proof may be terminated, however many fail."""
 
     account: str
+    """The provider account."""
     why: str
+    """Why it was given."""
     actor: str
+    """The id of the API key that gave it."""
     at: datetime
+    """When it was given."""
     until: datetime
+    """When it ends."""
 
 
 class AccountView(View):
+    """A provider account of ours, and how its last lists were."""
+
     name: str
+    """The account, such as `lambda_cloud/research`."""
     provider: str
+    """Whose account it is."""
     listing_asked_at: datetime | None
+    """When its last complete list was requested; null before the first."""
     listing_size: int
     """How many machines the last complete list had."""
     frozen_since: datetime | None
     """Since when no machine is bought or terminated there, because a list looked wrong; null when it is not so."""
     frozen_why: str | None
+    """Why it is frozen; null when it is not."""
     failing_since: datetime | None
-    """Since when the provider does not answer; null when it does."""
+    """Since when its machines or its offers cannot be listed or stored; null when both can."""
     failing_why: str | None
+    """What fails; null when nothing does."""
     termination_permit: TerminationPermitView | None
     """The permit in force; null when there is none."""
 
 
 class AccountList(View):
+    """All provider accounts."""
+
     items: tuple[AccountView, ...]
+    """The accounts, in order of name."""
+    next_cursor: NextCursor | None = None

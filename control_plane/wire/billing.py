@@ -2,72 +2,185 @@
 
 from datetime import datetime
 
-from control_plane.wire.common import Money, View
+from msgspec import field
+
+from control_plane.wire.common import Money, NextCursor, View
+from control_plane.wire.vocabulary import (
+    ChargeIdText,
+    LeaseIdText,
+    MachineIdText,
+    ProjectIdText,
+    PurchaseWord,
+)
 
 
 class UsageRow(View):
     """One charge: a rated interval of one lease."""
 
-    id: str
-    lease_id: str
+    id: ChargeIdText
+    """The id of the charge."""
+    lease_id: LeaseIdText
+    """The lease that was used."""
     lease_name: str
-    number: int
+    """The name of the lease."""
+    interval: int
     """The number of the interval in its lease."""
     sku: str
+    """The SKU of the lease."""
     started_at: datetime
+    """Start of the interval."""
     ended_at: datetime
+    """End of the interval."""
     gpu_seconds: int
+    """Seconds of the interval, times the number of GPUs."""
     price_per_gpu_hour: Money
+    """The price when the lease was admitted."""
     amount: Money
+    """What the interval costs."""
     project: str
     """The name of the lease's project."""
-    project_id: str
-    machine_id: str
+    project_id: ProjectIdText
+    """The id of the lease's project."""
+    machine_id: MachineIdText
+    """The machine that was used."""
     provider: str
+    """Whose machine it was."""
     region: str
-    purchase: str
+    """Where it was."""
+    purchase: PurchaseWord
     """How the lease is bought: `on_demand`, which is by the second until it is released."""
     price_book: int
     """The version of the price book that the price is from."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """The labels that the lease has now. Charges never change; labels may."""
 
 
 class UsagePage(View):
+    """A page of charges."""
+
     items: tuple[UsageRow, ...]
-    next_cursor: str | None
+    """The charges, oldest first."""
+    next_cursor: NextCursor | None
 
 
 class BillLineView(View):
-    lease_id: str
+    """What one lease costs in the period."""
+
+    lease_id: LeaseIdText
+    """The lease."""
     name: str
+    """The name of the lease."""
     project: str
     """The name of the lease's project."""
-    project_id: str
+    project_id: ProjectIdText
+    """The id of the lease's project."""
     sku: str
+    """The SKU of the lease."""
     price_per_gpu_hour: Money
+    """The price when the lease was admitted."""
     gpu_seconds: int
+    """GPU-seconds that are rated."""
     amount: Money
     """Rated and posted."""
     unrated_gpu_seconds: int
+    """GPU-seconds that are not rated yet."""
     unrated: Money
     """Used since the last rated interval, and not rated yet."""
 
 
+class ProjectTotalView(View):
+    """The sums of a bill's lines that belong to one project."""
+
+    project: str
+    """The project's name."""
+    project_id: ProjectIdText
+    """The project's id."""
+    gpu_seconds: int
+    """GPU-seconds that are rated."""
+    amount: Money
+    """Rated and posted."""
+    unrated_gpu_seconds: int
+    """GPU-seconds that are not rated yet."""
+    unrated: Money
+    """Used since the last rated intervals, and not rated yet."""
+
+
 class BillView(View):
+    """The bill of the running month."""
+
     since: datetime
+    """Start of the period."""
     until: datetime
     """The period is a calendar month in UTC. It includes `since` and excludes `until`."""
     lines: tuple[BillLineView, ...]
+    """One line per lease."""
+    projects: tuple[ProjectTotalView, ...]
+    """The sums of each project that has a line, in order of name."""
     amount: Money
+    """The sum of the lines: rated and posted."""
     unrated: Money
+    """The sum of what is not rated yet."""
     balance: Money
+    """Of the organization, also where the lines are those of one project."""
     held: Money
+    """Set aside for running leases."""
     available: Money
+    """The balance less what is set aside."""
 
 
 class ReconciliationView(View):
+    """The charges of an organization against its ledger."""
+
     gpu_seconds: int
+    """GPU-seconds of all charges."""
     rated: Money
+    """The sum of all charges."""
     posted: Money
+    """The sum of the charges in the ledger."""
     balance: Money
+    """What was paid in, less the charges posted."""
     difference: Money
     """Rated less posted. Anything but zero is an error of ours."""
+
+
+class UsageCsvRow(View):
+    """A line of `/v1/usage.csv`: the columns in their order. New columns go to the end."""
+
+    charge_id: ChargeIdText
+    """The id of the charge."""
+    lease_id: LeaseIdText
+    """The lease that was used."""
+    lease_name: str
+    """The name of the lease."""
+    interval: int
+    """The number of the interval in its lease."""
+    sku: str
+    """The SKU of the lease."""
+    started_at: datetime
+    """Start of the interval, in UTC."""
+    ended_at: datetime
+    """End of the interval, in UTC."""
+    gpu_seconds: int
+    """Seconds of the interval, times the number of GPUs."""
+    price_usd_per_gpu_hour: str
+    """The price when the lease was admitted, in US dollars with nine decimal places."""
+    amount_usd: str
+    """What the interval costs, in US dollars with nine decimal places."""
+    amount_nano_usd: int
+    """The same amount in nano-US-dollars (1e-9 USD)."""
+    project: str
+    """The name of the lease's project."""
+    project_id: ProjectIdText
+    """The id of the lease's project."""
+    machine_id: MachineIdText
+    """The machine that was used."""
+    provider: str
+    """Whose machine it was."""
+    region: str
+    """Where it was."""
+    purchase: PurchaseWord
+    """How the lease is bought."""
+    price_book: int
+    """The version of the price book that the price is from."""
+    labels: str
+    """The labels that the lease has now, as one JSON object."""

@@ -5,46 +5,83 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import Money, ProviderName, RegionName, Request, SkuName, UsdText, View
+from control_plane.wire.common import (
+    Money,
+    NextCursor,
+    ProviderName,
+    RegionName,
+    Request,
+    SkuName,
+    UsdText,
+    View,
+)
+from control_plane.wire.vocabulary import CapacityWord, ConfidenceWord, GpuModelWord, TierWord
 
 
 class SkuView(View, kw_only=True):
+    """A SKU: what we sell, and its price."""
+
     name: str
-    gpu_model: str
+    """The name that requests use."""
+    gpu_model: GpuModelWord
+    """The model of its GPUs."""
     gpu_count: int
+    """How many GPUs it has."""
     vcpus: int
+    """Virtual CPUs, at least."""
     memory_gib: int
+    """Memory in GiB, at least."""
     disk_gib: int
-    capacity: str
-    proof: str = "listed"
+    """Disk in GiB, at least."""
+    capacity: CapacityWord
+    """What kind of machine it is."""
+    proof: TierWord = "listed"
     """What its machines have to prove before they are leased: `listed` (nothing), `proven` or `attested`."""
     price_per_gpu_hour: Money
+    """The price of one GPU for an hour."""
     price_per_hour: Money
     """For the whole machine."""
 
 
 class SkuList(View):
+    """The price book in force."""
+
     items: tuple[SkuView, ...]
+    """All SKUs."""
+    next_cursor: NextCursor | None = None
 
 
 class OfferView(View):
+    """Capacity that a provider listed."""
+
     key: str
     """Identifies the offer across refreshes; placements refer to it."""
     provider: str
+    """Who offers it."""
     region: str
+    """Where it is."""
     native_type: str
     """The provider's own name of the machine type."""
-    gpu_model: str
+    gpu_model: GpuModelWord
+    """The model of its GPUs."""
     gpu_count: int
+    """How many GPUs it has."""
     vcpus: int
+    """Virtual CPUs."""
     memory_gib: int
+    """Memory in GiB."""
     disk_gib: int
-    capacity: str
+    """Disk in GiB."""
+    capacity: CapacityWord
+    """What kind of machine it is."""
     available: bool
-    confidence: str
+    """Whether the provider had stock when it was asked."""
+    confidence: ConfidenceWord
     """How the provider knows its stock: `live`, `advisory` or `static`."""
     observed_at: datetime
+    """When the provider was asked."""
     age_seconds: int
+    """How long ago that was, in seconds."""
     price_per_hour: Money | None
     """Our price of the most expensive SKU that this offer can serve; null when it can serve none."""
     skus: tuple[str, ...]
@@ -54,11 +91,18 @@ class OfferView(View):
 
 
 class OfferList(View):
+    """The capacity that providers listed last."""
+
     items: tuple[OfferView, ...]
+    """All offers."""
+    next_cursor: NextCursor | None = None
 
 
 class QuoteRequest(Request):
+    """The capacity that is wanted."""
+
     sku: SkuName
+    """The SKU."""
     regions: Annotated[tuple[RegionName, ...], Meta(max_length=16)] = ()
     """Empty means anywhere."""
     providers: Annotated[tuple[ProviderName, ...], Meta(max_length=16)] = ()
@@ -68,7 +112,10 @@ class QuoteRequest(Request):
 
 
 class VerdictView(View):
+    """Whether the lease would be admitted."""
+
     admitted: bool
+    """Whether a lease with this request would be admitted now."""
     code: str | None
     """The refusal's stable code; null when the lease would be admitted."""
     why: str | None
@@ -76,34 +123,55 @@ class VerdictView(View):
 
 
 class CandidateView(View):
+    """An offer that can serve the request."""
+
     key: str
+    """The key of the offer."""
     provider: str
+    """Who offers it."""
     region: str
+    """Where it is."""
     native_type: str
+    """The provider's own name of the machine type."""
     confidence: str | None
+    """How the provider knows its stock: `live`, `advisory` or `static`; null when it is not recorded."""
     cost_per_hour: Money | None
     """What we pay. Null without the permission to see costs."""
 
 
 class RejectedView(View):
+    """An offer that cannot serve the request."""
+
     key: str
+    """The key of the offer."""
     provider: str
+    """Who offers it."""
     region: str
+    """Where it is."""
     native_type: str
+    """The provider's own name of the machine type."""
     code: str
+    """The reason, as a stable code; docs/generated/codes.md lists them."""
     why: str
+    """The reason, as a sentence."""
     proofs: tuple[str, ...] = ()
     """The failed GPU proofs that speak against the offer. Empty without the permission to see proof records."""
 
 
 class QuoteView(View):
+    """What a lease would cost, and where it would go."""
+
     verdict: VerdictView
+    """Whether it would be admitted."""
     sku: str
+    """The SKU that was asked for."""
     price_per_gpu_hour: Money | None
     """Null when we do not sell the SKU."""
     price_per_hour: Money | None
+    """For the whole machine; null when we do not sell the SKU."""
     first_hour: Money | None
     """The expected bill of the first hour, which is also the hold that an admitted lease takes."""
     candidates: tuple[CandidateView, ...]
     """Best first."""
     rejected: tuple[RejectedView, ...]
+    """The offers that cannot serve it, with the reasons."""

@@ -20,18 +20,42 @@ Name = Annotated[
         pattern=NAME_PATTERN,
         max_length=NAME_LENGTH_MAX,
         description="1 to 63 letters, digits, spaces or . _ @ : + -, starting with a letter or digit.",
+        examples=["train"],
+        extra={
+            "must": "a text of 1 to 63 letters, digits, spaces or . _ @ : + -, starting with a letter or digit"
+        },
     ),
 ]
-SkuName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)", max_length=64)]
+SkuName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$(?!\n)",
+        max_length=64,
+        description="The name of a SKU: 1 to 64 lower-case letters, digits or . _ -",
+        examples=["h100-sxm.1x"],
+        extra={"must": "the name of a SKU: 1 to 64 lower-case letters, digits or . _ -"},
+    ),
+]
 RegionName = Annotated[
     str,
     Meta(
         pattern=r"^[a-z]{2}(-[a-z0-9]+)*$(?!\n)",
         max_length=48,
         description="A jurisdiction (`eu`) or a region in it (`eu-central-1`).",
+        examples=["eu", "eu-central-1"],
+        extra={"must": "a jurisdiction such as `eu`, or a region in it such as `eu-central-1`"},
     ),
 ]
-ProviderName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$(?!\n)", max_length=48)]
+ProviderName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z][a-z0-9_]*$(?!\n)",
+        max_length=48,
+        description="The name of a provider: lower-case letters, digits or _, at most 48.",
+        examples=["lambda_cloud"],
+        extra={"must": "the name of a provider: lower-case letters, digits or _, at most 48"},
+    ),
+]
 ACCOUNT_PATTERN = r"^[a-z][a-z0-9_]*(/[a-z][a-z0-9-]*)?$(?!\n)"
 ACCOUNT_LENGTH_MAX = 100
 AccountText = Annotated[
@@ -40,24 +64,84 @@ AccountText = Annotated[
         pattern=ACCOUNT_PATTERN,
         max_length=ACCOUNT_LENGTH_MAX,
         description="A provider account, such as `lambda_cloud/research`.",
+        examples=["lambda_cloud/research"],
+        extra={"must": "a provider account such as `lambda_cloud/research`"},
     ),
 ]
 # No control characters, and none that hide text or change its direction: terminals and auditors read it.
+_HIDDEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+_PRINTABLE = f"[^{_HIDDEN}]"
+_PRINTABLE_AND_NO_SPACE = rf"[^{_HIDDEN}\s]"
 Sentence = Annotated[
     str,
     Meta(
-        pattern=r"^(?=.*\S)[^\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$(?!\n)",
+        pattern=rf"^{_PRINTABLE}*{_PRINTABLE_AND_NO_SPACE}{_PRINTABLE}*$(?!\n)",
         max_length=500,
         description="One line of up to 500 characters. It is stored with the id of the API key that sent it.",
+        examples=["These machines are slices of one GPU."],
+        extra={"must": "one line of 1 to 500 characters, without control characters"},
     ),
 ]
-SshKeyIdText = Annotated[str, Meta(pattern=r"^ssh_[0-9a-f]{32}$(?!\n)", max_length=36)]
+SshKeyIdText = Annotated[
+    str,
+    Meta(
+        pattern=r"^ssh_[0-9a-f]{32}$(?!\n)",
+        max_length=36,
+        description="The id of one of your SSH keys.",
+        examples=["ssh_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of an SSH key: ssh_ and 32 lower-case hexadecimal digits"},
+    ),
+]
 UsdText = Annotated[
     str,
     Meta(
         pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$(?!\n)",
         max_length=19,
         description="A decimal amount in US dollars with at most nine places, as text: `25` or `2.49`.",
+        examples=["25", "2.49"],
+        extra={
+            "must": "an amount in US dollars as text, with at most nine decimal places, such as `25` or `2.49`"
+        },
+    ),
+]
+PositiveUsdText = Annotated[
+    UsdText,
+    # Our own check of the struct refuses zero; this tells the document.
+    Meta(extra_json_schema={"not": {"pattern": "^[0.]*$"}}),
+]
+
+
+LABEL_KEY_PATTERN = r"^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$(?!\n)"
+LABEL_LENGTH_MAX = 63
+LABELS_MAX = 32
+LabelKey = Annotated[
+    str,
+    Meta(
+        pattern=LABEL_KEY_PATTERN,
+        max_length=LABEL_LENGTH_MAX,
+        description="1 to 63 lower-case letters, digits or . _ / -, starting and ending with a letter or digit.",
+        examples=["team"],
+        extra={
+            "must": "1 to 63 lower-case letters, digits or . _ / -, starting and ending with a letter or digit"
+        },
+    ),
+]
+LabelValue = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_PRINTABLE}*$(?!\n)",
+        max_length=LABEL_LENGTH_MAX,
+        description="Up to 63 printable characters.",
+        examples=["vision"],
+        extra={"must": "a text of at most 63 printable characters"},
+    ),
+]
+Labels = Annotated[
+    dict[LabelKey, LabelValue],
+    Meta(
+        max_length=LABELS_MAX,
+        description="Up to 32 labels of your own: a key and a value each.",
+        examples=[{"team": "vision"}],
     ),
 ]
 
@@ -71,7 +155,20 @@ class View(Struct):
 
 
 class Money(View):
-    usd: str
+    """An amount of US dollars, exact, in two notations."""
+
+    usd: Annotated[
+        str, Meta(examples=["2.490000000"], extra_json_schema={"pattern": r"^-?[0-9]+\.[0-9]{9}$"})
+    ]
     """US dollars, exact, with nine decimal places: `2.490000000`."""
-    nano: int
+    nano: Annotated[int, Meta(examples=[2_490_000_000], extra_json_schema={"format": "int64"})]
     """The same amount in nano-US-dollars (1e-9 USD). It may exceed 2^53."""
+
+
+NextCursor = Annotated[
+    str,
+    Meta(
+        description="Pass it as `?cursor=`, unchanged, to get the next page. Null on the last page.",
+        examples=["bGVhc2VzOjE3NjM3NzYwMDA"],
+    ),
+]

@@ -2,26 +2,38 @@
 
 from datetime import datetime
 
-from control_plane.wire.common import View
+from control_plane.wire.common import NextCursor, View
+from control_plane.wire.vocabulary import ActorKindWord, MachineIdText
 
 
 class JournalLine(View):
+    """One event in the life of a lease."""
+
     number: int
-    """Grows from line to line, with gaps."""
+    """Identifies the line. Numbers grow, with gaps; a line that was committed late may come after a higher number."""
     at: datetime
-    actor_kind: str
-    """`customer`, `operator` or `loop`."""
+    """When it happened."""
+    actor_kind: ActorKindWord
+    """Who did it."""
     actor: str
     """The id of the API key, or the name of the loop."""
     request_id: str | None
     """The request that did it; null for loops."""
     event: str
-    machine_id: str | None
+    """What happened, as a stable word."""
+    machine_id: MachineIdText | None
+    """The machine that it is about; null when it is about the lease alone."""
     state_before: str | None
+    """The state before, of the machine or the lease; null when no state changed."""
     state_after: str | None
+    """The state after; null when no state changed."""
     why: str | None
+    """The reason, as a sentence; null when there is nothing to add."""
 
 
 class JournalPage(View):
+    """A page of the journal."""
+
     items: tuple[JournalLine, ...]
-    next_cursor: str | None
+    """The lines, oldest first."""
+    next_cursor: NextCursor | None

@@ -6,51 +6,150 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from control_plane.wire.catalogue import CandidateView, QuoteRequest, RejectedView
-from control_plane.wire.common import Money, Name, SshKeyIdText, View
+from control_plane.wire.common import (
+    Labels,
+    Money,
+    Name,
+    NextCursor,
+    PositiveUsdText,
+    Request,
+    SshKeyIdText,
+    View,
+)
 from control_plane.wire.journal import JournalLine
 from control_plane.wire.proofs import ProofView
+from control_plane.wire.vocabulary import (
+    AttemptOutcomeWord,
+    EndReasonWord,
+    GpuModelWord,
+    LeaseIdText,
+    LeaseStateWord,
+    MachineIdText,
+    MachineStateWord,
+    ProjectIdText,
+    ProofIdText,
+    ProofOutcomeWord,
+    StepWord,
+    StoredKeyIdText,
+    StreamEndWord,
+    TierWord,
+    VerdictWord,
+)
+
+WAIT_SECONDS_DEFAULT = 1_800
+WAIT_SECONDS_MAX = 604_800
+SSH_KEYS_MAX = 100
+
+
+class AutoReleaseRequest(Request):
+    """When the lease is released by itself: at the first of the limits that are given."""
+
+    after_seconds: Annotated[int, Meta(ge=60, le=31_536_000, examples=[43_200])] | None = None
+    """This many seconds after the lease is ready: from a minute to 365 days."""
+    spend_usd: PositiveUsdText | None = None
+    """Before the lease costs more than this."""
+
+    def __post_init__(self) -> None:
+        if self.spend_usd is not None and not self.spend_usd.strip("0."):
+            raise ValueError("must have a `spend_usd` of more than zero")
 
 
 class LeaseRequest(QuoteRequest):
+    """The lease that is wanted."""
+
     name: Name | None = None
-    """Generated when it is left out. It need not be unique."""
-    project: Name | None = None
-    """The name of the project that the lease belongs to; the default one when it is left out."""
-    ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=32)] = ()
+    """Generated when it is left out. No two live leases of a project have the same name."""
+    project: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of the project that the lease belongs to; the default one when it is left out."""
+    ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=SSH_KEYS_MAX)] | None = None
+    """The SSH keys that the machine admits: all keys of the organization when it is left out, none when it is
+    empty."""
+    wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX)] = WAIT_SECONDS_DEFAULT
+    """How long the lease waits for stock before it ends with `no_capacity`, counted from its creation: up to seven
+    days. With 0 it ends at once when nothing is in stock."""
+    labels: Labels = field(default_factory=dict)
+    """Words of your own, to find leases and to divide costs by."""
+    auto_release: AutoReleaseRequest | None = None
+    """When the lease is released by itself; only when you release it, if this is left out."""
+
+
+class LabelsRequest(Request):
+    """The labels that a lease shall have."""
+
+    labels: Labels
+    """They replace all labels that the lease has."""
 
 
 class LeaseRequestView(View):
     """Desired: what the customer asked for."""
 
     sku: str
+    """The SKU."""
     regions: tuple[str, ...]
+    """Where it may be; empty means anywhere."""
     providers: tuple[str, ...]
-    price_per_hour_max: Money | None
+    """Whose machine it may be; empty means anybody's."""
+    price_usd_per_hour_max: str | None
+    """The most that the machine may cost per hour in US dollars, exact: `25.000000000`."""
+
+
+class WaitingView(View):
+    """No offer can serve the lease now; it starts as soon as one can."""
+
+    since: datetime
+    """Since when it waits."""
+    gives_up_at: datetime
+    """When the lease ends with `no_capacity` if it still waits then."""
+    why: str
+    """Why nothing can serve it, as a sentence."""
+
+
+class UnconfirmedView(View):
+    """The lease is ready, and it is uncertain whether its machine still is what was sold."""
+
+    since: datetime
+    """Since when it is uncertain."""
+    why: str
+    """What is uncertain, as a sentence."""
 
 
 class StatusView(View):
     """Projected: what the lease is to its customer now."""
 
-    phase: str
-    """`pending`, `starting`, `ready`, `unconfirmed`, `ending` or `ended`."""
-    step: str | None
+    state: LeaseStateWord
+    """The same as the `state` of the lease."""
+    step: StepWord | None
     """The last step done: `placed`, `launched`, `booted`, `connected`, `gpus_verified`, `gpus_proven` where the
     SKU demands proof, `mesh_joined`, `keys_installed`."""
     steps_done: int
+    """How many steps are done."""
     steps_total: int
+    """How many steps there are for this lease."""
     message: str
+    """The status as a sentence."""
+    waiting: WaitingView | None = None
+    """Null unless the lease waits for stock."""
+    unconfirmed: UnconfirmedView | None = None
+    """Null unless the lease is ready and its machine is in doubt."""
 
 
 class MachineView(View):
     """Observed: the latest attempt's machine."""
 
-    machine_id: str
+    machine_id: MachineIdText
+    """The id of the machine."""
     provider: str
+    """Whose machine it is."""
     region: str
-    state: str
+    """Where it is."""
+    state: MachineStateWord
+    """Where the machine is."""
     address: str | None
+    """Its public address; null before it has one."""
     ssh_port: int
+    """The port on which SSH listens."""
     ssh_user: str
+    """The user to log in as."""
     host_key: str | None
     """The SSH host key to pin. A machine that presents another one is not yours."""
     mesh_address: str | None
@@ -62,14 +161,16 @@ class MachineView(View):
 class LeaseProofView(View):
     """Observed: what the latest attempt's machine has proven of its GPUs."""
 
-    demanded: str
+    demanded: TierWord
     """What the SKU demanded when the lease was admitted: `listed`, `proven` or `attested`."""
-    tier: str
+    tier: TierWord
     """What the machine is now: `listed`, `proven`, `watched` or `attested`."""
-    id: str | None
+    id: ProofIdText | None
     """The latest proof; null before the first."""
-    outcome: str | None
+    outcome: ProofOutcomeWord | None
+    """The outcome of the latest proof; null before the first."""
     at: datetime | None
+    """When the latest proof ended; null before the first."""
 
 
 def _no_proof() -> LeaseProofView:
@@ -77,104 +178,192 @@ def _no_proof() -> LeaseProofView:
     return LeaseProofView("listed", "listed", None, None, None)
 
 
-class LeaseView(View, kw_only=True):
-    id: str
+class AdmittedKeyView(View):
+    """An SSH key that the machine of the lease admits."""
+
+    id: StoredKeyIdText
+    """The id of the key."""
     name: str
+    """As it was when the lease was created."""
+    fingerprint: str
+    """Its fingerprint, as `ssh-keygen -l` prints it."""
+
+
+class AutoReleaseView(View):
+    """The limits at the first of which the lease is released by itself; null where there is none."""
+
+    after_seconds: int | None
+    """Seconds after the lease was ready; null without this limit."""
+    spend: Money | None
+    """The most that the lease may cost; null without this limit."""
+
+
+class LeaseView(View, kw_only=True):
+    """A lease: what was asked for, what it is now, and what it costs."""
+
+    id: LeaseIdText
+    """The id of the lease."""
+    name: str
+    """The name of the lease, for people."""
     project: str
     """The name of the project that the lease belongs to."""
-    project_id: str
+    project_id: ProjectIdText
+    """The id of the project that the lease belongs to."""
     request: LeaseRequestView
-    gpu_model: str
+    """What was asked for."""
+    gpu_model: GpuModelWord
+    """The model of its GPUs."""
     gpu_count: int
+    """How many GPUs it has."""
     price_per_gpu_hour: Money
     """Fixed when the lease was admitted."""
     price_per_hour: Money
-    state: str
-    """`placing`, `starting`, `ready`, `ending` or `ended`; what `?state=` filters by."""
+    """For the whole machine."""
+    state: LeaseStateWord
+    """What `?state=` filters by."""
     status: StatusView
+    """The state in detail."""
     machine: MachineView | None
+    """The machine of the latest attempt; null before the first."""
     proof: LeaseProofView = field(default_factory=_no_proof)
+    """What the GPUs of the machine have proven."""
+    ssh_keys: tuple[AdmittedKeyView, ...] = ()
+    """The keys with which you can log in. A key that is deleted later still admits here."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """The words that you gave it, to find leases and to divide costs by."""
+    wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
+    """How long it waits for stock before it ends, in seconds from its creation."""
+    auto_release: AutoReleaseView | None = None
+    """When the lease is released by itself; null when only you release it."""
     attempts: int
-    end_reason: str | None
+    """How many machines were tried."""
+    end_reason: EndReasonWord | None
+    """`released`, `auto_released`, `no_capacity`, `unfunded`, `machine_lost` or `proof_failed`; null before it ends."""
     end_why: str | None
+    """Why it ends, as a sentence; null before that."""
     created_at: datetime
+    """When it was admitted."""
     ready_at: datetime | None
     """The bill starts at the first full second after this."""
+    release_at: datetime | None = None
+    """When the lease is released by itself; null before it is ready, and without a limit."""
     billed_until: datetime | None
+    """When the bill stopped; null before that."""
     ended_at: datetime | None
+    """When the last machine was gone; null before that."""
 
 
 class LeasePage(View):
+    """A page of leases."""
+
     items: tuple[LeaseView, ...]
-    next_cursor: str | None
+    """The leases, newest first."""
+    next_cursor: NextCursor | None
     """Pass it as `?cursor=` to get the next page; null on the last one."""
 
 
 class PlacementView(View):
+    """One choice among the offers."""
+
     number: int
+    """Counts the placements of the lease from 1."""
     decided_at: datetime
+    """When it was decided."""
     chosen: str | None
     """The key of the chosen candidate; null when there was no candidate."""
     candidates: tuple[CandidateView, ...]
+    """The offers that could serve the lease, best first."""
     rejected: tuple[RejectedView, ...]
+    """The offers that could not, with the reasons."""
 
 
 class AttemptView(View):
     """One try to serve the lease with a machine."""
 
     number: int
-    machine_id: str
+    """Counts the attempts of the lease from 1."""
+    machine_id: MachineIdText
+    """The machine."""
     provider: str
+    """Whose machine it is."""
     region: str
+    """Where it is."""
     native_type: str
-    state: str
+    """The provider's own name of the machine type."""
+    state: MachineStateWord
     """The machine's: `intended`, `launching`, `booting`, `bootstrapping`, `verified`, `terminating` or `gone`."""
-    step: str | None
+    step: StepWord | None
+    """The last step done; null before the first."""
     started_at: datetime
+    """When it began."""
     ended_at: datetime | None
-    outcome: str | None
+    """When it ended; null while it is under way."""
+    outcome: AttemptOutcomeWord | None
     """`admitted`, `failed` or `abandoned`; null while the attempt is under way."""
     asked_at: datetime | None
+    """When the machine was ordered; null before that."""
     sighted_at: datetime | None
+    """When the provider last listed the machine; null before the first time."""
     fail_reason: str | None
+    """A stable code, such as `no_capacity`; null unless it failed."""
     fail_why: str | None
+    """Why it failed, as a sentence; null when it did not."""
+    provider_words: str | None = None
+    """What the provider said. Only operators see it, with the permission `provider_accounts.read`; null otherwise."""
 
 
 class GpuReading(View):
+    """One GPU, as the driver of the machine reports it."""
+
     name: str
+    """The name of the model."""
     uuid: str
+    """The GPU's own id."""
     memory_mib: int
+    """Its memory in MiB."""
 
 
 class ReportView(View):
     """What a machine reported about its GPUs, and our verdict."""
 
     id: str
-    machine_id: str
+    """The id of the report."""
+    machine_id: MachineIdText
+    """The machine."""
     at: datetime
-    verdict: str
+    """When it reported."""
+    verdict: VerdictWord
+    """Whether the GPUs are the ones that were ordered."""
     why: str | None
+    """What differs, as a sentence; null when nothing does."""
     source: str
     """`nvml`, or `emulated`."""
     gpus: tuple[GpuReading, ...]
+    """Its GPUs."""
 
 
 class ExplanationView(View):
     """Everything that led a lease to where it is."""
 
     lease: LeaseView
+    """The lease."""
     admission: JournalLine | None
+    """The line of the journal that admitted it."""
     placements: tuple[PlacementView, ...]
+    """Every choice among the offers, oldest first."""
     attempts: tuple[AttemptView, ...]
+    """Every try with a machine, oldest first."""
     journal: tuple[JournalLine, ...]
     """The first 1,000 lines; `/journal` pages through all of them."""
     reports: tuple[ReportView, ...]
+    """What its machines reported about their GPUs."""
     proofs: tuple[ProofView, ...] = ()
-    """The latest 200, newest first; `/proofs` pages through all of them."""
+    """The latest 200, newest first; `/proofs` pages through all of them. Empty without the permission `proofs.read`."""
 
 
 class StreamEnd(View):
     """The data of a stream's `end` event."""
 
-    reason: str
-    """`ended`; with `?until=ready` also `ready`, or `ending` when the lease will never be ready."""
+    reason: StreamEndWord
+    """`ended`; with `?until=ready` also `ready`, or `ending` when the lease will never be ready. `revoked` when the
+    API key of the stream was revoked. A stream that closes without `end` can be opened again."""

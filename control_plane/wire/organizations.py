@@ -6,15 +6,23 @@ from typing import Annotated
 from msgspec import Meta
 
 from control_plane.wire.api_keys import ApiKeyView
-from control_plane.wire.common import Money, Name, Request, UsdText, View
+from control_plane.wire.common import Money, Name, NextCursor, PositiveUsdText, Request, View
+from control_plane.wire.vocabulary import ApiKeyIdText, OrganizationIdText, RoleWord
 
 
 class OrganizationView(View):
-    id: str
+    """An organization with its money and its quota."""
+
+    id: OrganizationIdText
+    """The id of the organization."""
     name: str
+    """Its name."""
     suspended: bool
+    """Whether it is suspended: it cannot create leases then."""
     gpu_quota: int
+    """How many GPUs it may hold at once."""
     gpus_held: int
+    """How many GPUs its leases hold now."""
     balance: Money
     """What was paid in, less the charges posted."""
     held: Money
@@ -22,31 +30,65 @@ class OrganizationView(View):
     available: Money
     """The balance less the holds. It has to cover the first hour of a new lease."""
     created_at: datetime
+    """When it was created."""
+
+
+class OwnOrganizationView(OrganizationView, kw_only=True):
+    """The caller's organization, and the API key that asks."""
+
+    key_id: ApiKeyIdText
+    """The id of the API key that asks."""
+    role: RoleWord
+    """The role of the API key, which decides on what it may do."""
+
+
+class OrganizationPage(View):
+    """A page of organizations."""
+
+    items: tuple[OrganizationView, ...]
+    """The organizations, oldest first."""
+    next_cursor: NextCursor | None
 
 
 class OrganizationRequest(Request):
+    """An organization to be created, with its first API key."""
+
     name: Name
+    """Its name."""
     gpu_quota: Annotated[int, Meta(ge=0, le=1_000_000)] = 64
+    """How many GPUs it may hold at once."""
     key_name: Name = "first key"
+    """The name of its first API key."""
 
 
 class CreatedOrganization(View):
+    """A new organization with its first API key."""
+
     organization: OrganizationView
+    """The organization."""
     key: ApiKeyView
+    """Its first API key."""
     secret: str | None
     """The secret of the first API key. It is in this answer only; a replay of the request answers null."""
 
 
 class CreditRequest(Request):
-    amount_usd: UsdText
+    """A credit to be posted."""
+
+    amount_usd: PositiveUsdText
+    """The amount, which is more than zero."""
 
     def __post_init__(self) -> None:
         if not self.amount_usd.strip("0."):
-            raise ValueError("a credit must be more than zero")
+            raise ValueError("must have an `amount_usd` of more than zero")
 
 
 class CreditView(View):
-    organization_id: str
+    """A credit that was posted."""
+
+    organization_id: OrganizationIdText
+    """Whose credit it is."""
     amount: Money
+    """The amount of the credit."""
     balance: Money
     """The organization's balance after the credit."""

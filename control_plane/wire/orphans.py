@@ -1,24 +1,98 @@
 """Orphans: machines at a provider that no open record claims."""
 
 from datetime import datetime
+from typing import Annotated
 
-from control_plane.wire.common import View
+from msgspec import Meta
+
+from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, View
+
+ORPHANS_PER_REQUEST_MAX = 1_000
 
 
-class OrphanView(View):
+class OrphanTerminationRequest(Request):
+    """Orphans that shall be terminated."""
+
+    account: AccountText
+    """The provider account that lists them."""
+    provider_refs: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Meta(
+                    pattern=r"^[!-~]+$(?!\n)",
+                    max_length=200,
+                    examples=["0920582c7ff041399e34823a0be62549"],
+                    extra={"must": "the provider's id of a machine, as the list of orphans shows it"},
+                ),
+            ],
+            ...,
+        ],
+        Meta(min_length=1, max_length=ORPHANS_PER_REQUEST_MAX),
+    ]
+    """The provider's ids of the orphans. All of them are listed, or nothing is decided."""
+    why: Sentence
+    """Why they are terminated. Auditors read it."""
+
+
+class OrphanTerminationView(View):
+    """An operator's decision: the orphan is terminated, whatever held it back."""
+
     account: str
+    """The provider account that lists it."""
     provider_ref: str
     """The provider's id of the machine."""
     launch_key: str
+    """Our id of the order that it was made for."""
+    why: str
+    """Why it was decided."""
+    actor: str
+    """The id of the API key that decided."""
+    at: datetime
+    """When it was decided."""
+
+
+class OrphanTerminationList(View):
+    """The decisions to terminate orphans."""
+
+    items: tuple[OrphanTerminationView, ...]
+    """One decision per orphan."""
+
+
+class OrphanView(View):
+    """A machine under one of our launch keys that no open record claims."""
+
+    account: str
+    """The provider account that lists it."""
+    provider_ref: str
+    """The provider's id of the machine."""
+    launch_key: str
+    """Our id of the order that it was made for."""
     native_status: str
     """The status in the provider's own words."""
     first_seen_at: datetime
+    """When a list first showed it."""
     last_seen_at: datetime
+    """When a list last showed it."""
     lists_seen: int
     """How many of the provider's lists have shown it."""
     terminate_asked_at: datetime | None
+    """When its termination was last requested; null before that."""
     note: str | None
+    """The result of the last try to terminate it."""
+    gone_at: datetime | None
+    """When a list no longer showed it; null while it is listed."""
+    held_code: str | None = None
+    """Why it is held back: `watched`, `account_frozen`, `too_many`, `dry_run` or `next_run`; null when it is not."""
+    held_why: str | None = None
+    """The same as a sentence."""
+    termination: OrphanTerminationView | None = None
+    """An operator's decision to terminate it all the same; null when there is none."""
 
 
 class OrphanList(View):
+    """The orphans of all provider accounts."""
+
     items: tuple[OrphanView, ...]
+    """The orphans."""
+    next_cursor: NextCursor | None = None

@@ -2,21 +2,32 @@
 
 from datetime import datetime
 
-from control_plane.wire.common import Name, Request, View
+from control_plane.wire.common import Name, NextCursor, Request, View
+from control_plane.wire.vocabulary import ProjectIdText
 
 
 class ProjectRequest(Request):
+    """A project to be made, or its new name."""
+
     name: Name
-    """Unique in the organization. Leases name their project by it."""
+    """Unique in the organization. It must not begin with `prj_`, since a project is named by its name or by its id."""
 
 
 class ProjectView(View):
-    id: str
+    """A project."""
+
+    id: ProjectIdText
+    """The id of the project."""
     name: str
-    """Every organization starts with one called `default`, to which leases belong that name no project."""
+    """It can change, and the id cannot. Every organization starts with a project called `default`, to which leases
+    belong that name no project."""
     created_at: datetime
+    """When it was created."""
 
 
 class ProjectPage(View):
+    """A page of projects."""
+
     items: tuple[ProjectView, ...]
-    next_cursor: str | None
+    """The projects, oldest first."""
+    next_cursor: NextCursor | None

@@ -5,22 +5,41 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import Name, Request, View
+from control_plane.wire.common import Name, NextCursor, Request, View
+from control_plane.wire.vocabulary import StoredKeyIdText
+
+_EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
 
 class SshKeyRequest(Request):
+    """An SSH public key to be stored."""
+
     name: Name
-    public_key: Annotated[str, Meta(min_length=1, max_length=16_384)]
-    """One line of an OpenSSH public key file: `ssh-ed25519 AAAA... you@host`."""
+    """The name of the key, for people."""
+    public_key: Annotated[str, Meta(min_length=1, max_length=8_192, examples=[_EXAMPLE])]
+    """One line of an OpenSSH public key file: `ssh-ed25519 AAAA... you@host`. Types: `ssh-ed25519`,
+    `ecdsa-sha2-nistp256`, `-nistp384`, `-nistp521`, the two `sk-` types of security tokens, and `ssh-rsa` of 2,048 to
+    16,384 bits. No options."""
 
 
 class SshKeyView(View):
-    id: str
+    """An SSH public key."""
+
+    id: StoredKeyIdText
+    """The id of the key."""
     name: str
+    """The name of the key, for people."""
     public_key: str
+    """The key, as a line of an OpenSSH public key file."""
     fingerprint: str
+    """Its fingerprint, as `ssh-keygen -l` prints it."""
     created_at: datetime
+    """When it was stored."""
 
 
 class SshKeyList(View):
+    """All SSH keys of an organization."""
+
     items: tuple[SshKeyView, ...]
+    """The keys, oldest first."""
+    next_cursor: NextCursor | None = None

@@ -22,6 +22,7 @@ from data_plane.access.port import (
 )
 from data_plane.access.ssh_line import SshLine, converse
 from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
+from data_plane.private_files import read_private
 
 CONNECT_SECONDS = 8
 """The time limit of a login: TCP connection, key exchange and authentication together."""
@@ -64,14 +65,11 @@ class SshAccess:
     ) -> None:
         """`private_key` is the path of a file, or the key itself as OpenSSH text. `clock` times a prover's frames.
 
-        Raises OSError or ValueError for a key that cannot be read.
+        Raises OSError or ValueError for a key that cannot be read, or that other users may read.
         """
         try:
-            key = (
-                asyncssh.read_private_key(private_key)
-                if isinstance(private_key, Path)
-                else asyncssh.import_private_key(private_key)
-            )
+            text = read_private(private_key) if isinstance(private_key, Path) else private_key
+            key = asyncssh.import_private_key(text)
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ValueError(f"not a usable private key: {error}") from None
         self.public_key = key.export_public_key().decode().strip()
@@ -172,8 +170,8 @@ class SshSession:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_feed(process.stdin, stdin))
-                output = group.create_task(_read_to_end(process.stdout, step))
-                errors = group.create_task(_read_tail(process.stderr))
+                output = group.create_task(_read_to_end(process.stdout, step, "to standard output"))
+                errors = group.create_task(_read_to_end(process.stderr, step, "to standard error"))
             await process.wait_closed()
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
@@ -183,7 +181,9 @@ class SshSession:
             raise StepFailed(step.name, None, "was killed by a signal")
         if process.exit_status is None:
             raise Unreachable(f"{step.name}: the connection broke")
-        return Answer(process.exit_status, output.result(), _printable(errors.result()))
+        return Answer(
+            process.exit_status, output.result(), _printable(errors.result()[-DETAIL_CHARACTERS_MAX:])
+        )
 
 
 async def _feed(writer: "asyncssh.SSHWriter[bytes]", content: bytes) -> None:
@@ -194,20 +194,13 @@ async def _feed(writer: "asyncssh.SSHWriter[bytes]", content: bytes) -> None:
         writer.write_eof()
 
 
-async def _read_to_end(reader: "asyncssh.SSHReader[bytes]", step: Step) -> bytes:
+async def _read_to_end(reader: "asyncssh.SSHReader[bytes]", step: Step, where: str) -> bytes:
     content = bytearray()
     while chunk := await reader.read(OUTPUT_BYTES_MAX):
         content += chunk
         if len(content) > OUTPUT_BYTES_MAX:
-            raise StepFailed(step.name, None, f"printed more than {OUTPUT_BYTES_MAX} bytes")
+            raise StepFailed(step.name, None, f"printed more than {OUTPUT_BYTES_MAX} bytes {where}")
     return bytes(content)
-
-
-async def _read_tail(reader: "asyncssh.SSHReader[bytes]") -> bytes:
-    tail = b""
-    while chunk := await reader.read(OUTPUT_BYTES_MAX):
-        tail = (tail + chunk)[-DETAIL_CHARACTERS_MAX:]
-    return tail
 
 
 async def _closed(connection: asyncssh.SSHClientConnection) -> None:

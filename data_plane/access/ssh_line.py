@@ -1,8 +1,8 @@
 """`line.Line` over an SSH channel: frames to and from a process on a machine.
 
 The machine is hostile, so the amount of what it sends is bounded before anything is parsed: SSH's own window stops a
-flood, at most ROOM_BYTES (or one expected frame) are kept here, and a stream of tiny pieces breaks the line. The time
-of a frame is taken as soon as its bytes are decrypted, not when somebody reads the frame.
+flood, at most ROOM_BYTES (or one expected frame) are kept here, and a stream of tiny pieces breaks the line, as does
+a stream of errors. The time of a frame is taken as soon as its bytes are decrypted, not when somebody reads the frame.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import asyncssh
 
 from data_plane.access.frames import LENGTH_BYTES, FrameBuffer, TooManyPieces
 from data_plane.access.line import Frame, LineBroken, LineSilent
-from data_plane.access.step import DETAIL_CHARACTERS_MAX
+from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX
 from data_plane.documents.strict import printable
 
 WINDOW_BYTES = 256 * 1024
@@ -44,6 +44,7 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
         """Neither bytes nor an exit status will arrive any more."""
         self.why = ""
         self._errors = b""
+        self._errors_bytes = 0
 
     def connection_made(self, chan: "asyncssh.SSHClientChannel[bytes]") -> None:
         self._channel = chan
@@ -51,7 +52,7 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:
-            self._errors = (self._errors + data)[-DETAIL_CHARACTERS_MAX:]
+            self._complain(data)
             return
         try:
             self.frames.feed(data, self._clock())
@@ -59,6 +60,14 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
             self._break("the prover sends too many tiny pieces")
         self.flow()
         self.news.set()
+
+    def _complain(self, data: bytes) -> None:
+        """Keep the end of standard error, of which a whole conversation may have OUTPUT_BYTES_MAX bytes."""
+        self._errors = (self._errors + data)[-DETAIL_CHARACTERS_MAX:]
+        self._errors_bytes += len(data)
+        if self._errors_bytes > OUTPUT_BYTES_MAX and not self.closed:
+            self._break(f"the prover printed more than {OUTPUT_BYTES_MAX} bytes to standard error")
+            self.news.set()
 
     def flow(self) -> None:
         """Pause reading while enough is buffered, resume when there is room."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 OUTPUT_BYTES_MAX = 256 * 1024
-"""The longest answer is an inventory: `protocol.DOCUMENT_BYTES_MAX`."""
+"""For standard output and standard error each. The longest answer is an inventory: `protocol.DOCUMENT_BYTES_MAX`."""
 DETAIL_CHARACTERS_MAX = 400
 
 

@@ -28,7 +28,7 @@ import uvicorn
 
 from providers.clock import utc_now
 from providers.emulators import clouds as clouds_package
-from providers.emulators import nspawn
+from providers.emulators import nspawn, settings
 from providers.emulators.host import MachineHost, SimulatedHost
 from providers.emulators.host_resources import HostResourceError
 from providers.emulators.image import ImageBuildError, ensure_image
@@ -38,6 +38,7 @@ LOCAL_ADDRESS = "127.0.0.1"
 SIMULATED_BOOT_SECONDS = 2.0
 READY_PROBE_SECONDS = 0.02
 SHUTDOWN_SECONDS = 2
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class Cloud:
     name: str
     port: int
     """0 lets the system choose a port, which the ready line then shows."""
+
+
+class PortError(Exception):
+    """A cloud's port cannot be listened on; the message says why."""
 
 
 class Server(uvicorn.Server):
@@ -57,13 +62,25 @@ class Server(uvicorn.Server):
 
 def main() -> int:
     arguments = _parser().parse_args()
+    # Until the servers run and stop in order: an image that is being built is removed, and so is a bridge.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         clouds = _clouds(arguments.clouds, arguments.port)
+        arguments.cache = arguments.cache or settings.images(os.environ)
     except ValueError as error:
         _say(f"error: {error}")
         return 2
     if arguments.clouds == ["image"]:
         return _with_root(lambda root: _say(f"image: {root}"), arguments.cache)
+    try:
+        return _run(arguments, clouds)
+    except PortError as error:
+        _say(f"error: {error}")
+        return 2
+
+
+def _run(arguments: argparse.Namespace, clouds: list[Cloud]) -> int:
+    """Serve until a signal. Raises PortError."""
     if arguments.simulated:
         asyncio.run(_serve_simulated(clouds))
         return 0
@@ -84,18 +101,12 @@ def _parser() -> argparse.ArgumentParser:
         "--simulated", action="store_true", help="simulate the machines: nothing boots, no root needed"
     )
     parser.add_argument(
-        "--cache", type=Path, default=default_cache(), help="folder that keeps machine images"
+        "--cache", type=Path, help="folder that keeps machine images; default: $SPLITPLANE_IMAGES"
     )
     parser.add_argument(
         "--state", type=Path, default=nspawn.STATE, help="folder for the machines' short-lived files"
     )
     return parser
-
-
-def default_cache() -> Path:
-    """The folder named by `SPLITPLANE_IMAGES`, or one in the user's cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("SPLITPLANE_IMAGES") or Path(home) / "splitplane" / "images")
 
 
 def _clouds(words: list[str], port: int) -> list[Cloud]:
@@ -105,8 +116,8 @@ def _clouds(words: list[str], port: int) -> list[Cloud]:
     for word in words:
         name, _, own_port = word.partition("=")
         _module(name)
-        if own_port and not own_port.isdecimal():
-            raise ValueError(f"not a port: {own_port!r}")
+        if (own_port and not own_port.isdecimal()) or not 0 <= int(own_port or port) <= PORT_MAX:
+            raise ValueError(f"not a port: {own_port or port}")
         clouds.append(Cloud(name, int(own_port or port)))
     return clouds
 
@@ -148,10 +159,7 @@ async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
 
 async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
     """Serve every cloud until a signal arrives or one of them fails."""
-    servers = []
-    for cloud in clouds:
-        listener = socket.create_server((LOCAL_ADDRESS, cloud.port))
-        servers.append((cloud, _server(cloud, host), listener))
+    servers = [(cloud, _server(cloud, host), _listen(cloud)) for cloud in clouds]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _stop, [server for _, server, _ in servers])
@@ -159,6 +167,14 @@ async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
         for cloud, server, listener in servers:
             group.create_task(server.serve(sockets=[listener]))
             group.create_task(_announce(cloud, server, listener, where))
+    _say("stopped")
+
+
+def _listen(cloud: Cloud) -> socket.socket:
+    try:
+        return socket.create_server((LOCAL_ADDRESS, cloud.port))
+    except OSError as error:
+        raise PortError(f"port {cloud.port} of {cloud.name}: {os.strerror(error.errno or 0)}") from error
 
 
 def _server(cloud: Cloud, host: MachineHost) -> Server:

@@ -75,6 +75,15 @@ def claim_slot(state: Path) -> Slot:
     return claimed
 
 
+def sweep(state: Path) -> None:
+    """Remove what dead processes left in any slot. What belongs to a living process stays."""
+    for folder in state.glob("slot-*/"):
+        lock = _try_lock(folder.with_suffix(".lock"))
+        if lock is not None:
+            _clean_up(Slot(int(folder.name.removeprefix("slot-")), folder, lock))
+            lock.close()
+
+
 def _try_lock(path: Path) -> IO[str] | None:
     lock = path.open("w")
     try:

@@ -1,7 +1,8 @@
 """The disk that every local machine boots: a Debian root, built once and kept outside the checkout.
 
 The folder is named by a hash of the recipe below, so a changed recipe builds a new root and an old
-one is never half updated. Machines boot it with an overlay in memory and never write to it.
+one is never half updated. It counts as built once a marker beside it says so, and only while its files
+are those that the marker's hash was taken of. Machines boot it with an overlay in memory and never write to it.
 
 It is built in two steps: debootstrap installs the base system, and apt inside it installs the rest.
 debootstrap cannot resolve virtual packages, and cloud-init needs one
@@ -13,8 +14,10 @@ them stays in the image.
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -117,6 +120,8 @@ REMOVED = (
 )
 
 HOST_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+MARKER = "complete.json"
+"""Written last, beside the root: the hash of all files that were built."""
 APT_SETTINGS_LENT = re.compile(r"^Acquire::(https?|Check-|Retries|ForceIPv|Languages)")
 
 
@@ -124,19 +129,74 @@ def image_path(cache: Path, recipe: Recipe = RECIPE) -> Path:
     return cache / recipe.digest() / "root"
 
 
-def ensure_image(cache: Path, say: Say, recipe: Recipe = RECIPE) -> Path:
+def ensure_image(cache: Path, say: Say, recipe: Recipe = RECIPE, *, build: "Build | None" = None) -> Path:
     """The path of the image's root; builds it first if necessary, which takes about a minute and needs root.
 
-    Raises ImageBuildError.
+    An image that is empty, or in which files are missing or have another size, is built again. `build` stands in for
+    the real build in tests. Raises ImageBuildError.
     """
     root = image_path(cache, recipe)
-    if root.exists():
+    if fault(root) is None:
         return root
     cache.mkdir(parents=True, exist_ok=True)
     with _only_builder(cache / f"{recipe.digest()}.lock", say):
-        if not root.exists():  # Another process may have built it while this one waited.
-            _Build(recipe, root, say).run()
+        why = fault(root)  # Another process may have built it while this one waited.
+        if why is not None:
+            if root.parent.exists():
+                say(f"the machine image {root.parent.name} cannot be used, because {why}; building it again")
+            _install(recipe, root, say, build or _build)
     return root
+
+
+def _install(recipe: Recipe, root: Path, say: Say, build: "Build") -> None:
+    """Build beside the place of the image and move it there when it is complete."""
+    final, work = root.parent, root.parent.with_suffix(".building")
+    _remove_tree(work)
+    work.mkdir()
+    try:
+        build(recipe, work / "root", final.with_suffix(".log"), say)
+        (work / MARKER).write_text(json.dumps({"files": digest_of_files(work / "root")}))
+        _remove_tree(final)
+        work.rename(final)
+    finally:
+        _remove_tree(work)
+
+
+def fault(root: Path) -> str | None:
+    """Why the image cannot be used; None when it is as it was built."""
+    try:
+        recorded = json.loads((root.parent / MARKER).read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its build was not finished"
+    return None if digest_of_files(root) == recorded else "its files are not those that were built"
+
+
+def digest_of_files(root: Path) -> str:
+    """A hash of all names, kinds, modes, sizes and links below `root`. It takes about a second.
+
+    The content is not read: a build that was interrupted, or a folder that was cleared, shows without it.
+    """
+    hashed = hashlib.sha256()
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            path = os.path.join(folder, name)  # noqa: PTH118 - 10,000 Path objects would take ten times as long
+            status = os.lstat(path)
+            size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+            link = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""  # noqa: PTH115 - as above
+            hashed.update(f"{os.path.relpath(path, root)}\0{status.st_mode:o}\0{size}\0{link}\n".encode())
+    return hashed.hexdigest()
+
+
+def remove_unfinished(cache: Path) -> None:
+    """Remove what builds left that were killed. A build that runs is left alone."""
+    for work in cache.glob("*.building"):
+        with work.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            _remove_tree(work)
 
 
 @contextmanager
@@ -150,30 +210,30 @@ def _only_builder(path: Path, say: Say) -> Iterator[None]:
         yield
 
 
+Build = Callable[[Recipe, Path, Path, Say], None]
+"""Fills a root, which does not exist yet, by a recipe, and writes a log."""
+
+
+def _build(recipe: Recipe, root: Path, log: Path, say: Say) -> None:
+    _Build(recipe, root, log, say).run()
+
+
 class _Build:
-    def __init__(self, recipe: Recipe, root: Path, say: Say) -> None:
+    def __init__(self, recipe: Recipe, root: Path, log: Path, say: Say) -> None:
         self.recipe = recipe
-        self.final = root.parent
-        self.work = root.parent.with_suffix(".building")
-        self.root = self.work / "root"
-        self.log = root.parent.with_suffix(".log")
+        self.root = root
+        self.log = log
         self.say = say
         self.started = time.monotonic()
 
     def run(self) -> None:
-        self._line(f"building the machine image {self.final.name}, once; log in {self.log}")
+        self._line(f"building the machine image, once; log in {self.log}")
         self.log.write_text("")
-        _remove_tree(self.work)
-        self.work.mkdir()
-        try:
-            self._base()
-            self._lend_apt_settings()
-            self._packages()
-            self._settle()
-            self.work.rename(self.final)
-        finally:
-            _remove_tree(self.work)
-        self._line(f"machine image ready in {self.final}")
+        self._base()
+        self._lend_apt_settings()
+        self._packages()
+        self._settle()
+        self._line("machine image ready")
 
     def _base(self) -> None:
         mirrors = host_mirrors(self.recipe.suite)
@@ -226,22 +286,29 @@ class _Build:
         self._step("units that slow a boot", [*systemctl, "mask", *self.recipe.masked])
 
     def _step(self, name: str, command: list[str]) -> None:
-        """Run one command in its own mount namespace, so that nothing stays mounted if it is killed."""
+        """Run one command in its own namespaces, so that nothing stays mounted and nothing runs on if it is killed."""
         self._line(name)
         private = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]
+        private += ["--pid", "--fork", "--kill-child", "--mount-proc"]
         with self.log.open("a") as log:
             process = subprocess.Popen(
                 [*private, *command], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
-            while True:
-                try:
-                    status = process.wait(timeout=10)
-                    break
-                except subprocess.TimeoutExpired:
-                    self._line(f"{name}: still running")
+            try:
+                status = self._wait(name, process)
+            finally:
+                process.kill()
+                process.wait()
         if status != 0:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise ImageBuildError(f"{name} failed with status {status}; {self.log} ends with:\n{tail}")
+
+    def _wait(self, name: str, process: "subprocess.Popen[bytes]") -> int:
+        while True:
+            try:
+                return process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._line(f"{name}: still running")
 
     def _line(self, text: str) -> None:
         self.say(f"[{time.monotonic() - self.started:3.0f} s] {text}")

@@ -4,6 +4,7 @@ import ast
 import importlib
 import re
 from collections.abc import Mapping
+from dataclasses import MISSING
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -23,9 +24,14 @@ from control_plane.domain.verification import MismatchCode
 from control_plane.services import process
 from control_plane.settings import Settings
 from data_plane.proof.challenger import judgement
+from data_plane.proof.verifier.service import settings as verifier_settings
+from environment.names import KNOWN
+from environment.reading import Variable, variables
 from providers import registry as providers
 from providers.base import Capabilities
+from providers.emulators import settings as emulator_settings
 from reconciler import registry as loops
+from reconciler import settings as reconciler_settings
 from reconciler.loop import AccountLoop
 from tests.support import golden
 
@@ -172,7 +178,9 @@ def test_the_page_of_codes_names_every_reason() -> None:
 
 
 def _routes_by_permission() -> dict[Permission, list[str]]:
-    app = create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings("unused"))
+    app = create_app(
+        process.api_process("postgresql://nowhere/none", connections=1).world, Settings("unused")
+    )
     found: dict[Permission, list[str]] = {}
     for route in app.routes:
         for handler in getattr(route, "route_handlers", ()):
@@ -204,6 +212,58 @@ def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoi
     golden.check(GENERATED / "permissions.md", "\n".join(lines) + "\n")
 
 
+SETTINGS: Mapping[str, tuple[type[object], ...]] = {
+    "API and admin commands: `python -m control_plane`": (Settings,),
+    "Reconciler: `python -m reconciler`": (
+        reconciler_settings.Settings,
+        reconciler_settings.ReachSettings,
+        reconciler_settings.HubSettings,
+        verifier_settings.ClientVariables,
+    ),
+    "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),
+    "Emulated clouds: `python -m providers.emulators`": (emulator_settings.Settings,),
+}
+"""The settings of each process. A setting of two processes is in the table of each."""
+
+
+def _default(kind: type[Any], field: str, variable: Variable) -> str:
+    """What holds when the variable is not set."""
+    if variable.default is not None:
+        return variable.default
+    default = kind.__dataclass_fields__[field].default
+    if default is MISSING:
+        return "required"
+    if isinstance(default, bool):
+        return "`yes`" if default else "`no`"
+    text = ":".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    return f"`{text}`"
+
+
+def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
+    lines = [
+        NOTE,
+        "# Settings",
+        "",
+        "Each process reads these variables of its environment once, when it starts. An empty one counts as not set. A",
+        "variable that begins with `SPLITPLANE_` and is in no table is refused. A provider account has its own variables:",
+        "[providers.md](../providers.md). The command line reads `SPLITPLANE_URL`, `SPLITPLANE_API_KEY` and",
+        "`SPLITPLANE_ALLOW_HTTP`: [cli.md](../cli.md).",
+        "",
+    ]
+    drawn = {"SPLITPLANE_URL", "SPLITPLANE_API_KEY", "SPLITPLANE_ALLOW_HTTP"}
+    for process_name, kinds in SETTINGS.items():
+        lines += [f"## {process_name}", "", "| Variable | Meaning | Default |", "| --- | --- | --- |"]
+        for kind in kinds:
+            for field, variable in variables(kind):
+                drawn.add(variable.name)
+                lines.append(
+                    f"| `{variable.name}` | {variable.meaning} | {_default(kind, field, variable)} |"
+                )
+        lines.append("")
+    assert drawn == KNOWN
+    golden.check(GENERATED / "settings.md", "\n".join(lines))
+
+
 def test_every_generated_page_is_still_drawn() -> None:
     drawn = {
         "lease.md",
@@ -214,5 +274,6 @@ def test_every_generated_page_is_still_drawn() -> None:
         "proof-codes.md",
         "permissions.md",
         "openapi.json",
+        "settings.md",
     }
     assert {path.name for path in GENERATED.iterdir()} <= drawn

@@ -6,6 +6,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from control_plane.cli.main import FILES
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
 from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
@@ -384,8 +385,9 @@ def test_every_module_of_the_product_is_used_or_run() -> None:
     for source in sources(*PRODUCT):
         name = source.path.removesuffix(".py").replace("/", ".")
         discovered = source.path.startswith("reconciler/loops/") or source.is_migration
+        command = source.path in {f"control_plane/cli/commands/{file}.py" for file in FILES}
         provider = source.path.startswith("providers/") and "connect" in {f.name for f in source.functions()}
         run = source.path.endswith(("__init__.py", "__main__.py"))
-        if name not in imported and not (discovered or provider or run):
+        if name not in imported and not (discovered or command or provider or run):
             unused.append(source.path)
     assert not unused

@@ -21,15 +21,18 @@ OWNERS = {
     "aiolimiter": r"providers/pacing\.py",
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
-        r"control_plane/api/(observe|streams)\.py|providers/guard\.py|reconciler/(runner|proving|__main__)\.py"
+        r"control_plane/api/(observe|streams)\.py|control_plane/pool_metrics\.py|providers/guard\.py"
+        r"|reconciler/(runner|proving|health|listener|figures|__main__)\.py"
         r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|compose|__main__)\.py|data_plane/proof/verifier/service/.*",
+    "pydantic": r"environment/reading\.py|.*/settings\.py",
+    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*",
     "httpx": r"control_plane/cli/.*|providers/.*",
     "rich": r"control_plane/cli/.*",
+    "argcomplete": r"control_plane/cli/(completing|commands/completion)\.py",
     "uvicorn": r"providers/emulators/__main__\.py",
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
@@ -113,8 +116,10 @@ def test_time_and_chance_come_through_the_world(call: str) -> None:
 
 def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
     allowed = {
+        "base64",
         "dataclasses",
         "datetime",
+        "difflib",
         "enum",
         "hashlib",
         "typing",

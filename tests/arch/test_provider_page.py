@@ -1,7 +1,11 @@
 """The examples of docs/providers.md are programs: they run, and keep the law that the page explains."""
 
 import ast
+import inspect
+import json
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.request import CapacityRequest
 from providers.base import (
     LaunchOrder,
     ListedState,
@@ -27,13 +32,57 @@ from providers.base import (
 )
 from providers.registry import REQUIRED_NAMES
 from tests.arch.test_adapters import around_the_law
-from tests.contract.clouds import a_key
+from tests.contract import test_adapter_laws as adapter_laws
+from tests.contract.clouds import EmulatedCloud, Network, a_key
+from tests.support.clock import Clock
 
 PAGE = Path("docs/providers.md").read_text()
 ADAPTER, SIGNATURE, OTHER_CLIENT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ORDER = LaunchOrder(
     a_key(), "h100.8", "FIN-01", "#cloud-config\n# hunter2-bootstrap-token", "ssh-ed25519 AAAA"
 )
+
+
+EMPTY_DELETE = ADAPTER.replace("Machine, ignored)", "Machine, ignored, empty_status=204)")
+"""The same adapter for a provider whose delete answers 204 without a body."""
+
+
+class PageCloud(EmulatedCloud):
+    """The provider of the page, as far as the laws about strange answers need it: it accepts every launch."""
+
+    name = "example"
+    native_type = "h100.8"
+    native_region = "FIN-01"
+    secret = "planted-key-0123456789"
+
+    def __init__(self, text: str) -> None:
+        self._module = run(text)
+        self.clock = Clock()
+        self.network = Network(self._accept, self.clock)
+        self.provider = self.connected(self.secret or "")
+
+    def connected(self, key: str) -> Provider:
+        provider: Provider = self._module.connect(self._module.Settings(key), transport=self.network)
+        return provider
+
+    async def _accept(self, _: object, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 201, "headers": []})
+        body = json.dumps({"id": 7, "status": "creating"}).encode()
+        await send({"type": "http.response.body", "body": body})
+
+    def ever(self, key: LaunchKey) -> int:
+        raise NotImplementedError
+
+    def alive(self, key: LaunchKey) -> int:
+        raise NotImplementedError
+
+    async def add_foreign_machine(self) -> None:
+        raise NotImplementedError
+
+    def show_unknown_status(self, ref: ProviderRef) -> None:
+        raise NotImplementedError
 
 
 def run(text: str, **names: Any) -> ModuleType:
@@ -62,6 +111,33 @@ def test_no_example_goes_around_the_error_law() -> None:
         assert list(around_the_law(ast.parse(text))) == []
 
 
+@pytest.mark.parametrize("text", [ADAPTER, SIGNATURE], ids=["adapter", "signature"])
+def test_an_example_that_is_copied_into_a_file_is_formatted_and_linted_as_ours_are(text: str) -> None:
+    for check in (("check", "--quiet"), ("format", "--diff", "--quiet")):
+        command = [sys.executable, "-m", "ruff", *check, "--stdin-filename", "providers/example.py", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("empty", [False, True], ids=["a body", "no body"])
+async def test_the_example_keeps_every_law_about_answers_that_no_emulator_sends(*, empty: bool) -> None:
+    assert EMPTY_DELETE != ADAPTER
+    laws = [
+        law for name, law in vars(adapter_laws).items() if name.startswith("test_") and takes_a_cloud(law)
+    ]
+    assert len(laws) >= 5
+    for law in laws:
+        cloud = PageCloud(EMPTY_DELETE if empty else ADAPTER)
+        if empty:
+            cloud.empty_answers = frozenset({(Verb.TERMINATE, 204)})
+        await law(cloud)
+        await cloud.provider.close()
+
+
+def takes_a_cloud(law: Any) -> bool:
+    return list(inspect.signature(law).parameters) == ["cloud"]
+
+
 async def test_the_example_reads_offers_and_machines() -> None:
     kind = {
         "name": "h100.8",
@@ -74,7 +150,8 @@ async def test_the_example_reads_offers_and_machines() -> None:
         "regions": ["FIN-01"],
     }
     (offer,) = await example(200, json={"types": [kind, kind | {"gpu": "V100"}]}).offers()
-    assert (offer.cost_nano_per_hour, offer.region, offer.available) == (18_760_000_000, "fi-1", True)
+    assert (offer.cost_nano_per_hour, offer.region, offer.available) == (18_760_000_000, "eu-north-1", True)
+    assert CapacityRequest("h100-sxm.8x", regions=("eu",)).allows_region(offer.region)
     ours = {"id": 7, "status": "running", "label": a_key(), "ip": "192.0.2.7"}
     listed = {"items": [ours, {"id": 8, "status": "?"}], "total": 2, "next_token": None}
     (machine,) = await example(200, json=listed).inventory()
@@ -82,7 +159,7 @@ async def test_the_example_reads_offers_and_machines() -> None:
     with pytest.raises(Unavailable):
         await example(200, json=listed | {"total": 3}).inventory()
     assert await example(201, json=ours).launch(ORDER) == "7"
-    await example(204).terminate(ProviderRef("7"))
+    await example(200, json=ours | {"status": "deleting"}).terminate(ProviderRef("7"))
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,37 @@
-"""What is packaged: all of the product, and none of the cheats."""
+"""What is packaged, in two distributions that share no file: all of the product, and none of the cheats."""
 
 import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from setuptools import find_namespace_packages
 
+from control_plane.cli.version import VERSION
 from tests.arch.tree import PRODUCT, sources
 
-INCLUDE = tomllib.loads(Path("pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"][
-    "include"
-]
+SERVER = tomllib.loads(Path("pyproject.toml").read_text())
+CLI = tomllib.loads(Path("control_plane/cli/pyproject.toml").read_text())
 CHEATS = Path("tests/support/cheats")
 
 
+def _of(packages: Iterable[str]) -> list[Path]:
+    return [path for name in packages for path in Path(*name.split(".")).glob("*.py")]
+
+
+def _in_server() -> list[Path]:
+    find = SERVER["tool"]["setuptools"]["packages"]["find"]
+    return _of(find_namespace_packages(include=find["include"], exclude=find["exclude"]))
+
+
+def _in_cli() -> list[Path]:
+    return _of(CLI["tool"]["setuptools"]["packages"])
+
+
 def _packaged() -> list[Path]:
-    folders = [Path(*name.split(".")) for name in find_namespace_packages(include=INCLUDE)]
-    return sorted(path for folder in folders for path in folder.glob("*.py"))
+    return sorted([*_in_server(), *_in_cli()])
 
 
 def _defined(path: Path) -> set[str]:
@@ -27,6 +41,23 @@ def _defined(path: Path) -> set[str]:
 
 def test_all_of_the_product_is_packaged_and_nothing_else() -> None:
     assert {path.as_posix() for path in _packaged()} == {source.path for source in sources(*PRODUCT)}
+
+
+def test_the_two_distributions_share_no_file_and_the_server_requires_the_command_line() -> None:
+    assert set(_in_server()) & set(_in_cli()) == set()
+    assert SERVER["project"]["version"] == VERSION
+    assert f"splitplane-cli=={VERSION}" in SERVER["project"]["dependencies"]
+    assert "scripts" not in SERVER["project"], "a command that both install would belong to two"
+
+
+def test_the_command_line_requires_what_it_imports_and_nothing_else() -> None:
+    imported = {
+        name.partition(".")[0]
+        for source in sources("control_plane/cli", "control_plane/wire")
+        for name in source.imports()
+    }
+    required = {re.split(r"[<>=]", requirement)[0] for requirement in CLI["project"]["dependencies"]}
+    assert imported - sys.stdlib_module_names - {"control_plane"} == required
 
 
 def test_no_cheat_is_packaged() -> None:

@@ -89,6 +89,11 @@ def expected(verb: Verb, status: int) -> type[ProviderError]:
     return OutcomeUnknown if verb in WRITES else Unavailable
 
 
+def expected_of(cloud: EmulatedCloud, verb: Verb, status: int, content: bytes) -> type[ProviderError] | None:
+    """The same, but None for the one answer without a body that the provider documents for the verb."""
+    return None if not content and (verb, status) in cloud.empty_answers else expected(verb, status)
+
+
 async def test_garbage_of_any_status_is_exactly_the_error_that_the_law_has_for_the_verb(
     cloud: EmulatedCloud,
 ) -> None:
@@ -101,8 +106,9 @@ async def test_garbage_of_any_status_is_exactly_the_error_that_the_law_has_for_t
         cloud.network.answer = answer
         for verb, call in calls(cloud).items():
             got = await outcome(call)
-            assert got is expected(verb, status), f"{verb}: HTTP {status} with {name}: {got}"
-            assert got in ERRORS_OF[verb]
+            known = expected_of(cloud, verb, status, content)
+            assert got is known, f"{verb}: HTTP {status} with {name}: {got}"
+            assert got is None or got in ERRORS_OF[verb]
 
 
 async def test_one_call_of_the_port_is_one_request_however_it_ends(cloud: EmulatedCloud) -> None:

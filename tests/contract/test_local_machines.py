@@ -19,7 +19,7 @@ import pytest
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
 from providers import local
 from providers.base import LaunchOrder, ListedState, Sighting
-from providers.emulators.__main__ import default_cache
+from providers.emulators import settings
 from providers.emulators.clouds import local as emulator
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
@@ -92,7 +92,7 @@ def image() -> Path:
         pytest.fail("; ".join(missing))
     if missing:
         pytest.skip("; ".join(missing))
-    return ensure_image(default_cache(), print)
+    return ensure_image(settings.images(os.environ), print)
 
 
 @pytest.fixture

@@ -4,21 +4,25 @@ from uuid import UUID
 
 import pytest
 
+from control_plane.db import accounts
+from control_plane.db import catalogue as catalogue_rows
 from control_plane.db.engine import Database
-from control_plane.db.leases import Overview
+from control_plane.db.lease_overviews import Overview
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
 from control_plane.domain.money import Nano
+from control_plane.domain.position import Position
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.request import CapacityRequest
+from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import billing, catalogue, leases, organizations, projects, ssh_keys
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
+from tests.support.values import an_offer
 
 pytestmark = pytest.mark.database
 H100 = ListPrice(
@@ -26,6 +30,7 @@ H100 = ListPrice(
     Nano(3_600_000_000),
 )
 REQUEST = CapacityRequest("h100x1")
+FAKE, OTHER = AccountName("fake"), AccountName("fake/other")
 CUSTOMER = Actor(ActorKind.CUSTOMER, "key_1", request_id="a-request")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4zFKSdNQWf1l0TuHUxz5p0F2XQwC4Cn4k2O0m0Z0Xk"
 
@@ -52,19 +57,23 @@ async def _create(
     world: World,
     organization_id: OrganizationId,
     *,
-    keys: tuple[UUID, ...] = (),
+    keys: tuple[UUID, ...] | None = (),
     project: str | None = None,
+    name: str | None = None,
+    request: CapacityRequest = REQUEST,
+    terms: LeaseTerms | None = None,
 ) -> Lease | Refused:
     async with world.db.transaction(organization_id) as connection:
         return await leases.create(
             connection,
             world,
             organization_id,
-            REQUEST,
-            name="a",
+            request,
+            name=name,
             ssh_key_ids=keys,
             actor=CUSTOMER,
             project=project,
+            terms=terms or LeaseTerms(),
         )
 
 
@@ -127,7 +136,7 @@ async def test_a_lease_takes_the_keys_that_it_names_and_an_unknown_one_is_refuse
     assert not isinstance(key, Refused)
     lease = await _create(world, organization_id, keys=(key.id,))
     assert isinstance(lease, Lease)
-    assert lease.authorized_keys == (KEY,)
+    assert [admitted.public_key for admitted in lease.ssh_keys] == [KEY]
     refused = await _create(world, organization_id, keys=(key.id, uuid7()))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.SSH_KEY_UNKNOWN
@@ -157,8 +166,8 @@ async def test_another_organization_finds_no_lease_of_this_one(db: Database, wor
     for found in (
         await leases.get(world, other, lease.id),
         await leases.explain(world, other, lease.id),
-        await leases.journal_page(world, other, lease.id, after=0, limit=1),
-        await leases.watch(world, other, lease.id, after=0, limit=1),
+        await leases.journal_page(world, other, lease.id, position=Position(), limit=1),
+        await leases.watch(world, other, lease.id, position=Position(), limit=1),
     ):
         assert isinstance(found, Refused)
         assert found.code is RefusalCode.LEASE_NOT_FOUND
@@ -166,3 +175,121 @@ async def test_another_organization_finds_no_lease_of_this_one(db: Database, wor
         refused = await leases.release(connection, world, other, lease.id, actor=CUSTOMER)
     assert isinstance(refused, Refused)
     assert await leases.page(world, other, before=None, states=None, limit=10) == []
+
+
+async def test_the_name_of_a_live_lease_is_unique_in_its_project_and_free_again_after_it(
+    db: Database, world: World
+) -> None:
+    organization_id = await _organization(db, world)
+    async with world.db.transaction(organization_id) as connection:
+        await projects.create(connection, world, organization_id, name="research")
+    first = await _create(world, organization_id, name="train")
+    assert isinstance(first, Lease)
+    before = await organizations.show(world, organization_id)
+    second = await _create(world, organization_id, name="train")
+    assert isinstance(second, Refused)
+    assert second.code is RefusalCode.NAME_TAKEN
+    assert f"le_{first.id.hex}" in second.why
+    assert await organizations.show(world, organization_id) == before, "nothing is held for it"
+    assert isinstance(await _create(world, organization_id, name="train", project="research"), Lease)
+    async with world.db.transaction(organization_id) as connection:
+        await leases.release(connection, world, organization_id, first.id, actor=CUSTOMER)
+    assert isinstance(await _create(world, organization_id, name="train"), Lease)
+
+
+async def test_generated_names_do_not_collide_although_their_digits_are_the_same(
+    db: Database, api_db: Database, clock: Clock
+) -> None:
+    numbers = iter(range(1, 100))
+
+    def ends_the_same() -> UUID:
+        return UUID(int=(uuid7().int >> 32 << 32) ^ (next(numbers) << 40))
+
+    world = World(api_db, now=clock.now, new_id=ends_the_same)
+    organization_id = await _organization(db, World(api_db, now=clock.now), balance=20_000_000_000)
+    made = [await _lease(world, organization_id) for _ in range(3)]
+    assert made[0].name == "h100x1-00000000"
+    assert len({lease.name for lease in made}) == 3
+    assert all(len(lease.name) <= 63 for lease in made)
+
+
+async def test_a_lease_that_names_no_key_takes_all_and_without_any_it_is_refused(
+    db: Database, world: World
+) -> None:
+    organization_id = await _organization(db, world)
+    refused = await _create(world, organization_id, keys=None)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.NO_SSH_KEY
+    async with world.db.transaction(organization_id) as connection:
+        key = await ssh_keys.add(connection, world, organization_id, name="laptop", public_key=KEY)
+    assert not isinstance(key, Refused)
+    lease = await _create(world, organization_id, keys=None)
+    assert isinstance(lease, Lease)
+    assert [(admitted.id, admitted.name, admitted.fingerprint) for admitted in lease.ssh_keys] == [
+        (key.id, "laptop", key.fingerprint)
+    ]
+    await ssh_keys.delete(world, organization_id, key.id)
+    shown = await leases.get(world, organization_id, lease.id)
+    assert not isinstance(shown, Refused)
+    assert shown.overview.lease.ssh_keys == lease.ssh_keys, "a key that is deleted later still admits here"
+
+
+async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journal(
+    db: Database, world: World
+) -> None:
+    organization_id = await _organization(db, world)
+    labelled = await _create(world, organization_id, terms=LeaseTerms(labels={"team": "vision", "run": "7"}))
+    assert isinstance(labelled, Lease)
+    plain = await _lease(world, organization_id)
+
+    async def found(**labels: str) -> list[UUID]:
+        page = await leases.page(world, organization_id, before=None, states=None, labels=labels, limit=9)
+        assert not isinstance(page, Refused)
+        return [shown.overview.lease.id for shown in page]
+
+    assert await found(team="vision") == await found(team="vision", run="7") == [labelled.id]
+    assert await found(team="vision", run="8") == []
+    assert await found() == [plain.id, labelled.id]
+    for _ in range(2):
+        shown = await leases.label(world, organization_id, plain.id, {"team": "speech"}, actor=CUSTOMER)
+        assert not isinstance(shown, Refused)
+        assert shown.overview.lease.labels == {"team": "speech"}
+    assert await found(team="speech") == [plain.id]
+    explained = await leases.explain(world, organization_id, plain.id)
+    assert not isinstance(explained, Refused)
+    assert [(line.event, line.why) for line in explained.journal][1:] == [
+        ("labelled", "the labels are now: team=speech")
+    ]
+    other = await _organization(db, world)
+    refused = await leases.label(world, other, plain.id, {}, actor=CUSTOMER)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.LEASE_NOT_FOUND
+
+
+async def test_a_sku_that_no_provider_offers_is_refused_once_every_account_was_listed(
+    db: Database, world: World, clock: Clock
+) -> None:
+    organization_id = await _organization(db, world)
+    shape = Shape(GpuModel.H100_SXM_80GB, 2, 64, 512, 800)
+    h100x2 = ListPrice(Sku("h100x2", shape, CapacityShape.VM, Tier.LISTED), Nano(1))
+    async with db.transaction() as connection:
+        await catalogue.load_price_book(connection, world, [H100, h100x2])
+        for name in (FAKE, OTHER):
+            await accounts.register(connection, name, "fake", now=clock.now())
+        await catalogue_rows.replace_offers(
+            connection, FAKE, [an_offer(available=False, observed_at=clock.now())], now=clock.now()
+        )
+        await accounts.record_refresh(connection, FAKE, now=clock.now())
+    double = CapacityRequest("h100x2")
+    assert isinstance(await _create(world, organization_id), Lease), "sold out: it waits"
+    verdict = (await leases.quote(world, organization_id, double)).verdict
+    assert not isinstance(verdict, Refused), "an account that was never listed may offer it"
+    async with db.transaction() as connection:
+        await accounts.record_refresh(connection, OTHER, now=clock.now())
+    for refused in (
+        await _create(world, organization_id, request=double),
+        (await leases.quote(world, organization_id, double)).verdict,
+    ):
+        assert isinstance(refused, Refused)
+        assert refused.code is RefusalCode.SKU_NOT_OFFERED
+        assert "h100x1" in refused.why

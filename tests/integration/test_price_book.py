@@ -13,6 +13,7 @@ from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import catalogue
 from control_plane.services.catalogue import CatalogueError, parse_price_book
 from control_plane.world import World
+from tests.support.cases import case
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.database
@@ -86,3 +87,52 @@ usd_per_gpu_hour = "2.00"
     assert len(parse_price_book(entry)) == 1
     with pytest.raises(CatalogueError, match="SKU number 2: there is another 'h100x1' before it"):
         parse_price_book(entry * 2)
+
+
+_SKU = {
+    "name": '"x"',
+    "gpu_model": '"l4-24gb"',
+    "gpu_count": "1",
+    "vcpus": "1",
+    "memory_gib": "1",
+    "disk_gib": "1",
+    "usd_per_gpu_hour": '"1.5"',
+}
+_NO_COUNTS = ('"1"', "1.5", "true", "-1", "inf", "3000000000")
+
+
+def test_a_fault_in_a_price_book_is_one_sentence_that_names_the_field() -> None:
+    changed: list[tuple[dict[str, str], str]] = [
+        *(({field: ""}, f"the field {field!r} is missing") for field in _SKU),
+        *(({field: bad}, repr(field)) for field in ("gpu_count", "vcpus", "disk_gib") for bad in _NO_COUNTS),
+        *(
+            ({field: bad}, field)
+            for field in ("name", "gpu_model", "usd_per_gpu_hour")
+            for bad in ("1", "[]", '""')
+        ),
+        ({"gpu_count": "0"}, "'gpu_count' must be a whole number from 1"),
+        ({"gpu_model": '"l4"'}, "'gpu_model' is 'l4', and must be one of"),
+        ({"capacity": '"container"'}, "'capacity' is 'container', and must be one of"),
+        ({"proof": '"none"'}, "'proof' is 'none', and must be one of"),
+        ({"usd_per_gpu_hour": '"-1"'}, "'usd_per_gpu_hour' must not be negative"),
+        ({"usd_per_gpu_hour": '"much"'}, "not an amount in US dollars"),
+        ({"usd_per_hour": '"1"'}, "there is no field 'usd_per_hour'"),
+    ]
+    texts = [
+        (
+            "[[sku]]\n" + "".join(f"{name} = {value}\n" for name, value in (_SKU | fields).items() if value),
+            part,
+        )
+        for fields, part in changed
+    ]
+    for text_of_book, part in [
+        *texts,
+        ("sku = 5", "[[sku]]"),
+        ("[sku]\nname = 1", "[[sku]]"),
+        ("sku", "not TOML"),
+    ]:
+        with case(text_of_book):
+            with pytest.raises(CatalogueError) as refused:
+                parse_price_book(text_of_book)
+            assert part in str(refused.value)
+            assert "\n" not in str(refused.value)

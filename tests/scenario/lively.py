@@ -8,8 +8,9 @@ from sqlalchemy import text
 from control_plane.db import idempotency
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
+from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.lease import Lease
-from control_plane.domain.request import CapacityRequest
+from control_plane.domain.request import CapacityRequest, LeaseTerms
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.challenger import FAILED
@@ -36,7 +37,7 @@ READY = frozenset(
     }
 )
 """What becomes ready, or stays it."""
-ENDED = frozenset({"closing", "released", "leaving", "broke", "overwritten"})
+ENDED = frozenset({"limited", "closing", "released", "leaving", "broke", "overwritten"})
 """What ends by itself."""
 LATE = frozenset(
     {
@@ -50,6 +51,7 @@ LATE = frozenset(
         "fund_leases",
         "rate_usage",
         "refresh_offers",
+        "release_leases",
         "sync_hub",
     }
 )
@@ -75,6 +77,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     leaving = await stage.lease(rich, name="leaving")
     closing = await stage.lease(rich, name="closing")
     await stage.lease(broke, name="broke")
+    await stage.lease(rich, name="limited", terms=LeaseTerms(auto_release=AutoRelease(after_seconds=3_600)))
     proven = await stage.lease(rich, PROVEN, name="proven")
     suspect = await stage.lease(rich, PROVEN, name="suspect")
     overwritten = await stage.lease(rich, PROVEN, name="overwritten")
@@ -97,10 +100,10 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.run("bootstrap_machines")
     await stage.lease(rich, name="bootstrapping")
     await stage.lease(rich, PROVEN, name="proving")
-    await stage.play(32, step=4, without=LATE)
+    await stage.play(36, step=4, without=LATE)
     await stage.lease(await stage.organization(), name="another tenant's")
     await stage.lease(rich, name="booting")
-    await stage.play(2, without=LATE)
+    await stage.play(4, without=LATE)
     await stage.release(released)
     await stage.release(overwritten)
     await stage.run("release_machines")
@@ -191,7 +194,7 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     async with stage.db.reading() as connection:
         for name, statement in _ROWS.items():
             seen[name] = [tuple(row) for row in await rows(connection, text(statement))]
-    seen["machines"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
+    seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
     seen["hub"] = dict(stage.hub.networks)
     seen["done"] = {
         address: (machine.authorized_keys, machine.mesh_key, machine.link)

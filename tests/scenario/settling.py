@@ -23,11 +23,12 @@ def _wing_of(name: str) -> str:
 def _crew(wing: str) -> list[str]:
     """The loops of a wing, and those that have something to do when one of them acted.
 
-    Offers are kept fresh beside them, because whoever has to find another machine needs one.
+    Offers are kept fresh beside them, because whoever has to find another machine needs one; and the hub is kept in
+    step, because whether it still has the peer of a lease that ended depends on who was faster.
     """
     loops = registry.of_wing(wing)
     woken = {other for loop in loops.values() for other in loop.wakes}
-    return sorted({*loops, *woken, "refresh_offers"})
+    return sorted({*loops, *woken, "refresh_offers", "sync_hub"})
 
 
 async def settles(stage: Stage, moment: Moment, name: str) -> None:

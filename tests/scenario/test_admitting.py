@@ -1,13 +1,18 @@
 """Admitting customers to machines that are verified: what goes wrong on the way, and what becomes of the lease."""
 
+from typing import Any
+
 import pytest
 
 from control_plane.db import claims
+from control_plane.db.connection import Connection
 from control_plane.domain.claim import Claim
 from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.progress import Step
+from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError, HostKeyChanged, StepFailed, Unreachable
 from tests.support.stage import Stage
 
@@ -73,6 +78,30 @@ async def test_a_machine_that_falls_silent_is_given_up_at_the_deadline_and_not_b
     assert (await _claim(stage, machine)).tries > 5, "silence alone ends nothing"
     await stage.play_until(lease, "ready", seconds_max=120)
     assert await _failed(stage, lease) == [FailReason.UNREACHABLE, None]
+    await stage.finish()
+
+
+async def test_an_overdue_machine_that_cannot_be_given_up_keeps_no_other_one_waiting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, poison), (second, silent) = await _verified(stage), await _verified(stage)
+    stage.clock.advance(700)
+    for machine in (poison, silent):
+        stage.access.script(str(machine.address), unreachable=1)
+    await stage.run("admit_customers")
+    fail = machine_outcomes.fail
+
+    async def fails_for_the_first(
+        connection: Connection, machine_id: MachineId, *rest: Any, **more: Any
+    ) -> bool:
+        assert machine_id != poison.id, "a failure that cannot be recorded"
+        return await fail(connection, machine_id, *rest, **more)
+
+    monkeypatch.setattr(machine_outcomes, "fail", fails_for_the_first)
+    (report,) = await stage.run("expire_machines")
+    assert (report.looked_at, report.acted_on, len(report.errors)) == (2, 1, 1)
+    monkeypatch.undo()
+    assert [await stage.state(lease) for lease in (first, second)] == ["starting", "placing"]
     await stage.finish()
 
 

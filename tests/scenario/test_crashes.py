@@ -24,6 +24,10 @@ CALLS_MAX = 60
 When = Literal["before", "after"]
 
 
+READ_ONLY = frozenset({"audit_ledger", "read_figures"})
+"""Loops that only read for the metrics, so that a crash leaves nothing to repair."""
+
+
 async def _kill(stage: Stage, name: str, call: int, when: When) -> tuple[bool, list[str]]:
     """Run one activation that is killed at a call. Returns whether it was, and the errors that it reported if it was not."""
     errors: list[str] = []
@@ -50,7 +54,10 @@ async def test_a_loop_killed_before_or_after_any_call_is_repaired_by_the_next_ac
         async with lively.again() as stage:
             killed, errors = await _kill(stage, name, call, "before")
             if not killed:
-                assert call > 1, f"{name} did nothing: give it something to do in lively.py"
+                if name in READ_ONLY:
+                    assert await seen_from_outside(stage) == left, f"{name} writes"
+                else:
+                    assert call > 1, f"{name} did nothing: give it something to do in lively.py"
                 assert not errors, f"{name} cannot run as the doomed see the world: {errors}"
                 return
             # The story from here on is the one that was followed after the call before.
@@ -73,12 +80,13 @@ async def test_a_wing_whose_every_loop_was_killed_ends_well(lively: Moment, wing
         await ends_well(stage)
 
 
-@pytest.mark.parametrize("name", LOOPS)
-async def test_a_loop_run_twice_acts_on_nothing_the_second_time(lively: Moment, name: str) -> None:
-    async with lively.again() as stage:
-        first = await stage.run(name)
-        assert all(report.looked_at for report in first), f"{name} had nothing to look at"
-        await stage.check()
-        second = await stage.run(name, world=stage.replica("other"))
-        assert [report.acted_on for report in second] == [0]
-        await stage.check()
+@pytest.mark.parametrize("wing", registry.wings())
+async def test_a_loop_run_twice_acts_on_nothing_the_second_time(lively: Moment, wing: str) -> None:
+    for name in registry.of_wing(wing):
+        async with lively.again() as stage:
+            first = await stage.run(name)
+            assert all(report.looked_at for report in first), f"{name} had nothing to look at"
+            await stage.check()
+            second = await stage.run(name, world=stage.replica("other"))
+            assert [report.acted_on for report in second] == [0], name
+            await stage.check()

@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import embedded
-from control_plane.db.engine import Database, Role, is_connection_trouble
+from control_plane.db.engine import Database, Role
+from control_plane.db.errors import is_database_trouble
 from control_plane.db.migrate import migrate
 from providers.fake import CAPABILITIES
 from reconciler import registry
@@ -77,7 +78,7 @@ async def _eventually(true: Callable[[], Awaitable[bool]]) -> None:
                 if await true():
                     return
             except Exception as error:
-                if not is_connection_trouble(error):
+                if not is_database_trouble(error):
                     raise
             await asyncio.sleep(0.05)
 

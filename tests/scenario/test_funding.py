@@ -12,7 +12,7 @@ from control_plane.domain.admission import Standing
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.metering import billing_start
+from control_plane.domain.metering import billing_start, cost_until
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import billing
@@ -68,11 +68,11 @@ async def test_a_lease_that_cannot_be_funded_is_warned_once_then_ended_before_th
 ) -> None:
     lease = await _ready(stage, usd=4)
     ready_at = stage.clock.now()
-    await stage.play(29 * 60, step=60)
+    await stage.play(29 * 60, step=290)
     assert not await _warned(stage, lease)
     await stage.play(3 * 60, step=30)
     assert await _warned(stage, lease)
-    await stage.play(25 * 60, step=60)
+    await stage.play(25 * 60, step=150)
     assert await stage.state(lease) == "ready", "the hour that was set aside is the customer's"
     await stage.play_until(lease, "ended", seconds_max=300, step=15)
     row = await stage.lease_row(lease)
@@ -92,12 +92,12 @@ async def test_a_top_up_after_the_warning_lets_the_lease_go_on_and_takes_the_war
     stage: Stage,
 ) -> None:
     lease = await _ready(stage, usd=4)
-    await stage.play(40 * 60, step=60)
+    await stage.play(40 * 60, step=300)
     assert await _warned(stage, lease)
     await _top_up(stage, lease, usd=10, key="late")
     await stage.play(60, step=30)
     assert not await _warned(stage, lease)
-    await stage.play(60 * 60, step=120)
+    await stage.play(60 * 60, step=360)
     assert await stage.state(lease) == "ready"
     await stage.finish()
 
@@ -233,10 +233,15 @@ async def test_quota_and_hold_of_a_released_lease_are_free_at_once_and_the_used_
     refused = await stage.try_lease(organization_id)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.QUOTA_EXCEEDED
-    await stage.play(600, step=60)
+    await stage.play(600, step=120)
     await stage.release(lease)
     assert (await _standing(stage, organization_id)).gpus_held == 0
-    assert (await _standing(stage, organization_id)).available_nano == 8 * NANO_PER_USD - H100.nano_per_hour
+    row = await stage.lease_row(lease)
+    assert row.ready_at is not None
+    assert row.billed_until is not None
+    used = cost_until(row.ready_at, row.gpu_count, row.nano_per_gpu_hour, row.billed_until)
+    assert used < H100.nano_per_hour / 5
+    assert (await _standing(stage, organization_id)).available_nano == 8 * NANO_PER_USD - used
     assert isinstance(await stage.try_lease(organization_id), Lease)
     await stage.finish()
 
@@ -244,7 +249,7 @@ async def test_quota_and_hold_of_a_released_lease_are_free_at_once_and_the_used_
 async def test_an_hour_boundary_cuts_the_bill_without_a_gap_or_an_overlap(stage: Stage) -> None:
     stage.clock.advance(55 * 60 + 0.25)
     lease = await _ready(stage, usd=100)
-    await stage.play(2.5 * 3_600, step=300)
+    await stage.play(2.5 * 3_600, step=900)
     await stage.release(lease)
     await stage.finish()
     row = await stage.lease_row(lease)
@@ -265,7 +270,7 @@ async def test_a_month_boundary_bills_each_month_its_own_seconds(stage: Stage) -
     lease = await _ready(stage, usd=100)
     ready_at = (await stage.lease_row(lease)).ready_at
     assert ready_at is not None
-    await stage.play(90 * 60, step=180)
+    await stage.play(90 * 60, step=600)
     released_at = stage.clock.now()
     await stage.release(lease)
     await stage.finish()

@@ -40,7 +40,7 @@ async def test_a_lease_becomes_ready_is_billed_by_the_second_and_leaves_nothing(
     ready_at = (await stage.lease_row(lease)).ready_at
     assert ready_at is not None
 
-    await stage.play(5_000, step=50)
+    await stage.play(5_000, step=500)
     await stage.release(lease)
     released_at = stage.clock.now()
     await stage.play_until(lease, "ended")
@@ -90,7 +90,7 @@ async def test_every_fact_of_a_lease_says_where_how_and_for_which_project_it_was
     lease = await _lease_in(stage, "research")
     assert isinstance(lease, Lease), lease
     await stage.play_until(lease, "ready")
-    await stage.play(4_000, step=100)
+    await stage.play(4_000, step=500)
     await stage.release(lease)
     await stage.finish()
 

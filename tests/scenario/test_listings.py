@@ -3,17 +3,22 @@
 import asyncio
 import dataclasses
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts
+from control_plane.db import accounts, catalogue
+from control_plane.db.connection import Connection
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.orphan import HeldCode
 from control_plane.domain.request import CapacityRequest
+from control_plane.outcomes import machines as machine_outcomes
+from control_plane.services import orphans
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import FakeMachine, Fault
 from reconciler import network
@@ -67,14 +72,14 @@ async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> 
     orphan = stage.plant()
     stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     stage.cloud.disappear((await _machine(stage, leases[0])).provider_ref)
-    await stage.play(900, step=30)
+    await stage.play(900, step=90)
     assert await _states(stage, leases) == ["ready", "ready"]
     assert [await _missed_lists(stage, lease) for lease in leases] == [0, 0]
     assert orphan.ended_at is None
     reports = await stage.run("observe_machines")
     assert reports[0].errors or reports[0].looked_at == 0
     stage.cloud.faults.clear()
-    await stage.play(200, step=10)
+    await stage.play(200, step=20)
     assert await _states(stage, leases) == ["ended", "ready"]
     await stage.finish()
 
@@ -84,12 +89,12 @@ async def test_a_listing_that_fails_closes_no_record_of_a_machine_that_has_to_go
     stage.cloud.faults.always("terminate", Fault.NOT_YET)
     stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.release(lease)
-    await stage.play(900, step=30)
+    await stage.play(900, step=90)
     assert (await stage.machines(lease))[0].state is MachineState.TERMINATING
     assert await stage.state(lease) == "ending"
     await stage.check()
     stage.cloud.faults.clear()
-    await stage.play(400, step=20)
+    await stage.play(400, step=40)
     await stage.finish()
 
 
@@ -107,6 +112,89 @@ async def test_an_account_whose_listing_fails_buys_nothing_until_it_answers(stag
     await stage.finish()
 
 
+async def _account(stage: Stage) -> accounts.Account:
+    async with stage.db.reading() as connection:
+        return await accounts.get(connection, FAKE)
+
+
+async def _breaks(*_: object, **__: object) -> None:
+    raise RuntimeError("a row that holds a secret")
+
+
+async def test_an_account_whose_list_cannot_be_stored_is_failing_until_one_is(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.play(10)
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts, "record_listing", _breaks)
+        stage.clock.advance(2)
+        with pytest.raises(RuntimeError, match="a row that holds a secret"):
+            await stage.run("observe_machines")
+        failing = await _account(stage)
+        assert failing.failing_since == stage.clock.now()
+        assert failing.failing_why == "its list could not be stored: RuntimeError", (
+            "the text is for the report alone"
+        )
+        lease = await stage.lease(await stage.organization())
+        await stage.run("place_leases")
+        assert await stage.state(lease) == "placing", "what we cannot watch, we do not buy"
+    await stage.play(4)
+    assert (await _account(stage)).failing_since is None
+    await stage.finish()
+
+
+@pytest.mark.parametrize("how", ["listed", "stored"])
+async def test_an_account_whose_offers_cannot_be_refreshed_says_so_until_they_are(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    if how == "listed":
+        stage.cloud.faults.script("offers", *[Fault.UNAVAILABLE] * 3)
+        stage.clock.advance(40)
+        await stage.run("refresh_offers")
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(catalogue, "replace_offers", _breaks)
+            stage.clock.advance(40)
+            with pytest.raises(RuntimeError):
+                await stage.run("refresh_offers")
+    failing = await _account(stage)
+    assert failing.offers_failing_since == stage.clock.now()
+    expected = {"listed": "Unavailable", "stored": "they could not be stored: RuntimeError"}
+    assert str(failing.offers_failing_why).startswith(expected[how])
+    assert failing.failing_since is None, "its machines are listed as before"
+    stage.clock.advance(2)
+    await stage.run("observe_machines")
+    assert (await _account(stage)).offers_failing_since is not None, "a list of machines is no list of offers"
+    await stage.play(40, step=10)
+    assert (await _account(stage)).offers_failing_since is None
+    await stage.finish()
+
+
+async def test_a_machine_whose_loss_cannot_be_recorded_keeps_no_other_loss_waiting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = await _ready(stage, 8)
+    for lease in (first, second):
+        stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    poison = (await stage.machines(first))[0].id
+    fail = machine_outcomes.fail
+
+    async def fails_for_the_first(
+        connection: Connection, machine_id: MachineId, *rest: Any, **more: Any
+    ) -> bool:
+        assert machine_id != poison, "a loss that cannot be recorded"
+        return await fail(connection, machine_id, *rest, **more)
+
+    monkeypatch.setattr(machine_outcomes, "fail", fails_for_the_first)
+    await stage.play(240, step=4)
+    assert await stage.state(first) == "ready"
+    assert await stage.state(second) != "ready"
+    monkeypatch.undo()
+    await stage.finish()
+
+
 @pytest.mark.parametrize("fault", [Fault.EMPTY_LISTING, Fault.SHRUNKEN_LISTING])
 async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_thaws_it(
     stage: Stage, fault: Fault
@@ -114,7 +202,7 @@ async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_th
     orphan = stage.plant()
     leases = await _ready(stage, 5)
     stage.cloud.faults.script("inventory", *[fault] * 60)
-    await stage.play(140, step=4)
+    await stage.play(140, step=10)
     assert "should be on it" in (await _frozen(stage) or "")
     assert await _states(stage, leases) == ["ready"] * 5
     assert [await _missed_lists(stage, lease) for lease in leases] == [0] * 5
@@ -125,7 +213,7 @@ async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_th
     await stage.play(20, step=5)
     assert await stage.state(waiting) == "placing", "nothing is bought at a frozen account"
     stage.cloud.faults.clear()
-    await stage.play(170, step=10)
+    await stage.play(170, step=20)
     assert await _frozen(stage) is None
     assert await _states(stage, [*leases, waiting]) == ["ready"] * 6
     assert orphan.ended_at is not None
@@ -140,10 +228,10 @@ async def test_an_empty_list_that_stays_for_a_quarter_of_an_hour_is_believed_and
     for lease in leases:
         stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
     stage.clock.advance(2)
-    await stage.play(14 * 60, step=20)
+    await stage.play(14 * 60, step=60)
     assert await _states(stage, leases) == ["ready"] * 3
     assert await _frozen(stage) is not None
-    await stage.play(5 * 60, step=20)
+    await stage.play(5 * 60, step=30)
     assert await _states(stage, leases) == ["ended"] * 3
     for lease in leases:
         row = await stage.lease_row(lease)
@@ -156,7 +244,7 @@ async def test_an_empty_list_that_stays_for_a_quarter_of_an_hour_is_believed_and
 async def test_machines_behind_lists_that_were_wrong_for_long_are_ended_all_the_same(stage: Stage) -> None:
     leases = await _ready(stage, 2)
     stage.cloud.faults.always("inventory", Fault.EMPTY_LISTING)
-    await stage.play(20 * 60, step=20)
+    await stage.play(20 * 60, step=60)
     assert await _states(stage, leases) == ["ended"] * 2
     assert stage.cloud.alive() == ()
     stage.cloud.faults.clear()
@@ -183,7 +271,7 @@ async def test_a_ready_machine_that_vanishes_is_billed_through_the_last_list_tha
     stage: Stage,
 ) -> None:
     gone, stays = await _ready(stage, 2)
-    await stage.play(3_000, step=50)
+    await stage.play(3_000, step=300)
     last_seen = stage.clock.now()
     stage.cloud.disappear((await _machine(stage, gone)).provider_ref)
     stage.clock.advance(10)
@@ -231,8 +319,8 @@ async def test_the_meter_of_a_machine_found_ended_does_not_run_on_the_list_that_
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("control_plane.outcomes.machines.fail", dies)
-        with pytest.raises(ConnectionError):
-            await stage.run("observe_machines")
+        (report,) = await stage.run("observe_machines")
+        assert report.errors == ["ConnectionError: killed"]
     await stage.run("meter_usage")
     until = await _metered_until(stage, gone)
     assert until is None or until <= last_seen
@@ -281,7 +369,7 @@ async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_ou
 async def test_an_old_orphan_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
     orphan = stage.plant()
-    await stage.play(118, step=2)
+    await stage.play(118, step=6)
     assert orphan.ended_at is None
     await stage.play(22, step=2)
     assert orphan.ended_at is not None
@@ -293,7 +381,7 @@ async def test_a_machine_of_another_installation_or_without_our_mark_is_never_to
     await _ready(stage, 1)
     foreign = stage.plant(f"sp-00000000-{'a' * 32}")
     odd = stage.plant("sp-somebody-elses-name")
-    await stage.play(600, step=20)
+    await stage.play(600, step=60)
     assert foreign.ended_at is None
     assert odd.ended_at is None
     stage.cloud.disappear(foreign.provider_ref)
@@ -317,6 +405,74 @@ async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_term
     await stage.finish()
 
 
+async def test_orphans_of_a_restored_database_are_held_until_an_operator_decides_one_and_then_all(
+    stage: Stage,
+) -> None:
+    """A restore from an old backup: sixty machines run, and nothing on record claims them."""
+    (lease,) = await _ready(stage, 1)
+    planted = [stage.plant() for _ in range(60)]
+    await stage.play(400, step=20)
+    assert [machine.ended_at for machine in planted] == [None] * 60
+    assert {(orphan.held_code, orphan.held_why) for orphan in await _orphans(stage)} == {
+        (
+            HeldCode.TOO_MANY,
+            "60 of 61 machines look like orphans; it is more likely that our records were lost.",
+        )
+    }
+    first, *others = planted
+    await _decide(stage, [first], why="ticket 4711")
+    (report,) = await stage.run("collect_orphans")
+    assert [machine.provider_ref for machine in planted if machine.ended_at] == [first.provider_ref]
+    (line,) = report.events
+    assert line.facts["why"].startswith("key_1 decided it at ")
+    assert line.facts["why"].endswith(": ticket 4711")
+    (shown,) = [orphan for orphan in await _orphans(stage) if orphan.provider_ref == first.provider_ref]
+    assert (shown.held_code, shown.decided_by, shown.decided_why) == (None, "key_1", "ticket 4711")
+    await _decide(stage, others, why="ticket 4712")
+    await stage.play(120, step=15)
+    assert all(machine.ended_at for machine in planted)
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_account(stage: Stage) -> None:
+    leases = await _ready(stage, 6)
+    orphans = [stage.plant() for _ in range(2)]
+    stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
+    await stage.play(200, step=20)
+    assert {orphan.held_code for orphan in await _orphans(stage)} == {HeldCode.DRY_RUN}
+    await _decide(stage, orphans[:1])
+    await stage.run("collect_orphans")
+    assert [orphan.ended_at is None for orphan in orphans] == [False, True]
+    stage.world = dataclasses.replace(stage.world, orphans_dry_run=False)
+    hidden = [machine for machine in stage.cloud.alive() if machine not in orphans]
+    for machine in hidden:
+        stage.cloud.hide(machine.provider_ref)
+    stage.clock.advance(60)
+    await stage.run("observe_machines")
+    await stage.run("collect_orphans")
+    assert {orphan.held_code for orphan in await _orphans(stage)} >= {HeldCode.ACCOUNT_FROZEN}
+    await _decide(stage, orphans[1:])
+    await stage.run("collect_orphans")
+    assert [orphan.ended_at is None for orphan in orphans] == [False, False]
+    for machine in hidden:
+        stage.cloud.show(machine.provider_ref)
+    await stage.play(60, step=20)
+    assert await _states(stage, leases) == ["ready"] * 6
+    await stage.finish()
+
+
+async def _orphans(stage: Stage) -> list[accounts.ListedOrphan]:
+    return [*await orphans.every(stage.api, gone=False)]
+
+
+async def _decide(stage: Stage, machines: list[FakeMachine], *, why: str = "it is ours") -> None:
+    refs = [machine.provider_ref for machine in machines]
+    async with stage.db.transaction() as connection:
+        decided = await orphans.terminate(connection, stage.api, FAKE, refs, why=why, actor="key_1")
+    assert isinstance(decided, list), decided
+
+
 async def test_machines_that_ended_long_ago_and_are_still_listed_shield_no_orphan(stage: Stage) -> None:
     """Some clouds list a terminated machine for an hour."""
     stage.cloud.settings = dataclasses.replace(stage.cloud.settings, terminated_visible_seconds=3_600.0)
@@ -326,7 +482,7 @@ async def test_machines_that_ended_long_ago_and_are_still_listed_shield_no_orpha
         await stage.play_until(lease, "ended", seconds_max=60)
     terminates = stage.cloud.calls_of("terminate")
     orphan = stage.plant()
-    await stage.play(200, step=10)
+    await stage.play(200, step=20)
     assert orphan.ended_at is not None
     assert stage.cloud.calls_of("terminate") == terminates + 1
     await stage.finish()
@@ -336,7 +492,7 @@ async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) ->
     await _ready(stage, 1)
     orphan = stage.plant()
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
-    await stage.play(300, step=10)
+    await stage.play(300, step=30)
     (report,) = await stage.run("collect_orphans")
     assert report.notes == [f"would terminate {orphan.provider_ref} ({orphan.launch_key})"]
     assert orphan.ended_at is None
@@ -422,3 +578,19 @@ async def test_a_request_for_a_region_waits_out_a_frozen_account_and_is_served_a
     assert (stage.clock.now() - lease.created_at) < timedelta(minutes=2)
     assert await _states(stage, leases) == ["ready"] * 2
     await stage.finish()
+
+
+async def test_one_odd_offer_is_left_out_with_a_note_and_the_others_are_refreshed(stage: Stage) -> None:
+    good = stage.cloud.listing
+    odd = dataclasses.replace(
+        good[0], native_type="odd\0", shape=dataclasses.replace(good[0].shape, disk_gib=2**40)
+    )
+    stage.cloud.listing = [*good, good[0], odd]
+    (report,) = await stage.run("refresh_offers")
+    assert report.errors == []
+    assert (report.looked_at, len(report.notes)) == (len(good), 2)
+    assert "listed twice" in report.notes[0]
+    async with stage.db.reading() as connection:
+        stored = await catalogue.offers(connection)
+    assert len(stored) == len(good)
+    assert all(offer.observed_at == stage.clock.now() for offer in stored)

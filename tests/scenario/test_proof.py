@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import permits, proofs
+from control_plane.db import challenges, permits, proof_records
 from control_plane.domain import proof
+from control_plane.domain.actor import Actor, ActorKind
+from control_plane.domain.deadline import UNATTENDED_MAX
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
@@ -42,6 +44,7 @@ from tests.support.stage import FAKE, Stage
 pytestmark = pytest.mark.database
 
 PROVEN = CapacityRequest("h100x1-proven")
+OPERATOR = Actor(ActorKind.OPERATOR, "key_1")
 DUE = proof.idle_wait(0.5).total_seconds() + 60
 """The stage's chance is 0.5: by then an idle machine was challenged."""
 
@@ -114,7 +117,7 @@ async def idle_challenge(stage: Stage, lease: Lease, *answers: Answer) -> str:
     """Play until the next challenge was made. It and those that follow get these answers; returns the address."""
     where = await address(stage, lease)
     stage.challenger.script(where, *answers)
-    await stage.play(DUE, step=300)
+    await stage.play(DUE, step=1_200)
     return where
 
 
@@ -230,7 +233,7 @@ async def test_an_emulation_is_never_proof_and_costs_its_offer_nothing(stage: St
     assert (refused.state, refused.fail_reason) == (MachineState.TERMINATING, FailReason.PROOF_EMULATED)
     assert await stored(stage) == [("start", "emulated")]
     async with stage.db.reading() as connection:
-        assert await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}
+        assert await proof_records.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW) == {}
     await stage.finish()
 
 
@@ -292,7 +295,7 @@ async def test_our_own_verifier_being_away_is_no_strike_and_costs_the_machine_no
     lease = await booting(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = AWAY
-    await stage.play(30 * 60, step=40)
+    await stage.play(30 * 60, step=80)
     assert await stage.state(lease) == "starting"
     assert len(await stage.attempts(lease)) == 1
     assert await stored(stage) == []
@@ -304,8 +307,14 @@ async def test_our_own_verifier_being_away_is_no_strike_and_costs_the_machine_no
 async def test_a_verifier_that_stays_away_does_not_keep_a_machine_for_ever(stage: Stage) -> None:
     lease = await booting(stage)
     stage.challenger.otherwise = AWAY
-    await stage.play(75 * 60, step=60)
-    assert len(await stage.attempts(lease)) > 1
+    begun = stage.clock.now()
+    while (attempt := (await stage.attempts(lease))[0]).fail_reason is None:
+        for loop in ("observe_machines", "bootstrap_machines", "expire_machines"):
+            await stage.run(loop)
+        stage.clock.advance(60)
+    assert attempt.fail_reason is FailReason.NOT_ATTENDED
+    assert attempt.ended_at is not None
+    assert UNATTENDED_MAX <= attempt.ended_at - begun <= UNATTENDED_MAX + timedelta(minutes=10)
     stage.challenger.otherwise = PASSED
     await stage.finish()
 
@@ -356,11 +365,14 @@ async def test_a_second_challenge_that_began_in_time_may_finish(stage: Stage) ->
     await stage.finish()
 
 
-async def test_a_machine_past_its_time_is_not_taken_up_again(stage: Stage) -> None:
+async def test_a_machine_past_its_time_is_tried_once_more_and_not_taken_up_again(stage: Stage) -> None:
     lease = await booting(stage)
+    stage.challenger.otherwise = UNANSWERED
     stage.clock.advance(3_600)
-    await stage.run("bootstrap_machines")
-    assert stage.challenger.asked == []
+    for _ in range(3):
+        await stage.run("bootstrap_machines")
+        stage.clock.advance(20)
+    assert len(stage.challenger.asked) == 1
     await stage.run("expire_machines")
     assert (await machine(stage, lease)).fail_reason is FailReason.UNREACHABLE
     await stage.finish()
@@ -370,11 +382,11 @@ async def test_an_attested_machine_that_attests_no_more_goes_at_the_second_chall
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     lease = await ready(stage, CapacityRequest("h100x1-attested"))
     where = await idle_challenge(stage, lease, PASSED, dataclasses.replace(PASSED, attested=True))
-    await stage.play(900, step=60)
+    await stage.play(900, step=180)
     assert (await stage.shown(lease)).tier is Tier.ATTESTED, "one pass without an attestation changes nothing"
     stage.challenger.always[where] = PASSED
-    await stage.play(DUE, step=300)
-    await stage.play(900, step=60)
+    await stage.play(DUE, step=1_200)
+    await stage.play(900, step=180)
     ended = await stage.lease_row(lease)
     assert ended.end_reason is EndReason.PROOF_FAILED
     assert "attested was sold" in str(ended.end_why)
@@ -513,7 +525,7 @@ async def test_nobody_is_admitted_to_a_verified_machine_while_its_gpu_is_found_t
     assert (await machine(stage, second)).state is MachineState.VERIFIED
     stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
     async with stage.db.transaction() as connection:
-        await proofs.challenge_now(connection, (await machine(stage, second)).id, now=stage.clock.now())
+        await challenges.challenge_now(connection, (await machine(stage, second)).id, now=stage.clock.now())
     await stage.run("challenge_machines")
     assert ("idle", "failed") in await stored(stage)
     await stage.run("admit_customers")
@@ -560,8 +572,8 @@ async def test_a_gpu_that_a_machine_of_another_account_shows_blames_nobodys_offe
     assert "gpu_shown_elsewhere" in str((await stage.attempts(honest))[0].fail_why)
     async with stage.db.transaction() as connection:
         since = stage.clock.now() - PROOF_RECORD_WINDOW
-        assert await proofs.disproven(connection, since=since) == {}
-        assert await proofs.failing_machines(connection, FAKE, since=since, but=squatters) == 0
+        assert await proof_records.disproven(connection, since=since) == {}
+        assert await proof_records.failing_machines(connection, FAKE, since=since, but=squatters) == 0
         await connection.execute(other, {"account": FAKE, "id": squatters})
     await stage.finish()
 
@@ -573,8 +585,8 @@ async def test_a_gpu_that_comes_to_be_shown_by_two_machines_is_noticed_while_the
     theirs = f"GPU-{await address(stage, honest)}-0"
     where = await address(stage, liar)
     stage.challenger.always[where] = dataclasses.replace(PASSED, gpu_uuids=(theirs,))
-    await stage.play(DUE, step=600)
-    await stage.play(900, step=60)
+    await stage.play(DUE, step=1_200)
+    await stage.play(900, step=180)
     ended = await stage.lease_row(liar)
     assert ended.end_reason is EndReason.PROOF_FAILED
     assert "gpu_sold_twice" in str(ended.end_why)
@@ -600,11 +612,11 @@ async def test_a_gpu_may_be_sold_again_once_its_machine_is_gone(stage: Stage) ->
 async def test_an_idle_machine_is_asked_again_at_its_random_time_and_not_before(stage: Stage) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.play(DUE - 180, step=60)
+    await stage.play(DUE - 180, step=1_200)
     assert stage.challenger.occasions(where) == [Occasion.START]
     await stage.play(240, step=60)
     assert stage.challenger.occasions(where) == [Occasion.START, Occasion.IDLE]
-    await stage.play(DUE, step=300)
+    await stage.play(DUE, step=1_200)
     assert stage.challenger.occasions(where)[2:] == [Occasion.IDLE]
     await stage.finish()
 
@@ -623,10 +635,10 @@ async def test_a_customer_who_computes_is_not_disturbed(
     lease = await ready(stage)
     where = await address(stage, lease)
     busy_health(stage, where, processes=processes, percent=percent)
-    await stage.play(2 * DUE, step=300)
+    await stage.play(2 * DUE, step=1_200)
     assert stage.challenger.occasions(where) == [Occasion.START]
     busy_health(stage, where, processes=0, percent=0)
-    await stage.play(proof.BUSY_POSTPONED.total_seconds() + 60, step=60)
+    await stage.play(proof.BUSY_POSTPONED.total_seconds() + 60, step=240)
     assert stage.challenger.occasions(where) == [Occasion.START, Occasion.IDLE]
     await stage.finish()
 
@@ -650,8 +662,8 @@ async def test_a_lease_goes_on_however_often_its_customers_work_disturbs_the_cha
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = dataclasses.replace(UNANSWERED, code=code)
-    await stage.play(DUE, step=900)
-    await stage.play(3 * 3_600, step=300)
+    await stage.play(DUE, step=1_800)
+    await stage.play(3 * 3_600, step=600)
     asked = stage.challenger.occasions(where)
     assert len(asked) > proof.STRIKES_MAX * proof.UNANSWERED_PER_STRIKE
     assert Occasion.RECHECK not in asked
@@ -691,10 +703,10 @@ async def test_a_machine_in_reach_that_cannot_tell_its_health_is_not_challenged_
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.access.machine(where).step_fails["read health"] = 10**6
-    await stage.play(DUE, step=300)
+    await stage.play(DUE, step=1_200)
     assert stage.challenger.occasions(where) == [Occasion.START]
     assert "no_health" in (await noted(stage, lease, "proof_unanswered"))[0]
-    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=60)
+    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=120)
     assert (await stage.lease_row(lease)).end_reason is EndReason.PROOF_FAILED
     stage.access.machine(where).step_fails.clear()
     await stage.finish()
@@ -704,7 +716,7 @@ async def test_a_hint_brings_the_next_challenge_forward(stage: Stage) -> None:
     lease = await ready(stage)
     where = await idle_challenge(stage, lease, dataclasses.replace(PASSED, hinted=True))
     asked = len(stage.challenger.occasions(where))
-    await stage.play(proof.HINTED_WITHIN.total_seconds() + 60, step=60)
+    await stage.play(proof.HINTED_WITHIN.total_seconds() + 60, step=300)
     assert len(stage.challenger.occasions(where)) == asked + 1
     await stage.finish()
 
@@ -713,7 +725,7 @@ async def test_a_machine_that_cannot_be_reached_is_not_judged(stage: Stage) -> N
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.access.script(where, unreachable=10**6)
-    await stage.play(86_400, step=1_800)
+    await stage.play(86_400, step=3_600)
     assert await stage.state(lease) == "ready"
     assert await stored(stage) == [("start", "passed")]
     await stage.finish()
@@ -733,7 +745,7 @@ async def test_failed_once_then_passed_clears_the_machine_and_bills_every_second
 async def test_failed_twice_ends_the_lease_and_the_bill_stopped_at_the_first_failure(stage: Stage) -> None:
     lease = await ready(stage)
     where = await idle_challenge(stage, lease, FAILED, FAILED)
-    await stage.play(900, step=60)
+    await stage.play(900, step=180)
     ended = await stage.lease_row(lease)
     assert ended.end_reason is EndReason.PROOF_FAILED
     async with stage.db.reading() as connection:
@@ -750,17 +762,17 @@ async def test_the_meter_never_passes_a_failure_that_stands(stage: Stage) -> Non
     stage.clock.advance((50 * 60 - stage.clock.now().timestamp() - DUE) % 3_600)
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.play(DUE - 180, step=300)
+    await stage.play(DUE - 180, step=1_200)
     stage.challenger.script(where, FAILED, FAILED)
     while ("idle", "failed") not in await stored(stage):
         await stage.round()
         stage.clock.advance(10)
     failed_at = stage.clock.now()
     busy_health(stage, where, processes=1, percent=99)
-    await stage.play(1_080, step=60)
+    await stage.play(1_080, step=120)
     assert await stage.state(lease) == "ready"
     busy_health(stage, where, processes=0, percent=0)
-    await stage.play(1_800, step=60)
+    await stage.play(1_800, step=120)
     row = await stage.lease_row(lease)
     assert row.end_reason is EndReason.PROOF_FAILED
     assert row.billed_until is not None
@@ -775,7 +787,7 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_challenge_may
 ) -> None:
     lease = await ready(stage)
     where = await address(stage, lease)
-    await stage.play(DUE - 180, step=300)
+    await stage.play(DUE - 180, step=1_200)
     stage.challenger.script(where, FAILED, FAILED)
     while ("idle", "failed") not in await stored(stage):
         await stage.round()
@@ -784,12 +796,12 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_challenge_may
         busy_health(stage, where, processes=1, percent=99)
     else:
         stage.access.script(where, unreachable=10**6)
-    await stage.play(86_400, step=1_200)
+    await stage.play(86_400, step=3_600)
     [why] = await noted(stage, lease, "proof_doubt_lapsed")
     assert "billing resumes" in why
     busy_health(stage, where, processes=0, percent=0)
     stage.access.script(where, unreachable=0)
-    await stage.play(1_800, step=60)
+    await stage.play(1_800, step=120)
     row = await stage.lease_row(lease)
     assert row.end_reason is EndReason.PROOF_FAILED
     assert row.billed_until is not None
@@ -807,7 +819,7 @@ async def test_who_computes_on_a_failed_machine_that_is_kept_pays_and_keeps_no_o
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    await stage.play(DUE + 3_600, step=300)
+    await stage.play(DUE + 3_600, step=1_200)
     held = await machine(stage, lease)
     assert held.suspect_since is not None, "as long as it fails again and again the bill waits"
     busy_health(stage, where, processes=1, percent=99)
@@ -818,7 +830,7 @@ async def test_who_computes_on_a_failed_machine_that_is_kept_pays_and_keeps_no_o
     async with stage.db.transaction() as connection:
         since = stage.clock.now() - FAILING_WINDOW
         but = MachineId(uuid7())
-        assert await proofs.failing_machines(connection, held.account, since=since, but=but) == 0
+        assert await proof_records.failing_machines(connection, held.account, since=since, but=but) == 0
     await stage.release(lease)
     row = await stage.lease_row(lease)
     assert row.billed_until == stage.clock.now()
@@ -834,7 +846,7 @@ async def test_a_machine_that_failed_twice_and_is_kept_is_not_paid_for_however_i
     lease = await ready(stage, organization=organization)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    await stage.play(DUE + 3_600, step=300)
+    await stage.play(DUE + 3_600, step=1_200)
     failed = await machine(stage, lease)
     assert failed.provider_ref is not None
     assert failed.suspect_since is not None
@@ -844,9 +856,9 @@ async def test_a_machine_that_failed_twice_and_is_kept_is_not_paid_for_however_i
             await stage.release(lease)
         case "machine_lost":
             stage.cloud.disappear(failed.provider_ref)
-            await stage.play(20 * 60, step=20)
+            await stage.play(20 * 60, step=60)
         case _:
-            await stage.play(2 * 3_600, step=300)
+            await stage.play(2 * 3_600, step=900)
     row = await stage.lease_row(lease)
     assert row.end_reason is not None
     assert row.end_reason.value == end
@@ -863,12 +875,14 @@ async def test_lasting_silence_of_a_machine_that_can_be_reached_ends_it(stage: S
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = UNANSWERED
-    await stage.play(DUE, step=300)
+    await stage.play(DUE, step=1_200)
     assert await stage.state(lease) == "ready"
-    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=60)
+    await stage.play(2 * proof.UNANSWERED_PER_STRIKE * 360, step=120)
     assert (await stage.lease_row(lease)).end_reason is EndReason.PROOF_FAILED
     async with stage.db.reading() as connection:
-        speaks_against = await proofs.disproven(connection, since=stage.clock.now() - PROOF_RECORD_WINDOW)
+        speaks_against = await proof_records.disproven(
+            connection, since=stage.clock.now() - PROOF_RECORD_WINDOW
+        )
     [offer] = speaks_against.values()
     assert len(offer.proofs) == 1, "silence is no way to keep an offer's record clean"
     await stage.finish()
@@ -879,12 +893,12 @@ async def test_a_dry_run_ends_nothing_and_says_what_it_would(stage: Stage) -> No
     lease = await ready(stage)
     where = await address(stage, lease)
     stage.challenger.always[where] = FAILED
-    errors = [error async for report in challenged(stage, 2 * DUE, step=300) for error in report.errors]
+    errors = [error async for report in challenged(stage, 2 * DUE, step=1_200) for error in report.errors]
     assert await stage.state(lease) == "ready"
     assert "dry run: it would be terminated" in errors[0]
     assert "next challenge is in 15 min" in (await noted(stage, lease, "proof_termination_held"))[0]
     del stage.challenger.always[where]
-    await stage.play(DUE, step=300)
+    await stage.play(DUE, step=1_200)
     assert (await stage.shown(lease)).tier is Tier.PROVEN, "a machine that passes in the end is cleared"
     await stage.finish()
 
@@ -899,7 +913,7 @@ async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_
     await stage.play(DUE - 600, step=600)
     stage.challenger.otherwise = answer
     ended, errors = 0, list[str]()
-    async for report in challenged(stage, 5_400, step=60):
+    async for report in challenged(stage, 5_400, step=180):
         ended += sum("terminated" in note for note in report.notes)
         errors += report.errors
     assert ended == 0
@@ -910,7 +924,7 @@ async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_
     assert held
     assert not any("account" in why for why in held), "what a customer reads says nothing of our accounts"
     stage.challenger.otherwise = PASSED
-    await stage.play(3_600, step=60)
+    await stage.play(3_600, step=300)
     assert [await stage.state(lease) for lease in leases] == still, "what passes now is left alone"
     await stage.finish()
 
@@ -921,11 +935,11 @@ async def test_an_operators_permit_allows_terminations_for_a_while_although_many
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 1)]
     stage.challenger.otherwise = FAILED
-    await stage.play(DUE + 900, step=120)
+    await stage.play(DUE + 900, step=300)
     assert [await stage.state(lease) for lease in leases] == ["ready"] * len(leases)
     async with stage.api.db.transaction() as connection:
         permitted = await account_service.permit_terminations(
-            connection, stage.api, FAKE, minutes=60, why="they sold slices", actor="key_1"
+            connection, stage.api, FAKE, minutes=60, why="they sold slices", actor=OPERATOR
         )
     assert isinstance(permitted, account_service.Permit)
     ended = [
@@ -945,11 +959,11 @@ async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -
     async with stage.api.db.transaction() as connection:
         for minutes in (10, 30, 20):
             await account_service.permit_terminations(
-                connection, stage.api, FAKE, minutes=minutes, why="w", actor="key_1"
+                connection, stage.api, FAKE, minutes=minutes, why="w", actor=OPERATOR
             )
         nobody = AccountName("nobody")
         refused = await account_service.permit_terminations(
-            connection, stage.api, nobody, minutes=1, why="w", actor="key_1"
+            connection, stage.api, nobody, minutes=1, why="w", actor=OPERATOR
         )
     assert isinstance(refused, Refused)
     assert await permitted(FAKE)
@@ -963,7 +977,7 @@ async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -
 async def test_our_verifier_being_away_postpones_and_judges_nobody(stage: Stage) -> None:
     lease = await ready(stage)
     await idle_challenge(stage, lease, *[AWAY] * 40)
-    await stage.play(3_600, step=60)
+    await stage.play(3_600, step=300)
     assert await stored(stage) == [("start", "passed")]
     assert await stage.state(lease) == "ready"
     await stage.finish()
@@ -1163,6 +1177,6 @@ async def test_the_outcome_of_a_proof_is_where_everybody_looks(stage: Stage) -> 
     assert [row.id for row in explained.proofs] == [latest.id]
     assert latest.id.hex in (await noted(stage, lease, "proof_passed"))[0]
     async with stage.db.reading() as connection:
-        [line] = await proofs.record_page(connection, account=None, outcome=None, before=None, limit=9)
+        [line] = await proof_records.record_page(connection, account=None, outcome=None, before=None, limit=9)
     assert (line.proof_id, line.ended) == (latest.id, False)
     await stage.finish()

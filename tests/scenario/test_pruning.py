@@ -3,13 +3,16 @@
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import idempotency
+from control_plane.db import idempotency, loops
 from control_plane.db.idempotency import StoredAnswer
+from reconciler.loops.housekeeping import prune_records
+from tests.support.cases import case
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 DAY = 86_400
+KEYS = text("SELECT key FROM idempotency_keys WHERE organization_id = :organization_id ORDER BY created_at")
 
 
 async def test_a_stored_answer_is_kept_for_a_week_and_then_its_key_is_free(stage: Stage) -> None:
@@ -26,6 +29,78 @@ async def test_a_stored_answer_is_kept_for_a_week_and_then_its_key_is_free(stage
     async with stage.db.reading() as connection:
         assert await idempotency.get(connection, organization_id, "old") is None
         assert await idempotency.get(connection, organization_id, "young") == answer
+
+
+async def _report(stage: Stage, loop: str, replica: str, *, account: str = "") -> None:
+    now = stage.clock.now()
+    async with stage.db.transaction() as connection:
+        await loops.record(
+            connection,
+            loop=loop,
+            account=account,
+            replica=replica,
+            started_at=now,
+            finished_at=now,
+            every_seconds=1,
+            late_after_seconds=60,
+            looked_at=0,
+            acted_on=0,
+            errors=[],
+            notes=[],
+        )
+
+
+async def test_the_newest_report_of_a_loop_that_nobody_runs_stays(stage: Stage) -> None:
+    await _report(stage, "place_leases", "older")
+    await _report(stage, "observe_machines", "older", account="one")
+    stage.clock.advance(60)
+    for replica in ("newer", "twin"):
+        await _report(stage, "place_leases", replica)
+    await _report(stage, "observe_machines", "newer", account="two")
+    await _report(stage, "meter_usage", "older")
+    stage.clock.advance(2 * DAY)
+    await _report(stage, "meter_usage", "running")
+    await stage.run("prune_records")
+    async with stage.db.reading() as connection:
+        kept = [(report.loop, report.account, report.replica) for report in await loops.reports(connection)]
+    assert kept == [
+        ("meter_usage", "", "running"),
+        ("observe_machines", "one", "older"),
+        ("observe_machines", "two", "newer"),
+        ("place_leases", "", "twin"),
+    ]
+
+
+async def test_the_oldest_answers_go_early_when_an_organization_has_too_many(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowded, other = await stage.organization(), await stage.organization()
+    for most, most_bytes in ((3, 1_000), (1_000, 50)):
+        monkeypatch.setattr(prune_records, "ANSWERS_MAX", most)
+        monkeypatch.setattr(prune_records, "ANSWER_BYTES_MAX", most_bytes)
+        for organization_id, count in ((crowded, 5), (other, 3)):
+            for number in range(count):
+                stage.clock.advance(1)
+                async with stage.db.transaction(organization_id) as connection:
+                    await idempotency.insert(
+                        connection,
+                        organization_id,
+                        f"{most} {number}",
+                        StoredAnswer(b"digest", 202, b"x" * 16),
+                        now=stage.clock.now(),
+                    )
+        (report,) = await stage.run("prune_records")
+        async with stage.db.reading() as connection:
+            kept = {
+                organization_id: [
+                    row.key for row in await rows(connection, KEYS, organization_id=organization_id)
+                ]
+                for organization_id in (crowded, other)
+            }
+        with case(most, most_bytes):
+            assert kept[crowded] == [f"{most} {number}" for number in (2, 3, 4)]
+            assert kept[other] == [f"{most} {number}" for number in (0, 1, 2)]
+            assert report.acted_on > 0
 
 
 async def test_no_fact_is_ever_pruned(stage: Stage) -> None:

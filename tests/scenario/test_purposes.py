@@ -5,8 +5,9 @@ from sqlalchemy import text
 
 from control_plane.db import claims, leases, machines
 from control_plane.domain.claim import Claim
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, ClaimId, MachineId, launch_key
+from control_plane.domain.ids import AccountName, ClaimId, MachineId, ProviderRef, launch_key
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineOrder, MachineState, Purpose
 from control_plane.domain.progress import Step
@@ -142,6 +143,45 @@ async def test_a_machine_of_the_pool_is_kept_proven_and_billed_to_nobody_until_i
         "machine confirmed_gone",
         "lease machines_gone",
     ]
+
+
+@pytest.mark.parametrize("purpose", [Purpose.POOL, Purpose.NODE])
+async def test_a_verified_machine_that_its_provider_calls_failed_goes_while_no_customer_is_on_it(
+    stage: Stage, purpose: Purpose
+) -> None:
+    machine_id = await _order(stage, purpose, gpu_count=1, proof=Tier.LISTED)
+    machine = await _machine(stage, machine_id)
+    stage.cloud.die(machine.provider_ref or ProviderRef(""))
+    await stage.run("observe_machines")
+    failed = await _machine(stage, machine_id)
+    assert (failed.state, failed.fail_reason) == (
+        MachineState.TERMINATING,
+        FailReason.PROVIDER_REPORTED_FAILURE,
+    )
+    lease = await stage.lease(await stage.organization())
+    assert await _claim(stage, lease, machine_id, 1 if purpose is Purpose.NODE else None) == (
+        "the machine is terminating"
+    )
+    await stage.finish()
+
+
+async def test_a_slot_that_nobody_admits_its_customer_to_is_given_up_and_its_node_stays(stage: Stage) -> None:
+    node = await _order(stage, Purpose.NODE, gpu_count=8, proof=Tier.LISTED)
+    lease = await stage.lease(await stage.organization())
+    assert isinstance(await _claim(stage, lease, node, 1), Claim)
+    loops = ("refresh_offers", "observe_machines", "admit_customers", "expire_machines", "release_machines")
+    for _ in range(40):
+        for loop in loops:
+            await stage.run(loop)
+        stage.clock.advance(60)
+    (attempt,) = await stage.attempts(lease)
+    assert attempt.fail_reason is FailReason.NOT_ATTENDED
+    assert await stage.state(lease) == "placing"
+    assert (await _machine(stage, node)).state is MachineState.VERIFIED
+    await stage.play_until(lease, "ready", seconds_max=120)
+    async with stage.db.transaction() as connection:
+        (machine,) = (await machines.lock(connection, [node])).values()
+        assert await claims.unreleased_of_machine(connection, machine.id) == []
 
 
 async def test_a_machine_of_the_pool_serves_one_lease_and_no_other_before_it_goes(stage: Stage) -> None:

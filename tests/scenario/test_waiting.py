@@ -1,8 +1,13 @@
 """Leases that wait for capacity: what is stored of the decisions on them, and when they are given up."""
 
+from datetime import timedelta
+
 import pytest
 
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.request import LeaseTerms
+from control_plane.services import leases
+from providers.fake import Fault
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -50,6 +55,57 @@ async def test_a_lease_that_waited_too_long_is_given_up_with_the_last_ranking(st
     await stage.finish()
 
 
+async def test_a_lease_that_waits_says_so_until_it_is_placed(stage: Stage) -> None:
+    _sell_out(stage)
+    lease = await stage.lease(await stage.organization())
+    assert (await stage.shown(lease)).status.waiting is None, "nobody has looked yet"
+    await _wait(stage, 2)
+    since = lease.created_at
+    waiting = (await stage.shown(lease)).status.waiting
+    assert waiting is not None
+    assert (waiting.since, waiting.gives_up_at) == (since, since + timedelta(minutes=30))
+    assert waiting.why == "None of 2 offers can serve it now: 2 sold out."
+    page = await leases.page(
+        stage.api, lease.organization_id, before=None, states=None, waiting=True, limit=2
+    )
+    assert isinstance(page, list)
+    assert [shown.overview.lease.id for shown in page] == [lease.id]
+
+    _sell_out(stage, stock=1)
+    await _wait(stage, 1)
+    assert (await stage.shown(lease)).status.waiting is None
+    assert (await stage.lease_row(lease)).waiting_why is None
+    for waiting_too, expected in ((True, 0), (False, 1), (None, 1)):
+        page = await leases.page(
+            stage.api, lease.organization_id, before=None, states=None, waiting=waiting_too, limit=2
+        )
+        assert isinstance(page, list)
+        assert len(page) == expected, waiting_too
+
+
+async def test_a_lease_waits_as_long_as_its_request_says_to_the_second(stage: Stage) -> None:
+    _sell_out(stage)
+    tenant = await stage.organization()
+    at_once = await stage.lease(tenant, terms=LeaseTerms(wait_timeout_seconds=0))
+    briefly = await stage.lease(tenant, terms=LeaseTerms(wait_timeout_seconds=100))
+    for_long = await stage.lease(tenant, terms=LeaseTerms(wait_timeout_seconds=7_200))
+    await stage.run("refresh_offers")
+    await stage.run("place_leases")
+    assert [await stage.state(lease) for lease in (at_once, briefly)] == ["ending", "placing"]
+    for _ in range(99):
+        stage.clock.advance(1)
+        await stage.run("place_leases")
+    assert await stage.state(briefly) == "placing"
+    stage.clock.advance(1)
+    await stage.run("place_leases")
+    assert await stage.state(briefly) == "ending"
+    await _wait(stage, 60)
+    assert await stage.state(for_long) == "placing"
+    row = await stage.lease_row(briefly)
+    assert (row.end_reason, "2 sold out" in (row.end_why or "")) == ("no_capacity", True)
+    await stage.finish()
+
+
 async def test_every_attempt_has_its_placement_although_it_decides_the_same_as_the_one_before(
     stage: Stage,
 ) -> None:
@@ -58,9 +114,9 @@ async def test_every_attempt_has_its_placement_although_it_decides_the_same_as_t
         await stage.run("refresh_offers")
         await stage.run("place_leases")
         assert len(await stage.attempts(lease)) == number
+        stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
+        await stage.run("launch_machines")
         # Nobody looks at the lease for so long that its failure is forgiven.
-        stage.clock.advance(600)
-        await stage.run("expire_machines")
         stage.clock.advance(600)
     first, second = (await stage.why(lease)).placements
     assert (first.chosen, first.ranking.rejected) == (second.chosen, second.ranking.rejected)

@@ -93,6 +93,7 @@ def write(folder: Path, issued: Issued, trusted: Authority) -> TlsFiles:
     folder.mkdir(exist_ok=True)
     files = TlsFiles(folder / "certificate.pem", folder / "key.pem", folder / "ca.pem")
     files.certificate.write_bytes(issued.certificate)
+    files.key.touch(mode=0o600)
     files.key.write_bytes(issued.key)
     files.ca.write_bytes(trusted.certificate)
     return files

@@ -27,11 +27,17 @@ Graph = Mapping[str, frozenset[str]]
 """By path: the paths that a file needs."""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.support.changed", description="Tests to run.")
     parser.add_argument("--base", help="a commit; default: origin/main, or HEAD where there is none")
-    base = parser.parse_args().base or _default_base()
-    every, changed = all_tests(sources()), _changed(base)
+    base = parser.parse_args(arguments).base or _default_base()
+    try:
+        changed = _changed(base)
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.strip().removeprefix("fatal: ") or "it has no commit in common with HEAD"
+        sys.stderr.write(f"BASE={base} cannot be compared with the working tree: {why}\n")
+        return 2
+    every = all_tests(sources())
     chosen = affected(graph(sources(), data=_data(), gone=_gone(changed)), every, changed)
     sys.stderr.write(f"{len(chosen)} of {len(every)} test files, against {base}\n")
     sys.stdout.writelines(f"{path}\n" for path in chosen)
@@ -187,7 +193,7 @@ def _data() -> list[str]:
 
 
 def _git(*arguments: str) -> list[str]:
-    """The lines of what git answers. Raises CalledProcessError."""
+    """The lines of what git answers. Raises CalledProcessError, which has git's words."""
     done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 

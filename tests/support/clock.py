@@ -1,8 +1,12 @@
 """A virtual clock: days pass in seconds, and nothing waits."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from control_plane.db.clock import DatabaseClock
+from control_plane.domain.clock import Anchor, anchor
 from control_plane.world import utc_now
 
 START = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
@@ -39,3 +43,27 @@ class WallClock(Clock):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+@dataclass
+class Host:
+    """A host beside the database, whose clock is the virtual one. Its own clock may be wrong."""
+
+    clock: Clock
+    ahead: float = 0.0
+    """Seconds by which the host's clock is ahead of the database's."""
+
+    async def read(self, stopwatch: Callable[[], float]) -> Anchor:
+        return anchor(stopwatch(), stopwatch(), self.clock.now())
+
+    def now(self) -> datetime:
+        return self.clock.now() + timedelta(seconds=self.ahead)
+
+    def stopwatch(self) -> float:
+        return (self.clock.now() - START).total_seconds()
+
+    async def database_clock(self) -> DatabaseClock:
+        """The clock of a process on this host."""
+        made = DatabaseClock(self, host=self.now, stopwatch=self.stopwatch)
+        await made.reread()
+        return made

@@ -80,6 +80,9 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         assert standing.gpus_held == standing.gpus, "the quota's count is not the leases'"
         assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"
         assert standing.held_nano == standing.held, "the cached holds are not the holds'"
+        assert standing.posted_nano >= standing.held_nano >= 0, (
+            f"{standing.organization_id} has {standing.posted_nano} and set {standing.held_nano} aside"
+        )
 
 
 def _machines(machines: Sequence[Any], clouds: Sequence[FakeProvider], planted: Collection[str]) -> None:
@@ -105,6 +108,11 @@ def _lease(lease: Any) -> None:
         assert lease.metered == 0, f"{lease.id} is billed before it was ready (law 6)"
     else:
         until = lease.billed_until or lease.metered_until or lease.ready_at
+        if lease.release_at is not None:
+            until = min(until, lease.release_at)
+            assert lease.billed_until is None or lease.billed_until <= lease.release_at, (
+                f"{lease.id} is billed after it was to be released"
+            )
         limit = gpu_seconds_total(lease.ready_at, lease.gpu_count, until)
         assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} GPU-seconds"
     assert lease.charged == accrued(lease.nano_per_gpu_hour, lease.rated), (
@@ -115,6 +123,13 @@ def _lease(lease: Any) -> None:
         f"{lease.id} is {lease.state} with {lease.claims} open claims and {lease.trying} attempts under way"
     )
     assert lease.claims == (lease.state in ("starting", "ready")), f"{lease.id} is {lease.state}"
+    if lease.billed_until is not None:
+        owed = accrued(
+            lease.nano_per_gpu_hour, gpu_seconds_total(lease.ready_at, lease.gpu_count, lease.billed_until)
+        )
+        assert lease.posted + lease.held == owed, (
+            f"{lease.id} has {lease.held} set aside for its last charges"
+        )
     assert lease.posted == lease.charged, f"{lease.id}: the hold counts {lease.posted} of {lease.charged}"
     if lease.state == "ended":
         assert lease.open == 0, f"{lease.id} is closed while a machine may live (law 3)"

@@ -1,19 +1,19 @@
 """A whole cloud in one process on a virtual clock: services, every loop, a fake provider, simulated machines.
 
-Nothing waits: `play` runs all loops, advances the clock a little, and again. A stage can be copied with
-everything on it onto a copy of its database, and any number of replicas can be set on it.
+Nothing waits: `play` runs the loops that are due, advances the clock a little, and again. A stage can be copied
+with everything on it onto a copy of its database, and any number of replicas can be set on it.
 """
 
 import copy
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
 from control_plane.db import accounts, attempts, machines
 from control_plane.db.engine import Database
-from control_plane.db.leases import Overview
+from control_plane.db.lease_overviews import Overview
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import Price
 from control_plane.domain.attempt import Attempt
@@ -24,7 +24,7 @@ from control_plane.domain.machine import Machine
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
-from control_plane.domain.request import CapacityRequest
+from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import billing, catalogue, leases, organizations
 from control_plane.world import World as ApiWorld
@@ -44,7 +44,7 @@ from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
 from tests.support import laws
 from tests.support.challenger import DeadLine, ScriptedChallenger
-from tests.support.clock import Clock
+from tests.support.clock import Clock, Host
 from tests.support.rows import rows
 
 _ONE, _EIGHT = (
@@ -57,6 +57,7 @@ PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3
 ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000), book=0)
 BOOK = [H100, H100X8, PROVEN, ATTESTED]
 FAKE = AccountName("fake")
+LOOPS = registry.discovered()
 CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
 
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
@@ -75,6 +76,8 @@ class Stage:
     challenger: ScriptedChallenger
     planted: set[str] = dataclasses.field(default_factory=set[str])
     """Launch keys of machines that nobody ordered."""
+    _due: dict[str, datetime] = dataclasses.field(default_factory=dict[str, datetime])
+    """When each loop runs next, unless another loop wakes it before."""
 
     async def check(self) -> None:
         """The laws hold now."""
@@ -134,13 +137,13 @@ class Stage:
         """Release everything, and run the cloud until nothing is left, for half an hour at most."""
         await self.release_all()
         for seconds in (2, 2, 5, 20, *[61] * 30):
-            await self.round()
+            await self.turns()
             nothing = not any(cloud.alive() for cloud in self.clouds.values())
             if nothing and set((await self.states()).values()) <= {"ended"}:
                 break
             self.clock.advance(seconds)
         await self.round()
-        await self.round()
+        await self.turns()
         await self.check_finished()
 
     def replica(self, name: str, db: Database | None = None) -> CompleteWorld:
@@ -152,6 +155,13 @@ class Stage:
             accounts=_guarded(self.clouds, self.clock),
             hub_sync=HubSync(),
         )
+
+    async def on_a_host(self, host: Host, name: str = "elsewhere") -> "Stage":
+        """The same cloud, as an API and a reconciler see it whose host has a clock of its own, which may be wrong."""
+        clock = await host.database_clock()
+        world = dataclasses.replace(self.replica(name), now=clock.now, clock_refusal=clock.refusal)
+        api = dataclasses.replace(self.api, now=clock.now, clock_refusal=clock.refusal)
+        return dataclasses.replace(self, world=world, api=api)
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
@@ -197,7 +207,8 @@ class Stage:
         organization_id: OrganizationId,
         request: CapacityRequest | None = None,
         *,
-        name: str = "training",
+        name: str | None = None,
+        terms: LeaseTerms | None = None,
     ) -> Lease | Refused:
         async with self.db.transaction(organization_id) as connection:
             return await leases.create(
@@ -208,6 +219,7 @@ class Stage:
                 name=name,
                 ssh_key_ids=[],
                 actor=CUSTOMER,
+                terms=terms or LeaseTerms(),
             )
 
     async def lease(
@@ -215,9 +227,10 @@ class Stage:
         organization_id: OrganizationId,
         request: CapacityRequest | None = None,
         *,
-        name: str = "training",
+        name: str | None = None,
+        terms: LeaseTerms | None = None,
     ) -> Lease:
-        lease = await self.try_lease(organization_id, request, name=name)
+        lease = await self.try_lease(organization_id, request, name=name, terms=terms)
         assert isinstance(lease, Lease), lease
         return lease
 
@@ -240,7 +253,7 @@ class Stage:
     async def run(self, name: str, *, world: CompleteWorld | None = None) -> Sequence[Report]:
         """One activation of a loop, for every account where it runs per account."""
         world = world or self.world
-        loop = registry.discovered()[name]
+        loop = LOOPS[name]
         if isinstance(loop, AccountLoop):
             return [await loop.activate(world, account) for account in world.account_names]
         assert isinstance(loop, Loop)
@@ -250,14 +263,31 @@ class Stage:
         self, *, world: CompleteWorld | None = None, without: Collection[str] = ()
     ) -> list[Report]:
         """Every loop once."""
-        names = [name for name in registry.discovered() if name not in without]
-        return [report for name in names for report in await self.run(name, world=world)]
+        names = [name for name in LOOPS if name not in without]
+        if world is not None:
+            return [report for name in names for report in await self.run(name, world=world)]
+        return [report for name in names for report in await self._turn(name)]
+
+    async def turns(self, *, without: Collection[str] = ()) -> None:
+        """Every loop that is due once, paced as by the runner: at its interval, or when another loop wakes it."""
+        for name in LOOPS:
+            now = self.clock.now()
+            if name not in without and self._due.get(name, now) <= now:
+                await self._turn(name)
+
+    async def _turn(self, name: str) -> Sequence[Report]:
+        loop, reports = LOOPS[name], await self.run(name)
+        now = self.clock.now()
+        self._due[name] = now if any(report.more for report in reports) else now + loop.every
+        if any(report.acted_on for report in reports):
+            self._due |= dict.fromkeys(loop.wakes, now)
+        return reports
 
     async def play(self, seconds: float, *, step: float = 2.0, without: Collection[str] = ()) -> None:
-        """Run the cloud for a while: all loops, then a step of time, and again."""
+        """Run the cloud for a while: the loops that are due, then a step of time, and again. All loops run at the end."""
         end = self.clock.now() + timedelta(seconds=seconds)
         while self.clock.now() < end:
-            await self.round(without=without)
+            await self.turns(without=without)
             self.clock.advance(min(step, (end - self.clock.now()).total_seconds()))
         await self.round(without=without)
 
@@ -269,7 +299,7 @@ class Stage:
             assert self.clock.now() < end, (
                 f"{await self.state(lease)} instead of {state}: {await self.story(lease)}"
             )
-            await self.round()
+            await self.turns()
             self.clock.advance(step)
 
     async def story(self, lease: Lease) -> list[str]:

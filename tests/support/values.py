@@ -17,10 +17,14 @@ from control_plane.domain.ids import (
     ProviderRef,
     launch_key,
 )
+from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
 from control_plane.domain.machine import Machine, MachineState, Purpose
+from control_plane.domain.money import Nano
+from control_plane.domain.placement import Offer
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 from control_plane.domain.sighting import ListedState, Sighting
+from control_plane.domain.sku import Shape
 from tests.support.clock import START
 
 OURS, THEIRS = "0a1b2c3d", "ffffffff"
@@ -59,6 +63,7 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "address": f"10.0.0.{number}",
         "ssh_port": 22,
         "asked_at": AN_HOUR_BEFORE,
+        "deadline_at": None,
         "sighted_at": AN_HOUR_BEFORE,
         "missed_since": None,
         "missed_lists": 0,
@@ -95,6 +100,64 @@ def a_claim(number: int = 1, **other: Any) -> Claim:
         "ended_at": None,
     }
     return Claim(**(values | other))
+
+
+def a_lease(**other: Any) -> Lease:
+    """A lease of one H100 that waits for a machine, created at START, without limits and without SSH keys."""
+    values: dict[str, Any] = {
+        "id": LeaseId(UUID(int=1)),
+        "organization_id": OrganizationId(UUID(int=0xA)),
+        "project_id": ProjectId(UUID(int=0xA)),
+        "project": "default",
+        "name": "training",
+        "sku": "h100x1",
+        "gpu_model": GpuModel.H100_SXM_80GB,
+        "gpu_count": 1,
+        "purchase": PurchaseKind.ON_DEMAND,
+        "nano_per_gpu_hour": Nano(1),
+        "price_book": 1,
+        "proof": Tier.LISTED,
+        "regions": (),
+        "providers": (),
+        "price_nano_per_hour_max": None,
+        "ssh_keys": (),
+        "labels": {},
+        "wait_timeout_seconds": 1_800,
+        "auto_release_after_seconds": None,
+        "auto_release_spend_nano": None,
+        "state": LeaseState.PLACING,
+        "generation": 1,
+        "attempts": 0,
+        "end_reason": None,
+        "end_why": None,
+        "waiting_since": None,
+        "waiting_why": None,
+        "created_at": START,
+        "ready_at": None,
+        "release_at": None,
+        "billed_until": None,
+        "ended_at": None,
+    }
+    return Lease(**(values | other))
+
+
+def an_offer(**other: Any) -> Offer:
+    """One H100 of the provider `fake`, in stock, seen at START."""
+    values: dict[str, Any] = {
+        "key": "fake:us-east-1:h100-sxm-80gb.1",
+        "account": "fake",
+        "provider": "fake",
+        "region": "us-east-1",
+        "native_region": "us-east-1",
+        "native_type": "h100-sxm-80gb.1",
+        "shape": Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),
+        "capacity": "vm",
+        "cost_nano_per_hour": Nano(2_000_000_000),
+        "available": True,
+        "confidence": "live",
+        "observed_at": START,
+    }
+    return Offer(**(values | other))
 
 
 def a_sighting(number: int = 1, **other: Any) -> Sighting:

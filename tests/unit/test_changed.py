@@ -1,12 +1,15 @@
 """`make test-changed` leaves out only what a change cannot affect: a small tree, and then the real one."""
 
 import ast
+import re
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from tests.arch.tree import Source, sources
-from tests.support.changed import affected, all_tests, graph
+from tests.support.changed import affected, all_tests, graph, main
 
 SMALL = {
     "shop/__init__.py": "",
@@ -87,3 +90,24 @@ def test_in_the_real_tree_a_loop_reaches_the_scenarios_and_a_screen_only_its_own
     screen = affected(needs, every, {"control_plane/cli/render/leases.py"})
     assert "tests/unit/cli/test_screens.py" in screen
     assert not [path for path in screen if path.startswith(("tests/scenario/", "tests/unit/domain/"))]
+
+
+def test_a_base_that_git_does_not_know_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(command: list[str], **_: object) -> None:
+        raise subprocess.CalledProcessError(128, command, stderr="fatal: Not a valid object name nope\n")
+
+    monkeypatch.setattr(subprocess, "run", git)
+    assert main(["--base", "nope"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "BASE=nope cannot be compared with the working tree: Not a valid object name nope\n"
+
+
+def test_recipes_that_write_below_var_make_it_first() -> None:
+    recipes = re.findall(r"^([a-z-]+):.*\n((?:\t.*\n)+)", Path("Makefile").read_text(), re.MULTILINE)
+    writing = {name: lines for name, lines in recipes if "> var/" in lines}
+    assert set(writing) == {"test-changed", "check"}
+    for name, lines in writing.items():
+        assert lines.index("mkdir -p var") < lines.index("> var/"), name

@@ -21,12 +21,23 @@ from reconciler.loops.money.meter_usage import intervals
 READY = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = READY + 4 * HOUR
 MOMENTS = [None, *(READY + hours * HOUR for hours in range(5))]
-CASES = [
-    Use(ready_at=READY, billed_until=billed, evidence_at=evidence, suspect_since=suspect)
-    for billed, evidence, suspect in product(MOMENTS, MOMENTS, MOMENTS)
-]
 PRICE = Nano(3_600)
 """One nano-dollar a second, on one GPU."""
+CASES = [
+    Use(
+        ready_at=READY,
+        billed_until=billed,
+        evidence_at=evidence,
+        suspect_since=suspect,
+        gpu_count=1,
+        nano_per_gpu_hour=PRICE,
+        set_aside_nano=Nano(hours * 3_600),
+        release_at=release,
+    )
+    for billed, evidence, suspect, hours, release in product(
+        MOMENTS, MOMENTS, MOMENTS, (0, 2, 9), (None, READY + 2 * HOUR)
+    )
+]
 LEASE, ORGANIZATION = LeaseId(UUID(int=1)), OrganizationId(UUID(int=2))
 
 
@@ -48,7 +59,6 @@ def _answers(use: Use) -> Answers:
         machine_id=MachineId(UUID(int=4)),
         provider="fake",
         region="us-east-1",
-        gpu_count=1,
         metered_until=None,
         intervals=0,
         **known,
@@ -59,8 +69,6 @@ def _answers(use: Use) -> Answers:
         project="default",
         name="training",
         sku="h100x1",
-        nano_per_gpu_hour=PRICE,
-        gpu_count=1,
         metered_until=None,
         gpu_seconds=0,
         amount_nano=Nano(0),
@@ -69,9 +77,7 @@ def _answers(use: Use) -> Answers:
     funded = Funded(
         lease_id=LEASE,
         organization_id=ORGANIZATION,
-        gpu_count=1,
-        nano_per_gpu_hour=PRICE,
-        held_nano=Nano(0),
+        held_nano=use.set_aside_nano,
         posted_nano=Nano(0),
         warned=False,
         **known,

@@ -1,5 +1,7 @@
 """Provider accounts and their termination permits on the wire."""
 
+from datetime import datetime
+
 from control_plane.services.accounts import Account, Permit
 from control_plane.wire.accounts import AccountView, TerminationPermitView
 
@@ -10,6 +12,16 @@ def termination_permit_view(permit: Permit) -> TerminationPermitView:
     )
 
 
+def _failing_since(account: Account) -> datetime | None:
+    since = [at for at in (account.failing_since, account.offers_failing_since) if at is not None]
+    return min(since, default=None)
+
+
+def _failing_why(account: Account) -> str | None:
+    offers = f"offers: {account.offers_failing_why}" if account.offers_failing_why else None
+    return "; ".join(why for why in (account.failing_why, offers) if why) or None
+
+
 def account_view(account: Account, permit: Permit | None) -> AccountView:
     return AccountView(
         name=account.name,
@@ -18,7 +30,7 @@ def account_view(account: Account, permit: Permit | None) -> AccountView:
         listing_size=account.listing_size,
         frozen_since=None if account.freeze is None else account.freeze.since,
         frozen_why=None if account.freeze is None else account.freeze.why,
-        failing_since=account.failing_since,
-        failing_why=account.failing_why,
+        failing_since=_failing_since(account),
+        failing_why=_failing_why(account),
         termination_permit=None if permit is None else termination_permit_view(permit),
     )

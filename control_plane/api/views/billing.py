@@ -3,8 +3,8 @@
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
-from control_plane.services.billing import Bill, BillLine, Charge, Reconciliation
-from control_plane.wire.billing import BillLineView, BillView, ReconciliationView, UsageRow
+from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation
+from control_plane.wire.billing import BillLineView, BillView, ProjectTotalView, ReconciliationView, UsageRow
 
 
 def usage_row(charge: Charge) -> UsageRow:
@@ -12,7 +12,7 @@ def usage_row(charge: Charge) -> UsageRow:
         id=on_wire(Prefix.CHARGE, charge.id),
         lease_id=on_wire(Prefix.LEASE, charge.lease_id),
         lease_name=charge.lease_name,
-        number=charge.number,
+        interval=charge.number,
         sku=charge.sku,
         started_at=charge.started_at,
         ended_at=charge.ended_at,
@@ -26,6 +26,7 @@ def usage_row(charge: Charge) -> UsageRow:
         region=charge.region,
         purchase=charge.purchase,
         price_book=charge.price_book,
+        labels=dict(charge.labels),
     )
 
 
@@ -34,11 +35,23 @@ def bill_view(bill: Bill) -> BillView:
         since=bill.since,
         until=bill.until,
         lines=tuple(_line(line) for line in bill.lines),
+        projects=tuple(_project(total) for total in bill.by_project),
         amount=money(bill.amount_nano),
         unrated=money(bill.unrated_nano),
         balance=money(bill.posted_nano),
         held=money(bill.held_nano),
         available=money(Nano(bill.posted_nano - bill.held_nano)),
+    )
+
+
+def _project(total: ProjectTotal) -> ProjectTotalView:
+    return ProjectTotalView(
+        project=total.project,
+        project_id=on_wire(Prefix.PROJECT, total.project_id),
+        gpu_seconds=sum(line.gpu_seconds for line in total.lines),
+        amount=money(Nano(sum(line.amount_nano for line in total.lines))),
+        unrated_gpu_seconds=sum(line.unrated_gpu_seconds for line in total.lines),
+        unrated=money(Nano(sum(line.unrated_nano for line in total.lines))),
     )
 
 

@@ -7,13 +7,17 @@ from control_plane.api.views.journal import journal_line
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import placement_view
 from control_plane.api.views.proofs import proof_view
+from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.money import Nano
+from control_plane.domain.money import Nano, usd
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.status import Unconfirmed, Waiting
 from control_plane.services.leases import AttemptOverview, Explanation, Shown, VerificationReport
 from control_plane.wire.leases import (
+    AdmittedKeyView,
     AttemptView,
+    AutoReleaseView,
     ExplanationView,
     GpuReading,
     LeaseProofView,
@@ -22,6 +26,8 @@ from control_plane.wire.leases import (
     MachineView,
     ReportView,
     StatusView,
+    UnconfirmedView,
+    WaitingView,
 )
 
 _READING_TEXT_MAX = 200
@@ -43,11 +49,19 @@ def lease_view(shown: Shown) -> LeaseView:
         status=status_view(shown),
         machine=_machine(shown),
         proof=_proof(shown),
+        ssh_keys=tuple(
+            AdmittedKeyView(on_wire(Prefix.SSH_KEY, key.id), key.name, key.fingerprint)
+            for key in lease.ssh_keys
+        ),
+        labels=dict(lease.labels),
+        wait_timeout_seconds=lease.wait_timeout_seconds,
+        auto_release=_auto_release(lease.auto_release),
         attempts=lease.attempts,
         end_reason=lease.end_reason,
         end_why=lease.end_why,
         created_at=lease.created_at,
         ready_at=lease.ready_at,
+        release_at=lease.release_at,
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,
     )
@@ -56,20 +70,37 @@ def lease_view(shown: Shown) -> LeaseView:
 def status_view(shown: Shown) -> StatusView:
     status = shown.status
     return StatusView(
-        phase=status.phase.value,
+        state=status.state.value,
         step=status.step,
         steps_done=status.steps_done,
         steps_total=status.steps_total,
         message=status.message,
+        waiting=_waiting(status.waiting),
+        unconfirmed=_unconfirmed(status.unconfirmed),
     )
 
 
+def _waiting(waiting: Waiting | None) -> WaitingView | None:
+    return None if waiting is None else WaitingView(waiting.since, waiting.gives_up_at, waiting.why)
+
+
+def _unconfirmed(doubt: Unconfirmed | None) -> UnconfirmedView | None:
+    return None if doubt is None else UnconfirmedView(doubt.since, doubt.why)
+
+
+def _auto_release(limits: AutoRelease) -> AutoReleaseView | None:
+    if limits == AutoRelease():
+        return None
+    return AutoReleaseView(limits.after_seconds, money_or_none(limits.spend_nano))
+
+
 def _request(requested: CapacityRequest) -> LeaseRequestView:
+    ceiling = requested.price_nano_per_hour_max
     return LeaseRequestView(
         sku=requested.sku,
         regions=requested.regions,
         providers=requested.providers,
-        price_per_hour_max=money_or_none(requested.price_nano_per_hour_max),
+        price_usd_per_hour_max=None if ceiling is None else usd(ceiling),
     )
 
 
@@ -108,14 +139,14 @@ def explanation_view(explanation: Explanation, disclosure: Disclosure) -> Explan
         lease=lease_view(explanation.shown),
         admission=next((line for line in lines if line.event == "admitted"), None),
         placements=tuple(placement_view(row, disclosure) for row in explanation.placements),
-        attempts=tuple(_attempt(attempt) for attempt in explanation.attempts),
+        attempts=tuple(_attempt(attempt, disclosure) for attempt in explanation.attempts),
         journal=lines,
         reports=tuple(_report(row) for row in explanation.reports),
-        proofs=tuple(proof_view(row) for row in explanation.proofs),
+        proofs=tuple(proof_view(row) for row in explanation.proofs) if disclosure.proofs else (),
     )
 
 
-def _attempt(attempt: AttemptOverview) -> AttemptView:
+def _attempt(attempt: AttemptOverview, disclosure: Disclosure) -> AttemptView:
     return AttemptView(
         number=attempt.number,
         machine_id=on_wire(Prefix.MACHINE, attempt.machine_id),
@@ -131,6 +162,7 @@ def _attempt(attempt: AttemptOverview) -> AttemptView:
         sighted_at=attempt.sighted_at,
         fail_reason=attempt.fail_reason,
         fail_why=attempt.fail_why,
+        provider_words=attempt.provider_words if disclosure.provider_words else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Orphans on the wire."""
 
-from control_plane.services.orphans import ListedOrphan
-from control_plane.wire.orphans import OrphanView
+from control_plane.services.orphans import ListedOrphan, OrphanTermination
+from control_plane.wire.orphans import OrphanTerminationView, OrphanView
 
 
 def orphan_view(orphan: ListedOrphan) -> OrphanView:
@@ -15,4 +15,32 @@ def orphan_view(orphan: ListedOrphan) -> OrphanView:
         lists_seen=orphan.lists_seen,
         terminate_asked_at=orphan.terminate_asked_at,
         note=orphan.note,
+        gone_at=orphan.gone_at,
+        held_code=orphan.held_code,
+        held_why=orphan.held_why,
+        termination=_termination(orphan),
+    )
+
+
+def _termination(orphan: ListedOrphan) -> OrphanTerminationView | None:
+    if orphan.decided_at is None:
+        return None
+    return OrphanTerminationView(
+        account=orphan.account,
+        provider_ref=orphan.provider_ref,
+        launch_key=orphan.launch_key,
+        why=orphan.decided_why or "",
+        actor=orphan.decided_by or "",
+        at=orphan.decided_at,
+    )
+
+
+def orphan_termination_view(decision: OrphanTermination) -> OrphanTerminationView:
+    return OrphanTerminationView(
+        account=decision.account,
+        provider_ref=decision.provider_ref,
+        launch_key=decision.launch_key,
+        why=decision.why,
+        actor=decision.actor,
+        at=decision.at,
     )

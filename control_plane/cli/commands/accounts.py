@@ -2,6 +2,8 @@
 
 from argparse import Namespace
 
+from control_plane.cli.client import Client
+from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.accounts import account_table, permit_lines
 from control_plane.cli.terminal import Terminal
@@ -42,17 +44,26 @@ def add(to: Commands) -> None:
 
 
 def list_accounts(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/operator/accounts", AccountList)
+    answer = terminal.client().whole("/v1/operator/accounts", AccountList)
     terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))
 
 
 def permit_terminations(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
     if not args.yes:
+        _look_first(client, args.account)
         terminal.confirm(
             f"Terminate every machine of {args.account} that fails its proof again in the next"
             f" {args.minutes} min? Their leases end with them.",
             otherwise="--yes",
         )
     request = TerminationPermitRequest(args.account, args.why, args.minutes)
-    answer = terminal.client().post("/v1/operator/termination-permits", TerminationPermitView, request)
+    answer = client.post("/v1/operator/termination-permits", TerminationPermitView, request)
     terminal.present(args.json, answer, permit_lines)
+
+
+def _look_first(client: Client, account: str) -> None:
+    """Nobody is asked to confirm what is refused afterwards."""
+    known = client.get("/v1/operator/accounts", AccountList).value.items
+    if account not in {other.name for other in known}:
+        raise CliError(f"There is no provider account {account!r}.", code="account_unknown")

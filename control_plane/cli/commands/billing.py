@@ -1,14 +1,16 @@
-"""Usage and bill."""
+"""Usage, bill, and the reconciliation of charges with the ledger."""
 
 import re
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
+from control_plane.cli.commands import organizations
+from control_plane.cli.errors import CliError
 from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
-from control_plane.cli.render.billing import bill_page, usage_table
+from control_plane.cli.render.billing import bill_page, reconciliation_page, usage_table
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.billing import BillView, UsagePage
+from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
 
 _AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -24,12 +26,37 @@ def add(to: Commands) -> None:
         examples="""
         splitplane usage --since 7d
         splitplane usage --since 2026-11-01 --until 2026-12-01 --csv > november.csv
+        splitplane usage --project research
         """,
     )
+    parser.add_argument("--project", metavar="PROJECT", help="only this project: its name or its id")
     parser.add_argument("--since", metavar="TIME", help="default: the start of this month")
     parser.add_argument("--until", metavar="TIME", help="default: now")
     parser.add_argument("--csv", action="store_true", help="exact amounts as CSV")
-    command(to, "bill", bill, "Show this month's bill so far, and the balance.", examples="splitplane bill")
+    parser = command(
+        to,
+        "bill",
+        bill,
+        "Show this month's bill so far, and the balance.",
+        more="Where leases of several projects are on the bill, each project has a subtotal.",
+        examples="""
+        splitplane bill
+        splitplane bill --project research
+        """,
+    )
+    parser.add_argument("--project", metavar="PROJECT", help="only this project: its name or its id")
+    parser = command(
+        to,
+        "reconciliation",
+        reconciliation,
+        "Compare all charges with what was posted to the ledger.",
+        more="Both are added up on their own. It exits with 1 when they differ.",
+        examples="""
+        splitplane reconciliation
+        splitplane reconciliation --organization heliotrope
+        """,
+    )
+    parser.add_argument("--organization", metavar="ORGANIZATION", help="of another organization (operators)")
 
 
 def usage(terminal: Terminal, args: Namespace) -> None:
@@ -43,9 +70,10 @@ def usage(terminal: Terminal, args: Namespace) -> None:
         raise wrong_usage(
             f"--since ({since:%Y-%m-%dT%H:%M:%SZ}) is not before --until ({until:%Y-%m-%dT%H:%M:%SZ})."
         )
-    client, period = terminal.client(), {"since": _on_wire(since), "until": _on_wire(until)}
+    client = terminal.client()
+    period = {"since": _on_wire(since), "until": _on_wire(until), **_of_project(args)}
     if args.csv:
-        terminal.stdout.write(client.text("/v1/usage.csv", period))
+        terminal.write(client.text("/v1/usage.csv", period))
         return
     answer = client.every("/v1/usage", UsagePage, period)
     terminal.present(args.json, answer, lambda page: usage_table(page.items, since, until))
@@ -70,4 +98,20 @@ def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
 
 
 def bill(terminal: Terminal, args: Namespace) -> None:
-    terminal.present(args.json, terminal.client().get("/v1/bill", BillView), bill_page)
+    answer = terminal.client().get("/v1/bill", BillView, _of_project(args))
+    terminal.present(args.json, answer, bill_page)
+
+
+def _of_project(args: Namespace) -> dict[str, str]:
+    return {} if args.project is None else {"project": args.project}
+
+
+def reconciliation(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    path = "/v1/reconciliation"
+    if args.organization:
+        path = f"{organizations.PATH}/{organizations.find(client, args.organization).id}/reconciliation"
+    answer = client.get(path, ReconciliationView)
+    terminal.present(args.json, answer, reconciliation_page)
+    if answer.value.difference.nano:
+        raise CliError("Charges and postings differ, which is an error of the API.", code="ledger_difference")

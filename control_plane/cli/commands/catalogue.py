@@ -1,30 +1,24 @@
 """SKUs, offers and quotes."""
 
 from argparse import Namespace
+from collections.abc import Callable
+from decimal import Decimal
 
-from control_plane.cli.errors import CliError, usage
-from control_plane.cli.parsing import Commands, Parser, command
+from control_plane.cli.answers import Answer
+from control_plane.cli.client import Client
+from control_plane.cli.commands.amounts import amount
+from control_plane.cli.errors import CliError
+from control_plane.cli.parsing import Commands, Parser, command, suggestion
 from control_plane.cli.render.catalogue import offer_tables, quote_page, sku_table
 from control_plane.cli.terminal import Terminal
-from control_plane.domain.money import parse_usd
-from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
+from control_plane.wire.catalogue import OfferList, OfferView, QuoteRequest, QuoteView, SkuList
 
 
 def add(to: Commands) -> None:
     command(
         to, "skus", skus, "Show the SKUs that are for sale, and their prices.", examples="splitplane skus"
     )
-    parser = command(
-        to,
-        "offers",
-        offers,
-        "Show the capacity of providers, how certain it is, and how old.",
-        examples="""
-        splitplane offers
-        splitplane offers --gpu h100-sxm-80gb
-        """,
-    )
-    parser.add_argument("--gpu", metavar="MODEL", help="only this GPU model, such as h100-sxm-80gb")
+    _add_offers(to)
     parser = command(
         to,
         "quote",
@@ -36,7 +30,42 @@ def add(to: Commands) -> None:
         splitplane quote h100-sxm.8x --region eu --max-price 25
         """,
     )
+    add_verbose(parser)
     add_constraints(parser)
+
+
+def _add_offers(to: Commands) -> None:
+    parser = command(
+        to,
+        "offers",
+        offers,
+        "Show the capacity that can be had, how certain it is, and how old the list.",
+        examples="""
+        splitplane offers
+        splitplane offers --sku h100-sxm.8x --region eu --max-price 30
+        splitplane offers --gpu h100-sxm-80gb --all
+        """,
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--available", action="store_true", help="only what is in stock and sold (this is the default)"
+    )
+    which.add_argument("--all", action="store_true", help="also what is sold out, or sold as no SKU")
+    parser.add_argument("--sku", metavar="SKU", help="only offers that can serve this SKU")
+    parser.add_argument("--gpu", metavar="MODEL", help="only this GPU model, such as h100-sxm-80gb")
+    parser.add_argument(
+        "--region", metavar="REGION", action="append", help="eu, us-east-1, ...; may be repeated"
+    )
+    parser.add_argument("--provider", metavar="NAME", action="append", help="may be repeated")
+    parser.add_argument(
+        "--max-price", "--price-max", metavar="USD", help="highest price per hour for the whole machine"
+    )
+
+
+def add_verbose(parser: Parser) -> None:
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="name every rejected offer with its reason"
+    )
 
 
 def add_constraints(parser: Parser) -> None:
@@ -61,30 +90,74 @@ def add_constraints(parser: Parser) -> None:
 
 def ceiling(args: Namespace) -> str | None:
     """The amount given as `--max-price`; None without it. An invalid amount is a usage error."""
-    if args.max_price is not None:
-        try:
-            parse_usd(args.max_price)
-        except ValueError as error:
-            raise usage(f"--max-price: {error}; use an amount such as 25 or 24.90.") from None
-    amount: str | None = args.max_price
-    return amount
+    return None if args.max_price is None else amount(args.max_price, "--max-price")
+
+
+def with_nearest_sku(client: Client, error: CliError, sku: str) -> CliError:
+    """The error of an unknown SKU with the nearest one that is sold, unless the API has named it."""
+    if error.code == "sku_unknown" and "did you mean" not in error.sentence.lower():
+        known = client.whole("/v1/skus", SkuList).value.items
+        error.sentence += suggestion(sku, (item.name for item in known))
+    return error
 
 
 def skus(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/skus", SkuList)
+    answer = terminal.client().whole("/v1/skus", SkuList)
     terminal.present(args.json, answer, lambda page: sku_table(page.items))
 
 
 def offers(terminal: Terminal, args: Namespace) -> None:
+    ceiling(args)  # A wrong amount is reported before anything is asked.
     params = {"gpu_model": args.gpu} if args.gpu else None
-    answer = terminal.client().get("/v1/offers", OfferList, params)
-    terminal.present(args.json, answer, lambda page: offer_tables(page.items))
+    answer = terminal.client().whole("/v1/offers", OfferList, params)
+    fitting = _only(answer, lambda offer: _fits(offer, args))
+    shown = fitting if args.all else _only(fitting, lambda offer: offer.available and bool(offer.skus))
+    hidden = len(fitting.value.items) - len(shown.value.items)
+    terminal.present(args.json, shown, lambda page: offer_tables(page.items, hidden=hidden))
+    if args.sku and not fitting.value.items:
+        sold = {sku for offer in answer.value.items for sku in offer.skus}
+        if near := suggestion(args.sku, sold - {args.sku}):
+            terminal.note(f"No provider offers {args.sku!r}.{near}")
+
+
+def _only(answer: Answer[OfferList], wanted: Callable[[OfferView], bool]) -> Answer[OfferList]:
+    """The answer without the offers that are not wanted, in both of its forms."""
+    kept = [
+        (content, offer)
+        for content, offer in zip(answer.content["items"], answer.value.items, strict=True)
+        if wanted(offer)
+    ]
+    items = [content for content, _ in kept]
+    return Answer({**answer.content, "items": items}, OfferList(tuple(offer for _, offer in kept)))
+
+
+def _fits(offer: OfferView, args: Namespace) -> bool:
+    """Whether the offer is of the SKU, the regions and the providers, and within the price, that were asked for."""
+    regions, providers = args.region, args.provider
+    return (
+        (args.sku is None or args.sku in offer.skus)
+        and (not regions or any(_is_in(offer.region, region) for region in regions))
+        and (not providers or offer.provider in providers)
+        and (args.max_price is None or _costs_at_most(offer, args.max_price))
+    )
+
+
+def _is_in(region: str, wanted: str) -> bool:
+    """`eu` is a jurisdiction, which `eu-central-1` is in."""
+    return region == wanted or region.startswith(f"{wanted}-")
+
+
+def _costs_at_most(offer: OfferView, usd: str) -> bool:
+    price = offer.price_per_hour
+    return price is not None and Decimal(price.usd) <= Decimal(usd)
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
     request = QuoteRequest(args.sku, tuple(args.region), tuple(args.provider), ceiling(args))
-    answer = terminal.client().post("/v1/quotes", QuoteView, request)
-    terminal.present(args.json, answer, quote_page)
+    client = terminal.client()
+    answer = client.post("/v1/quotes", QuoteView, request)
+    terminal.present(args.json, answer, lambda quote: quote_page(quote, verbose=args.verbose))
     verdict = answer.value.verdict
     if not verdict.admitted:
-        raise CliError(verdict.why or "A lease would be refused.", code=verdict.code or "refused")
+        refusal = CliError(verdict.why or "A lease would be refused.", code=verdict.code or "refused")
+        raise with_nearest_sku(client, refusal, args.sku)

@@ -7,17 +7,24 @@ from control_plane.cli import progress, ssh
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands import ssh_keys
-from control_plane.cli.commands.catalogue import add_constraints, ceiling
+from control_plane.cli.commands.amounts import amount
+from control_plane.cli.commands.catalogue import add_constraints, add_verbose, ceiling, with_nearest_sku
 from control_plane.cli.commands.lookup import LIVE_STATES, Found, find
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
 from control_plane.cli.render.explanation import explanation_page
 from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import plural, price, sentence, spaced
-from control_plane.wire.leases import ExplanationView, LeasePage, LeaseRequest, LeaseView
-from control_plane.wire.ssh_keys import SshKeyList
+from control_plane.cli.words import plural, price, sentence
+from control_plane.wire.leases import (
+    WAIT_SECONDS_DEFAULT,
+    AutoReleaseRequest,
+    ExplanationView,
+    LeasePage,
+    LeaseRequest,
+    LeaseView,
+)
 
 STATES = (*LIVE_STATES, "ended")
 LEASE_HELP = "name, id, or the unambiguous beginning of an id"
@@ -49,7 +56,8 @@ def add(to: Commands) -> None:
         examples="""
         splitplane lease list
         splitplane lease list --all
-        splitplane lease list --project research
+        splitplane lease list --project research --label team=vision
+        splitplane lease list --waiting
         splitplane lease list --state ready --json
         """,
     )
@@ -57,7 +65,13 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--state", action="append", choices=STATES, help="only leases in this state; may be repeated"
     )
-    parser.add_argument("--project", metavar="NAME", help="only leases of this project")
+    parser.add_argument(
+        "--project", metavar="PROJECT", help="only leases of this project: its name or its id"
+    )
+    parser.add_argument(
+        "--label", metavar="KEY=VALUE", action="append", help="only leases with this label; may be repeated"
+    )
+    parser.add_argument("--waiting", action="store_true", help="only leases that wait for stock")
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     _add_ssh(leases)
@@ -74,9 +88,10 @@ def add(to: Commands) -> None:
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
+    _add_why(to)
 
 
-def add_why(to: Commands) -> None:
+def _add_why(to: Commands) -> None:
     parser = command(
         to,
         "why",
@@ -86,9 +101,13 @@ def add_why(to: Commands) -> None:
             "Shows why it was admitted, every offer that was considered and why it was\n"
             "rejected, every attempt and how it ended, what the GPUs proved, and the journal."
         ),
-        examples="splitplane why train-1",
+        examples="""
+        splitplane why train-1
+        splitplane why train-1 --verbose
+        """,
     )
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+    add_verbose(parser)
 
 
 def _add_create(leases: Commands) -> None:
@@ -106,16 +125,35 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x
         splitplane lease create h100-sxm.8x --name train-1 --region eu --max-price 25
         splitplane lease create h100-sxm.1x --ssh-key laptop --ssh-key ci --no-wait
-        splitplane lease create h100-sxm.1x --project research
+        splitplane lease create h100-sxm.1x --project research --label team=vision
+        splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         """,
     )
     add_constraints(parser)
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
-        "--project", metavar="NAME", help="the project it belongs to (default: the one called default)"
+        "--project",
+        metavar="PROJECT",
+        help="the project it belongs to, by name or id (default: the one called default)",
     )
     parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; may be repeated")
     parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that accepts no SSH key")
+    parser.add_argument(
+        "--label", metavar="KEY=VALUE", action="append", default=[], help="a label; may be repeated"
+    )
+    parser.add_argument(
+        "--wait-timeout",
+        metavar="TIME",
+        help="how long to wait for stock: 90s, 30m, 12h, 7d, or 0 (default: 30m)",
+    )
+    parser.add_argument(
+        "--auto-release-after",
+        metavar="TIME",
+        help="release it this long after it is ready: 90s, 30m, 12h or 7d",
+    )
+    parser.add_argument(
+        "--auto-release-spend", metavar="USD", help="release it before it costs more than this"
+    )
     parser.add_argument(
         "--no-wait",
         "--detach",
@@ -165,9 +203,19 @@ def create(terminal: Terminal, args: Namespace) -> None:
         price_usd_per_hour_max=ceiling(args),
         name=args.name,
         project=args.project,
-        ssh_key_ids=tuple(_key_ids(client, args)),
+        ssh_key_ids=_key_ids(client, args),
+        wait_timeout_seconds=(
+            WAIT_SECONDS_DEFAULT
+            if args.wait_timeout is None
+            else seconds(args.wait_timeout, "--wait-timeout")
+        ),
+        labels=labels(args.label),
+        auto_release=_auto_release(args),
     )
-    answer = client.post("/v1/leases", LeaseView, request)
+    try:
+        answer = client.post("/v1/leases", LeaseView, request)
+    except CliError as error:
+        raise with_nearest_sku(client, error, args.sku) from None
     lease = answer.value
     terminal.note(f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour.")
     if args.no_wait:
@@ -181,24 +229,40 @@ def create(terminal: Terminal, args: Namespace) -> None:
         raise _failure(end.value)
 
 
-def _key_ids(client: Client, args: Namespace) -> list[str]:
+def _key_ids(client: Client, args: Namespace) -> tuple[str, ...] | None:
+    """The keys that were chosen; None for all keys of the organization, which the API finds itself."""
     if args.no_ssh_key:
         if args.ssh_key:
             raise usage("--ssh-key and --no-ssh-key cannot be combined.")
-        return []
+        return ()
     if args.ssh_key:
-        return [key.id for key in ssh_keys.find(client, args.ssh_key)]
-    keys = client.get(ssh_keys.PATH, SshKeyList).value.items
-    if not keys:
-        raise CliError(
-            "You have no SSH key, so nobody could log in; run: splitplane ssh-key add laptop (or use --no-ssh-key).",
-            code="no_ssh_key",
-        )
-    return [key.id for key in keys]
+        return tuple(key.id for key in ssh_keys.find(client, args.ssh_key))
+    return None
+
+
+def labels(given: list[str]) -> dict[str, str]:
+    """The labels given as `--label KEY=VALUE`."""
+    made: dict[str, str] = {}
+    for text in given:
+        key, sign, value = text.partition("=")
+        if not (sign and key) or key in made:
+            raise usage(f"--label: {text!r} is not KEY=VALUE with a key of its own.")
+        made[key] = value
+    return made
+
+
+def _auto_release(args: Namespace) -> AutoReleaseRequest | None:
+    after, spend = args.auto_release_after, args.auto_release_spend
+    if after is None and spend is None:
+        return None
+    return AutoReleaseRequest(
+        after_seconds=None if after is None else seconds(after, "--auto-release-after"),
+        spend_usd=None if spend is None else amount(spend, "--auto-release-spend"),
+    )
 
 
 def _failure(lease: LeaseView) -> CliError:
-    reason = lease.end_reason or lease.status.phase
+    reason = lease.end_reason or lease.state
     why = sentence(lease.end_why or lease.status.message)
     return CliError(f"{lease.name}: {why} For details, run: splitplane why {lease.id}", code=reason)
 
@@ -207,9 +271,10 @@ def _watched(
     terminal: Terminal, client: Client, leases: list[Found], settled: progress.Settled
 ) -> dict[str, End]:
     """Watch the leases. Progress goes to standard error, because standard output carries the answer."""
-    board = progress.board(terminal.err, leases, terminal.now)
+    board = progress.board(terminal.err, leases, terminal.now, quiet=terminal.quiet)
+    outage = progress.OUTAGE_SECONDS_MAX if terminal.timeout is None else terminal.timeout
     try:
-        return dict(progress.watch(client, leases, settled, board))
+        return dict(progress.watch(client, leases, settled, board, outage_seconds_max=outage))
     except KeyboardInterrupt:
         names = " ".join(lease.value.id for lease in leases)
         terminal.note(
@@ -238,28 +303,33 @@ def watch(terminal: Terminal, args: Namespace) -> None:
 
 def _settled_by_itself(leases: list[Found]) -> progress.Settled:
     """Ready for a lease that comes up; ended for one that was ending when the watch began."""
-    ending = {lease.value.id for lease in leases if lease.value.status.phase == "ending"}
+    ending = {lease.value.id for lease in leases if lease.value.state == "ending"}
     return lambda lease: progress.is_ended(lease) if lease.id in ending else progress.is_decided(lease)
 
 
 def _failed(end: LeaseView, before: list[Found]) -> bool:
     """Whether a lease that was coming up did not get ready."""
     first = next(lease.value for lease in before if lease.value.id == end.id)
-    return first.status.phase in ("pending", "starting") and not progress.is_ready(end)
+    return first.state in ("placing", "starting") and not progress.is_ready(end)
 
 
 def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, End]) -> None:
-    """Show how each ended. The first error is raised after everything was shown."""
+    """Show how each ended. The first error is raised after everything was shown.
+
+    Where every watch failed nothing is shown, because an empty list would be taken for the answer.
+    """
     troubles = [end for end in ends.values() if isinstance(end, CliError)]
     leases = [end for end in ends.values() if not isinstance(end, CliError)]
     page = Answer(
         {"items": [lease.content for lease in leases], "next_cursor": None},
         LeasePage(tuple(lease.value for lease in leases), None),
     )
-    terminal.present(args.json, page, lambda page: lease_table(page.items, terminal.now(), all_states=True))
-    for trouble in troubles[1:]:
-        terminal.note(trouble.sentence)
+    if leases:
+        terminal.present(
+            args.json, page, lambda page: lease_table(page.items, terminal.now(), all_states=True)
+        )
     if troubles:
+        troubles[0].others = troubles[1:]
         raise troubles[0]
 
 
@@ -274,6 +344,10 @@ def list_leases(terminal: Terminal, args: Namespace) -> None:
         params["state"] = list(LIVE_STATES)
     if args.project:
         params["project"] = args.project
+    if args.label:
+        params["label"] = args.label
+    if args.waiting:
+        params["waiting"] = "true"
     answer = terminal.client().every("/v1/leases", LeasePage, params)
     all_states = args.all or bool(args.state)
     terminal.present(
@@ -290,29 +364,57 @@ def why(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     lease = find(client, [args.lease])[0].value
     answer = client.get(f"/v1/leases/{lease.id}/explanation", ExplanationView)
-    terminal.present(args.json, answer, lambda explanation: explanation_page(explanation, terminal.now()))
+    terminal.present(
+        args.json,
+        answer,
+        lambda explanation: explanation_page(explanation, terminal.now(), verbose=args.verbose),
+    )
 
 
 # ssh
 
 
 def connect(terminal: Terminal, args: Namespace) -> None:
-    lease = find(terminal.client(), [args.lease])[0].value
+    client = terminal.client()
+    lease = find(client, [args.lease])[0].value
     line = _ssh_command(terminal, lease, args)
     if args.json:
         terminal.json({"lease": lease.id, "command": line})
     elif args.print_only:
-        terminal.stdout.write(ssh.shell_line(line) + "\n")
+        terminal.write(ssh.shell_line(line) + "\n")
     else:
+        _check_simulation(terminal, client, lease)
         terminal.become(line)
+
+
+def _check_simulation(terminal: Terminal, client: Client, lease: LeaseView) -> None:
+    """Refuse a simulated machine, on which nothing can listen, instead of letting ssh wait for it.
+
+    The API does not know which machines are simulated. Their GPUs always are emulated, and nothing answers at their
+    address; a real machine for tests has emulated GPUs too, and answers.
+    """
+    machine = lease.machine
+    if machine is None or not machine.address or terminal.reaches(machine.address, machine.ssh_port):
+        return
+    reports = client.get(f"/v1/leases/{lease.id}/explanation", ExplanationView).value.reports
+    of_machine = [report for report in reports if report.machine_id == machine.machine_id]
+    if any(report.source == "emulated" for report in of_machine):
+        raise CliError(
+            f"The machine of {lease.name} is simulated: its GPUs are emulated, and nothing answers at"
+            f" {machine.address} port {machine.ssh_port}. There is nothing to log in to.",
+            code="machine_simulated",
+        )
 
 
 def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[str]:
     machine = lease.machine
     if not progress.is_ready(lease):
-        phase = lease.status.phase
-        hint = "" if phase in ("ending", "ended") else f" To wait for it: splitplane lease watch {lease.id}"
-        raise CliError(f"{lease.name} is {phase}, not ready.{hint}", code="not_ready")
+        hint = (
+            ""
+            if lease.state in ("ending", "ended")
+            else f" To wait for it: splitplane lease watch {lease.id}"
+        )
+        raise CliError(f"{lease.name} is {lease.state}, not ready.{hint}", code="not_ready")
     if machine is None or not machine.address:
         raise CliError(f"The address of the machine of {lease.name} is not known yet.", code="no_address")
     if not machine.host_key:
@@ -321,6 +423,8 @@ def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[
             " no connection is made.",
             code="no_host_key",
         )
+    if args.identity is not None:
+        ssh.check_identity(args.identity)
     return ssh.command(
         address=machine.address,
         port=machine.ssh_port,
@@ -339,11 +443,11 @@ def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[
 def release(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     leases = find(client, args.leases)
-    running = [lease.cleaned() for lease in leases if lease.value.status.phase not in ("ending", "ended")]
+    running = [lease.cleaned() for lease in leases if lease.value.state not in ("ending", "ended")]
     if running and not args.yes:
         for lease in running:
             per_hour = f"{price(lease.price_per_hour)} USD per hour"
-            terminal.err.print(f"  {lease.name}  {lease.id}  {spaced(lease.status.phase)}, {per_hour}")
+            terminal.err.print(f"  {lease.name}  {lease.id}  {lease.state}, {per_hour}")
         terminal.confirm(
             f"Release {plural(len(running), 'lease')}? The data on the machines is lost.", otherwise="--yes"
         )

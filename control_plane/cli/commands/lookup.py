@@ -1,18 +1,30 @@
-"""Find a lease by what a person types: an id, the beginning of one, or a name."""
+"""Find a lease, or what else has a name, by what a person types: an id, the beginning of one, or a name."""
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError
-from control_plane.domain.ids import MalformedIdError, Prefix, off_wire
+from control_plane.cli.parsing import is_id, suggestion
 from control_plane.wire.leases import LeasePage, LeaseView
 
 LIVE_STATES = ("placing", "starting", "ready", "ending")
+PREFIX = "le"
 PREFIX_DIGITS_MIN = 4
 """Fewer digits of an id would match by chance."""
 
 Found = Answer[LeaseView]
+
+
+class Named(Protocol):
+    """What a person can name: by its name, its id, or the beginning of its id."""
+
+    id: str
+    name: str
+
+
+N = TypeVar("N", bound=Named)
 
 
 def find(client: Client, words: Sequence[str]) -> list[Found]:
@@ -20,15 +32,23 @@ def find(client: Client, words: Sequence[str]) -> list[Found]:
     live: list[Found] | None = None
     found: dict[str, Found] = {}
     for word in words:
-        if _is_id(word):
+        if is_id(PREFIX, word):
             lease = client.get(f"/v1/leases/{word}", LeaseView)
         else:
             if live is None:
                 live = listed(client, states=LIVE_STATES)
             matching = _matching(live, word) or _matching(listed(client, states=("ended",)), word)
-            lease = _only(matching, word)
+            lease = _only(matching, word, live)
         found.setdefault(lease.value.id, lease)
     return list(found.values())
+
+
+def named(items: Sequence[N], word: str) -> list[N]:
+    """The items with this name or id; if there are none, those whose id begins so."""
+    found = [item for item in items if word in (item.name, item.id)]
+    if found or len(word.partition("_")[2]) < PREFIX_DIGITS_MIN:
+        return found
+    return [item for item in items if item.id.startswith(word)]
 
 
 def listed(client: Client, *, states: Sequence[str]) -> list[Found]:
@@ -38,32 +58,25 @@ def listed(client: Client, *, states: Sequence[str]) -> list[Found]:
     ]
 
 
-def _is_id(word: str) -> bool:
-    try:
-        off_wire(Prefix.LEASE, word)
-    except MalformedIdError:
-        return False
-    return True
-
-
 def _matching(leases: Sequence[Found], word: str) -> list[Found]:
     """The leases with this name; if there are none, those whose id begins so, with or without its `le_`."""
     named = [lease for lease in leases if lease.value.name == word]
-    digits = word.removeprefix(f"{Prefix.LEASE}_")
+    digits = word.removeprefix(f"{PREFIX}_")
     if named or len(digits) < PREFIX_DIGITS_MIN:
         return named
-    return [lease for lease in leases if lease.value.id.startswith(f"{Prefix.LEASE}_{digits}")]
+    return [lease for lease in leases if lease.value.id.startswith(f"{PREFIX}_{digits}")]
 
 
-def _only(matching: Sequence[Found], word: str) -> Found:
+def _only(matching: Sequence[Found], word: str, live: Sequence[Found]) -> Found:
     if not matching:
+        near = suggestion(word, (lease.value.name for lease in live))
         raise CliError(
-            f"No lease is called {word!r} and no id begins so; see: splitplane lease list --all",
+            f"No lease is called {word!r} and no id begins so.{near} See: splitplane lease list --all",
             code="lease_not_found",
         )
     if len(matching) > 1:
         leases = [lease.value for lease in matching[:20]]
-        choices = "\n".join(f"  {lease.id}  {lease.name}  {lease.status.phase}" for lease in leases)
+        choices = "\n".join(f"  {lease.id}  {lease.name}  {lease.state}" for lease in leases)
         raise CliError(
             f"{word!r} matches {len(matching)} leases; use one of their ids:\n{choices}", code="ambiguous"
         )

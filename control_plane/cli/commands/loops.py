@@ -14,11 +14,15 @@ def add(to: Commands) -> None:
         "loops",
         loops,
         "Show the last report of every loop (operators).",
-        more="A loop is stuck when its report is later than three intervals and one run allow.",
+        more=(
+            "A loop is stuck when its report is later than three intervals and one run\n"
+            "allow, and stopped when that is so in one replica while another one runs it.\n"
+            "A loop with no report is run by no process, or its first run has not ended."
+        ),
         examples="splitplane loops",
     )
 
 
 def loops(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/operator/loops", LoopList)
-    terminal.present(args.json, answer, lambda page: loop_table(page.items))
+    answer = terminal.client().whole("/v1/operator/loops", LoopList)
+    terminal.present(args.json, answer, loop_table)

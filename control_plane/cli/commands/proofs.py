@@ -5,10 +5,9 @@ from argparse import Namespace
 from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import find
 from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.parsing import Commands, command, is_id, noun
 from control_plane.cli.render.proofs import proof_page, proof_table, record_table
 from control_plane.cli.terminal import Terminal
-from control_plane.domain.ids import MalformedIdError, Prefix, off_wire
 from control_plane.wire.proofs import ProofPage, ProofRecordPage, ProofView
 
 OUTCOMES = ("passed", "failed", "unanswered", "emulated")
@@ -60,7 +59,7 @@ def list_proofs(terminal: Terminal, args: Namespace) -> None:
 
 def show(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    proof_id = args.proof if _is_id(args.proof) else _latest(client, args.proof)
+    proof_id = args.proof if is_id("pf", args.proof) else _latest(client, args.proof)
     answer = client.get(f"/v1/proofs/{proof_id}", ProofView)  # The evidence is for --json only.
     terminal.present(args.json, answer, lambda proof: proof_page(proof, terminal.now()))
 
@@ -74,14 +73,6 @@ def _latest(client: Client, word: str) -> str:
             code="no_proof",
         )
     return lease.proof.id
-
-
-def _is_id(word: str) -> bool:
-    try:
-        off_wire(Prefix.PROOF, word)
-    except MalformedIdError:
-        return False
-    return True
 
 
 def record(terminal: Terminal, args: Namespace) -> None:

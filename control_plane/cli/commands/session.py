@@ -1,6 +1,9 @@
 """Login, logout, and who is logged in."""
 
+import os
+import stat
 from argparse import Namespace
+from pathlib import Path
 
 from control_plane.cli import config
 from control_plane.cli.answers import Answer
@@ -9,7 +12,7 @@ from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.render.organizations import organization_page
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.organizations import OrganizationView
+from control_plane.wire.organizations import OwnOrganizationView
 
 KEY_LENGTH_MAX = 200
 
@@ -46,7 +49,7 @@ def add(to: Commands) -> None:
 def login(terminal: Terminal, args: Namespace) -> None:
     url = config.checked_url(args.url or _url_in_use(terminal), terminal.environ)
     attempt = Login(url, _read_key(terminal, url, from_stdin=args.key_stdin), "the one you gave")
-    answer = terminal.client(attempt).get("/v1/organization", OrganizationView)
+    answer = terminal.client(attempt).get("/v1/organization", OwnOrganizationView)
     path = config.store(terminal.environ, attempt)
     _present(terminal, args, answer, Login(url, attempt.api_key, f"stored in {path}"))
     if terminal.environ.get(config.ENV_KEY):
@@ -67,6 +70,7 @@ def _url_in_use(terminal: Terminal) -> str:
 
 def _read_key(terminal: Terminal, url: str, *, from_stdin: bool) -> str:
     if from_stdin:
+        _check_redirected(terminal)
         key = terminal.stdin.readline().strip()
     elif terminal.stdin.isatty():
         key = terminal.ask_secret(f"API key for {url}: ").strip()
@@ -76,6 +80,16 @@ def _read_key(terminal: Terminal, url: str, *, from_stdin: bool) -> str:
     if not (key and key.isascii() and key.isprintable() and " " not in key and len(key) <= KEY_LENGTH_MAX):
         raise usage("That is not an API key; paste the one line that begins with spk_.")
     return key
+
+
+def _check_redirected(terminal: Terminal) -> None:
+    """Refuse a key from a file (`--key-stdin < FILE`) that others can read. Pipes have no such file."""
+    try:
+        status = os.fstat(terminal.stdin.fileno())
+    except (OSError, ValueError):  # Not a file of the system, as in tests.
+        return
+    if stat.S_ISREG(status.st_mode):
+        config.check_private(Path("the file on standard input"), status, "an API key")
 
 
 def logout(terminal: Terminal, args: Namespace) -> None:
@@ -89,11 +103,11 @@ def logout(terminal: Terminal, args: Namespace) -> None:
 
 def whoami(terminal: Terminal, args: Namespace) -> None:
     login = config.current(terminal.environ)
-    answer = terminal.client(login).get("/v1/organization", OrganizationView)
+    answer = terminal.client(login).get("/v1/organization", OwnOrganizationView)
     _present(terminal, args, answer, login)
 
 
-def _present(terminal: Terminal, args: Namespace, answer: Answer[OrganizationView], login: Login) -> None:
+def _present(terminal: Terminal, args: Namespace, answer: Answer[OwnOrganizationView], login: Login) -> None:
     terminal.present(
         args.json,
         answer,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.parsing import Commands, command, noun, suggestion
 from control_plane.cli.render.ssh_keys import ssh_key_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
@@ -77,7 +77,7 @@ def _own_key(terminal: Terminal) -> Path:
 
 
 def list_keys(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get(PATH, SshKeyList)
+    answer = terminal.client().whole(PATH, SshKeyList)
     terminal.present(args.json, answer, lambda page: ssh_key_table(page.items, terminal.now()))
 
 
@@ -87,18 +87,23 @@ def delete_key(terminal: Terminal, args: Namespace) -> None:
     client.delete(f"{PATH}/{key.id}")
     if args.json:
         terminal.json({"deleted": key.id})
+    elif terminal.quiet:
+        terminal.write(f"{key.id}\n")
     else:
         terminal.say(f"Deleted {key.name} ({key.fingerprint}).")
 
 
 def find(client: Client, words: Sequence[str]) -> list[SshKeyView]:
     """The keys with these names or ids."""
-    known = client.get(PATH, SshKeyList).value.items
+    known = client.whole(PATH, SshKeyList).value.items
     found = []
     for word in words:
         matching = [key for key in known if word in (key.name, key.id)]
         if not matching:
             names = ", ".join(key.name for key in known) or "none"
-            raise CliError(f"There is no SSH key {word!r}; your keys are: {names}.", code="ssh_key_unknown")
+            near = suggestion(word, (key.name for key in known))
+            raise CliError(
+                f"There is no SSH key {word!r}.{near} Your keys are: {names}.", code="ssh_key_unknown"
+            )
         found.append(matching[0])
     return found

@@ -9,8 +9,7 @@ from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, heading, table
 from control_plane.cli.words import cents, gpu_hours, price, rounded, span
-from control_plane.domain.money import Nano
-from control_plane.wire.billing import BillView, UsageRow
+from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow
 
 
 def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -> RenderableType:
@@ -30,7 +29,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
         for charge in charges
     ]
     seconds = sum(charge.gpu_seconds for charge in charges)
-    total = Nano(sum(charge.amount.nano for charge in charges))
+    total = sum(charge.amount.nano for charge in charges)
     rows.append(_total("Total", "", "", "", "", gpu_hours(seconds), cents(total)))
     columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
@@ -38,7 +37,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
 
 
 def bill_page(bill: BillView) -> RenderableType:
-    owed = Nano(bill.amount.nano + bill.unrated.nano)
+    owed = bill.amount.nano + bill.unrated.nano
     return Group(
         heading(f"{bill.since.astimezone(UTC):%B %Y} so far", "calendar month, UTC"),
         Text(),
@@ -68,10 +67,46 @@ def _bill_lines(bill: BillView) -> Table:
         )
         for line in bill.lines
     ]
+    if len(bill.projects) > 1:
+        rows += [_subtotal(project) for project in bill.projects]
     seconds = sum(line.gpu_seconds + line.unrated_gpu_seconds for line in bill.lines)
     rows.append(_total("Total", "", "", "", gpu_hours(seconds), rounded(bill.amount), rounded(bill.unrated)))
     columns = ("LEASE", "PROJECT", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
     return table(columns, rows, right=columns[3:], whole=("SKU",), varying=("PROJECT",))
+
+
+def _subtotal(project: ProjectTotalView) -> Sequence[Cell]:
+    hours = gpu_hours(project.gpu_seconds + project.unrated_gpu_seconds)
+    return (
+        Text("Subtotal", style="bold"),
+        Text(project.project, style="bold"),
+        "",
+        "",
+        hours,
+        rounded(project.amount),
+        rounded(project.unrated),
+    )
+
+
+def reconciliation_page(found: ReconciliationView) -> RenderableType:
+    """What was rated beside what was posted. Any difference is an error of ours, and red."""
+    agree = found.difference.nano == 0
+    verdict = (
+        Text("✓ Charges and ledger agree.", style="green")
+        if agree
+        else Text(f"✗ Charges and ledger differ by {price(found.difference)} USD.", style="bold red")
+    )
+    return Group(
+        verdict,
+        Text(),
+        facts(
+            ("Used", f"{gpu_hours(found.gpu_seconds)} GPU-hours, rated so far"),
+            ("Rated", f"{price(found.rated)} USD, the sum of all charges"),
+            ("Posted", f"{price(found.posted)} USD, the sum of all postings of charges"),
+            ("Difference", f"{price(found.difference)} USD"),
+            ("Balance", f"{price(found.balance)} USD, by the postings"),
+        ),
+    )
 
 
 def _total(*cells: str) -> list[Cell]:
@@ -79,4 +114,7 @@ def _total(*cells: str) -> list[Cell]:
 
 
 def _rounding_note() -> Text:
-    return Text("Amounts are rounded to cents; --json has them to the nano-dollar.", style="dim")
+    return Text(
+        "Amounts are rounded to cents, and sums are of exact amounts; --json has them to the nano-dollar.",
+        style="dim",
+    )

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.layout import heading, indented, pairs, table
-from control_plane.cli.words import coarse, price, spaced
+from control_plane.cli.words import coarse, plural, price, spaced
 from control_plane.wire.catalogue import CandidateView, OfferView, QuoteView, RejectedView, SkuView
 
 STOCK = {"live": "in stock", "advisory": "likely", "static": "not known"}
@@ -51,10 +51,14 @@ def _demands(skus: Sequence[SkuView]) -> list[RenderableType]:
     ]
 
 
-def offer_tables(offers: Sequence[OfferView]) -> RenderableType:
-    """A table for each kind of hardware; in it offers in stock first, the cheapest first."""
+def offer_tables(offers: Sequence[OfferView], *, hidden: int) -> RenderableType:
+    """A table for each kind of hardware; in it offers in stock first, the cheapest first.
+
+    `hidden` is how many offers there are besides that are sold out, or that no SKU sells.
+    """
     if not offers:
-        return Text("No offers: no provider has listed capacity of this kind yet.")
+        more = f" {plural(hidden, 'more offer')} cannot be had now; to see them, add --all." if hidden else ""
+        return Text(f"No offers: no provider has such capacity now.{more}")
     cost = any(offer.cost_per_hour for offer in offers)
     parts: list[RenderableType] = []
     for (model, count), group in groupby(sorted(offers, key=_hardware_of), key=_hardware_of):
@@ -64,6 +68,9 @@ def offer_tables(offers: Sequence[OfferView]) -> RenderableType:
             heading(hardware(count, model), f"sold as {', '.join(sold_as)}" if sold_as else "not sold")
         )
         parts += [indented(_offer_table(members, cost=cost)), Text()]
+    if hidden:
+        cannot = "cannot be had now (sold out, or of no SKU)"
+        parts += [Text(f"{plural(hidden, 'more offer')} {cannot}; --all shows them.", style="dim"), Text()]
     return Group(*parts[:-1])
 
 
@@ -100,7 +107,7 @@ def _stock(offer: OfferView) -> Text:
     return Text(word, style="green" if offer.confidence == "live" else "yellow")
 
 
-def quote_page(quote: QuoteView) -> RenderableType:
+def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
     """Price, verdict and candidates. The reason of a refusal goes to standard error, as every error does."""
     parts: list[RenderableType] = []
     if quote.price_per_hour is not None:
@@ -115,7 +122,8 @@ def quote_page(quote: QuoteView) -> RenderableType:
     elif quote.verdict.admitted:
         parts += [Text(), Text("No offer can serve it now; a lease would wait for one.", style="yellow")]
     if quote.rejected:
-        parts += [Text(), heading("Rejected"), rejected_lines(quote.rejected)]
+        hint = "" if verbose or not is_folded(quote.rejected) else "--verbose names every offer"
+        parts += [Text(), heading("Rejected", hint), rejected_lines(quote.rejected, verbose=verbose)]
     return Group(*parts)
 
 
@@ -138,24 +146,29 @@ def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) 
     return table(columns, rows, right=("#", "COST USD/H"))
 
 
-def rejected_lines(rejected: Sequence[RejectedView]) -> RenderableType:
-    """Each rejected offer with its reason on a line of its own, so that neither is cut.
-
-    The same machine type, rejected for the same reason in several regions, appears once with all its regions.
-    """
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for offer in rejected:
-        key = (offer.provider, offer.native_type, offer.code, offer.why)
-        alike.setdefault(key, []).append(offer.region)
-    return indented(
-        pairs((Text("✗", style="dim"), _rejection(*key, regions)) for key, regions in alike.items())
-    )
+def rejected_lines(rejected: Sequence[RejectedView], *, verbose: bool) -> RenderableType:
+    """Why offers were rejected: one entry for all that have the same reason, or with `verbose` one for each."""
+    if verbose:
+        groups = [[offer] for offer in rejected]
+    else:
+        by_code: dict[str, list[RejectedView]] = {}
+        for offer in rejected:
+            by_code.setdefault(offer.code, []).append(offer)
+        groups = sorted(by_code.values(), key=len)
+    return indented(pairs((Text("✗", style="dim"), _rejection(group)) for group in groups))
 
 
-def _rejection(provider: str, native_type: str, code: str, why: str, regions: Sequence[str]) -> Text:
-    if len(regions) == 1:
-        return Text.assemble(
-            f"{provider} {regions[0]} {native_type}  ", (spaced(code), "yellow"), "\n", (why, "dim")
-        )
-    where = f"{provider} {native_type} in {len(regions)} regions  "
-    return Text.assemble(where, (spaced(code), "yellow"), "\n", (f"{why} {', '.join(regions)}", "dim"))
+def _rejection(alike: Sequence[RejectedView]) -> Text:
+    """Offers with one reason. Their sentences may differ in figures; then the first stands for all."""
+    first = alike[0]
+    where = f"{first.provider} {first.region} {first.native_type}"
+    title = where if len(alike) == 1 else f"{len(alike)} offers"
+    why = first.why
+    if len({offer.why for offer in alike}) > 1:
+        why = f"For example {where}: {why}"
+    return Text.assemble(f"{title}  ", (spaced(first.code), "yellow"), "\n", (why, "dim"))
+
+
+def is_folded(rejected: Sequence[RejectedView]) -> bool:
+    """Whether `rejected_lines` leaves out names, because offers have the same reason."""
+    return len({offer.code for offer in rejected}) < len(rejected)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from control_plane.cli.render.catalogue import candidate_table, rejected_lines
 from control_plane.cli.render.layout import facts, heading, indented, table
-from control_plane.cli.render.leases import phase_mark
+from control_plane.cli.render.leases import state_mark
 from control_plane.cli.render.proofs import proof_lines
 from control_plane.cli.words import absolute, ago, both, plural, sentence, short_id, spaced, span
 from control_plane.wire.catalogue import RejectedView
@@ -23,12 +23,12 @@ JOURNAL_LINES_MAX = 1_000
 _VERDICTS = {"verified": ("✓", "green"), "mismatch": ("✗", "red")}
 
 
-def explanation_page(explanation: ExplanationView, now: datetime) -> RenderableType:
+def explanation_page(explanation: ExplanationView, now: datetime, *, verbose: bool = False) -> RenderableType:
     lease = explanation.lease
     parts = [
         *_headline(lease),
         *_admission(explanation.admission, now),
-        *_placements(explanation.placements, now),
+        *_placements(explanation.placements, now, verbose=verbose),
     ]
     for attempt in explanation.attempts:
         reports = [report for report in explanation.reports if report.machine_id == attempt.machine_id]
@@ -39,7 +39,7 @@ def explanation_page(explanation: ExplanationView, now: datetime) -> RenderableT
 
 
 def _headline(lease: LeaseView) -> list[RenderableType]:
-    title = Text.assemble((lease.name, "bold"), "  ", phase_mark(lease.status), (f"  {lease.id}", "dim"))
+    title = Text.assemble((lease.name, "bold"), "  ", state_mark(lease), (f"  {lease.id}", "dim"))
     message = lease.status.message
     if lease.end_reason:
         message += f" It ended because: {sentence(lease.end_why or spaced(lease.end_reason))}"
@@ -60,7 +60,7 @@ def _admission(line: JournalLine | None, now: datetime) -> list[RenderableType]:
 # Placements
 
 
-def _placements(placements: Sequence[PlacementView], now: datetime) -> list[RenderableType]:
+def _placements(placements: Sequence[PlacementView], now: datetime, *, verbose: bool) -> list[RenderableType]:
     """Every decision. Equal decisions in a row are one entry, and a reason that was shown is not shown again.
 
     While a lease waits for capacity it is decided on every few seconds, mostly with the same result.
@@ -69,7 +69,7 @@ def _placements(placements: Sequence[PlacementView], now: datetime) -> list[Rend
     shown: set[tuple[str, str, str]] = set()
     for _, group in groupby(placements, key=_essence):
         first, *again = group
-        parts += [Text(), *_placement(first, shown, now)]
+        parts += [Text(), *_placement(first, shown, now, verbose=verbose)]
         shown |= {_reason(rejected) for rejected in first.rejected}
         if again:
             times = "once more" if len(again) == 1 else f"{len(again)} times more"
@@ -92,7 +92,7 @@ def _reason(rejected: RejectedView) -> tuple[str, str, str]:
 
 
 def _placement(
-    placement: PlacementView, shown: set[tuple[str, str, str]], now: datetime
+    placement: PlacementView, shown: set[tuple[str, str, str]], now: datetime, *, verbose: bool
 ) -> list[RenderableType]:
     parts: list[RenderableType] = [
         heading(f"Placement {placement.number}", _when(placement.decided_at, now)),
@@ -105,7 +105,7 @@ def _placement(
     if as_before:
         parts.append(indented(Text(f"Rejected as above: {plural(as_before, 'offer')}.")))
     if news:
-        parts += [indented(Text("Rejected:")), rejected_lines(news)]
+        parts += [indented(Text("Rejected:")), rejected_lines(news, verbose=verbose)]
     return parts
 
 
@@ -156,7 +156,8 @@ def _failure(attempt: AttemptView) -> Text | None:
     if attempt.fail_reason is None:
         return None
     why = f": {sentence(attempt.fail_why)}" if attempt.fail_why else "."
-    return Text(f"{spaced(attempt.fail_reason)}{why}", style="red")
+    said = f" The provider said: {sentence(attempt.provider_words)}" if attempt.provider_words else ""
+    return Text(f"{spaced(attempt.fail_reason)}{why}{said}", style="red")
 
 
 def _report(report: ReportView, now: datetime) -> RenderableType:

@@ -1,7 +1,7 @@
 """Leases on the screen: the list, and one lease in full."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,26 +10,41 @@ from control_plane.cli import ssh
 from control_plane.cli.render.catalogue import hardware
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
-from control_plane.cli.words import ago, both, coarse, price, short_id, spaced
-from control_plane.wire.leases import LeaseRequestView, LeaseView, MachineView, StatusView
+from control_plane.cli.words import ago, both, coarse, exact, price, short_id, spaced, span
+from control_plane.wire.leases import LeaseRequestView, LeaseView, MachineView
 
-PHASES = {
-    "pending": ("○", "yellow"),
+MARKS = {
+    "placing": ("○", "yellow"),
     "starting": ("◐", "cyan"),
     "ready": ("●", "green"),
-    "unconfirmed": ("◌", "yellow"),
     "ending": ("◑", "magenta"),
     "ended": ("·", "dim"),
 }
-"""The mark and the colour of each phase."""
+"""The mark and the colour of each state."""
+UNCONFIRMED = ("◌", "yellow")
 
 
-def phase_mark(status: StatusView) -> Text:
-    glyph, style = PHASES.get(status.phase, ("?", "default"))
-    made = Text(f"{glyph} {status.phase}", style=style)
-    if status.phase == "starting":
-        made.append(f" {status.steps_done}/{status.steps_total}")
+def mark_of(lease: LeaseView) -> tuple[str, str]:
+    """The mark and the colour of a lease."""
+    if lease.status.unconfirmed is not None:
+        return UNCONFIRMED
+    return MARKS.get(lease.state, ("?", "default"))
+
+
+def state_mark(lease: LeaseView) -> Text:
+    """The state of a lease, with what else there is to know: its progress, that it waits, or that it is in doubt."""
+    glyph, style = mark_of(lease)
+    made = Text(f"{glyph} {word_of(lease)}", style=style)
+    if lease.state == "starting":
+        made.append(f" {lease.status.steps_done}/{lease.status.steps_total}")
     return made
+
+
+def word_of(lease: LeaseView) -> str:
+    """The state of a lease, and that it waits for stock or that its machine is in doubt."""
+    if lease.status.waiting is not None:
+        return f"{lease.state}, waiting"
+    return f"{lease.state}, unconfirmed" if lease.status.unconfirmed is not None else lease.state
 
 
 def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool) -> RenderableType:
@@ -43,21 +58,21 @@ def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool)
             Text(lease.name, style="bold"),
             lease.project,
             lease.request.sku,
-            phase_mark(lease.status),
+            state_mark(lease),
             price(lease.price_per_hour),
             coarse(now - lease.created_at),
         )
         for lease in leases
     ]
-    columns = ("LEASE", "NAME", "PROJECT", "SKU", "STATUS", "USD/H", "AGE")
-    whole = ("LEASE", "SKU", "STATUS")
+    columns = ("LEASE", "NAME", "PROJECT", "SKU", "STATE", "USD/H", "AGE")
+    whole = ("LEASE", "SKU", "STATE")
     return table(columns, rows, right=("USD/H", "AGE"), whole=whole, varying=("PROJECT",))
 
 
 def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
     status = lease.status
-    parts: list[RenderableType] = [Text.assemble((lease.name, "bold"), "  ", phase_mark(status))]
-    if status.message.rstrip(".").lower() != status.phase:
+    parts: list[RenderableType] = [Text.assemble((lease.name, "bold"), "  ", state_mark(lease))]
+    if status.message.rstrip(".").lower() != lease.state:
         parts.append(indented(Text(status.message)))
     per_hour, per_gpu_hour = price(lease.price_per_hour), price(lease.price_per_gpu_hour)
     parts += [
@@ -68,17 +83,21 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Constraints", _constraints(lease.request)),
+            ("Labels", labels(lease.labels)),
+            ("SSH keys", ", ".join(key.name for key in lease.ssh_keys) or None),
+            *_waiting_facts(lease, now),
             *_machine_facts(lease.machine, now),
             ("Proof", standing(lease.proof, now)),
             ("Attempts", str(lease.attempts) if lease.attempts > 1 else None),
             ("Created", both(lease.created_at, now)),
             ("Ready", both(lease.ready_at, now)),
+            ("Auto-release", _auto_release(lease, now)),
             ("Billed until", both(lease.billed_until, now)),
             ("Ended", both(lease.ended_at, now)),
             ("Reason", lease.end_why or (spaced(lease.end_reason) if lease.end_reason else None)),
         ),
     ]
-    if status.phase in ("ready", "unconfirmed"):
+    if lease.state == "ready":
         parts += [Text(), indented(Text(f"splitplane lease ssh {_handle(lease)}", style="cyan"))]
     return Group(*parts)
 
@@ -89,10 +108,38 @@ def _handle(lease: LeaseView) -> str:
     return lease.name if plain else lease.id
 
 
+def labels(given: Mapping[str, str]) -> str | None:
+    """Labels as they are typed; None when there is none."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(given.items())) or None
+
+
+def _waiting_facts(lease: LeaseView, now: datetime) -> list[tuple[str, str | None]]:
+    waiting = lease.status.waiting
+    if waiting is None:
+        return []
+    return [("Waiting since", both(waiting.since, now)), ("Gives up", both(waiting.gives_up_at, now))]
+
+
+def _auto_release(lease: LeaseView, now: datetime) -> str | None:
+    """When a lease is released without its customer; before it is ready, by which limits."""
+    limits = lease.auto_release
+    if lease.ended_at is not None or limits is None:
+        return None
+    if lease.release_at is not None:
+        return both(lease.release_at, now)
+    after = (
+        None
+        if limits.after_seconds is None
+        else f"{span(timedelta(seconds=limits.after_seconds))} after ready"
+    )
+    spend = None if limits.spend is None else f"before it costs more than {price(limits.spend)} USD"
+    return ", or ".join(limit for limit in (after, spend) if limit) or None
+
+
 def _constraints(request: LeaseRequestView) -> str | None:
     words = [*request.regions, *request.providers]
-    if request.price_per_hour_max:
-        words.append(f"at most {price(request.price_per_hour_max)} USD per hour")
+    if request.price_usd_per_hour_max is not None:
+        words.append(f"at most {exact(request.price_usd_per_hour_max)} USD per hour")
     return ", ".join(words) or None
 
 

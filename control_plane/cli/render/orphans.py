@@ -6,9 +6,9 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from control_plane.cli.render.layout import facts, heading
+from control_plane.cli.render.layout import facts, heading, indented
 from control_plane.cli.words import both, plural
-from control_plane.wire.orphans import OrphanView
+from control_plane.wire.orphans import OrphanTerminationList, OrphanView
 
 
 def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType:
@@ -25,9 +25,30 @@ def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType
                 ("Launch key", orphan.launch_key),
                 ("First seen", both(orphan.first_seen_at, now)),
                 ("Last seen", f"{both(orphan.last_seen_at, now)}, in {lists}"),
-                ("Termination requested", both(orphan.terminate_asked_at, now) or "not yet"),
+                ("Gone", both(orphan.gone_at, now)),
+                ("Held back", orphan.held_why if orphan.gone_at is None else None),
+                ("Termination decided", _decided(orphan, now)),
+                ("Termination requested", both(orphan.terminate_asked_at, now) or _not_yet(orphan)),
                 ("Note", orphan.note),
             ),
             Text(),
         ]
     return Group(*parts[:-1])
+
+
+def _not_yet(orphan: OrphanView) -> str:
+    return "not yet" if orphan.gone_at is None else "never"
+
+
+def _decided(orphan: OrphanView, now: datetime) -> str | None:
+    if orphan.termination is None:
+        return None
+    return f"{both(orphan.termination.at, now)}, by {orphan.termination.actor}: {orphan.termination.why}"
+
+
+def termination_pages(answer: OrphanTerminationList) -> RenderableType:
+    lines = [f"{decision.account} {decision.provider_ref}" for decision in answer.items]
+    return Group(
+        Text(f"The next runs of collect_orphans terminate {plural(len(lines), 'machine')}:"),
+        *(indented(Text(line)) for line in lines),
+    )

@@ -12,4 +12,4 @@ from control_plane.wire.projects import ProjectView
 
 def project_table(projects: Sequence[ProjectView], now: datetime) -> RenderableType:
     rows = [(project.name, project.id, coarse(now - project.created_at)) for project in projects]
-    return table(("NAME", "PROJECT", "AGE"), rows, right=("AGE",), whole=("PROJECT",))
+    return table(("NAME", "ID", "AGE"), rows, right=("AGE",), whole=("ID",))

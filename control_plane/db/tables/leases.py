@@ -43,7 +43,12 @@ leases = table(
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
-    Column("authorized_keys", ARRAY(Text), nullable=False),
+    # Lists of id, name, public key and fingerprint, as they were when the lease was created.
+    Column("ssh_keys", JSONB, nullable=False),
+    Column("labels", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("wait_timeout_seconds", Integer, nullable=False),
+    Column("auto_release_after_seconds", Integer),
+    Column("auto_release_spend_nano", BigInteger),
     # Execution.
     Column("state", Text, nullable=False),
     Column("generation", Integer, nullable=False, server_default=text("1")),
@@ -51,11 +56,16 @@ leases = table(
     Column("end_reason", Text),
     Column("end_why", Text),
     at("due_at", nullable=False),
+    # Since when and why no offer can serve it, while it is placing.
+    at("waiting_since"),
+    Column("waiting_why", Text),
     # Digest of the last stored placement: the same decision is not stored again.
     Column("placement_sha256", LargeBinary),
     # Times from the journal, copied here for the meter.
     at("created_at", nullable=False),
     at("ready_at"),
+    # When it is released by itself: the earliest of its limits, computed when it becomes ready.
+    at("release_at"),
     at("billed_until"),
     at("ended_at"),
     at("funding_warned_at"),
@@ -68,7 +78,14 @@ leases = table(
     known("end_reason", EndReason),
     known("proof", Tier),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
+    CheckConstraint("billed_until >= ready_at", name="billed_no_earlier_than_ready"),
     CheckConstraint(f"(state = '{LeaseState.READY}') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
+    CheckConstraint(
+        f"waiting_since IS NULL OR state = '{LeaseState.PLACING}'", name="only_a_placing_lease_waits"
+    ),
+    CheckConstraint("(waiting_since IS NULL) = (waiting_why IS NULL)", name="waiting_has_its_reason"),
+    CheckConstraint("release_at IS NULL OR ready_at IS NOT NULL", name="released_by_itself_when_ready"),
+    CheckConstraint("wait_timeout_seconds >= 0", name="wait_timeout_not_negative"),
     CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
     Index(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")
@@ -80,6 +97,20 @@ leases = table(
         postgresql_where=text("ready_at IS NOT NULL AND NOT meter_closed"),
     ),
     Index("ix_leases_live", "organization_id", postgresql_where=text(among("state", LIVE))),
+    Index(
+        "uq_leases_live_name", "project_id", "name", unique=True, postgresql_where=text(among("state", LIVE))
+    ),
+    Index("ix_leases_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
+    Index(
+        "ix_leases_waiting",
+        "organization_id",
+        postgresql_where=text("waiting_since IS NOT NULL"),
+    ),
+    Index(
+        "ix_leases_auto_release",
+        "release_at",
+        postgresql_where=text(f"state = '{LeaseState.READY}' AND release_at IS NOT NULL"),
+    ),
     Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),
     api=("INSERT", "UPDATE"),
 )
@@ -188,10 +219,14 @@ journal = table(
     Column("state_before", Text),
     Column("state_after", Text),
     Column("why", Text),
+    # The transaction that wrote the line: readers need it to miss no line that is committed late.
+    Column(
+        "transaction", BigInteger, nullable=False, server_default=text("(pg_current_xact_id()::text)::bigint")
+    ),
     known("actor_kind", ActorKind),
     CheckConstraint("lease_id IS NOT NULL OR machine_id IS NOT NULL", name="about_something"),
     CheckConstraint("(lease_id IS NULL) = (organization_id IS NULL)", name="lease_has_its_tenant"),
-    Index("ix_journal_lease_id_number", "lease_id", "number"),
+    Index("ix_journal_lease_id_transaction", "lease_id", "transaction"),
     Index("ix_journal_machine_id_number", "machine_id", "number"),
     tenancy=Tenancy.MIXED,
     fact=True,

@@ -108,6 +108,7 @@ def work() -> list[SchemaItem]:
         Column("work_token", Uuid),
         at("work_until"),
         Column("tries", Integer, nullable=False, server_default=text("0")),
+        at("tried_at"),
     ]
 
 

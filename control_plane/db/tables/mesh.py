@@ -1,6 +1,16 @@
 """Private networks, and the machines in them."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Integer, Text, UniqueConstraint, Uuid
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Integer,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
 
 from control_plane.db.tables.marks import at, table, tenant
 
@@ -12,6 +22,8 @@ networks = table(
     Column("work_token", Uuid),
     at("work_until"),
     at("synced_at"),
+    # A worker that had lost the network wrote to the hub during the work of the one that holds it.
+    Column("overtaken", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("number > 0", name="number_positive"),
 )
 
@@ -20,8 +32,8 @@ peers = table(
     "peers",
     Column("claim_id", Uuid, ForeignKey("claims.id"), primary_key=True),
     tenant(),
-    Column("slot", Integer, nullable=False),
+    Column("host_number", Integer, nullable=False),
     Column("address", Text, nullable=False),
     Column("public_key", Text, nullable=False),
-    UniqueConstraint("organization_id", "slot"),
+    UniqueConstraint("organization_id", "host_number"),
 )

@@ -30,3 +30,14 @@ loop_reports = table(
     PrimaryKeyConstraint("loop", "account", "replica"),
     shared="what our loops did",
 )
+
+# Which loops there are, so that one which no process runs can be seen. Every process stores all of them, repeatedly.
+loop_roster = table(
+    "loop_roster",
+    Column("loop", Text, nullable=False),
+    Column("account", Text, nullable=False, server_default=text("''")),
+    Column("wing", Text, nullable=False),
+    at("stored_at", nullable=False),
+    PrimaryKeyConstraint("loop", "account"),
+    shared="which loops we have",
+)

@@ -12,7 +12,8 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, table
+from control_plane.db.tables.marks import at, known, table
+from control_plane.domain.actor import ActorKind
 
 provider_accounts = table(
     "provider_accounts",
@@ -30,10 +31,14 @@ provider_accounts = table(
     Column("frozen_why", Text),
     at("failing_since"),
     Column("failing_why", Text),
+    # The same for its offers, which are listed apart: that says nothing about its machines.
+    at("offers_failing_since"),
+    Column("offers_failing_why", Text),
     shared="ours",
 )
 
-# Machines with our launch keys that no open record matches. Most are removed again when a record adopts them.
+# Machines with our launch keys that no open record matches. One that a record adopts is removed again; one that the
+# provider no longer lists is kept for a while, with `gone_at`.
 orphans = table(
     "orphans",
     Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
@@ -45,8 +50,28 @@ orphans = table(
     Column("lists_seen", Integer, nullable=False, server_default=text("1")),
     at("terminate_asked_at"),
     Column("note", Text),
+    Column("held_code", Text),
+    Column("held_why", Text),
+    at("gone_at"),
     PrimaryKeyConstraint("account", "provider_ref"),
+    Index("ix_orphans_gone", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
     shared="machines that no record matches",
+)
+
+# An operator's decision to terminate one orphan. It counts for the orphan that was listed at the time.
+orphan_terminations = table(
+    "orphan_terminations",
+    Column("id", Uuid, primary_key=True),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("provider_ref", Text, nullable=False),
+    Column("launch_key", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    at("at", nullable=False),
+    Index("ix_orphan_terminations_account_provider_ref", "account", "provider_ref"),
+    shared="our operators' decisions on machines that no record matches",
+    fact=True,
+    api=("INSERT",),
 )
 
 # An operator's permit to terminate machines of an account although many of them fail their proof.
@@ -55,9 +80,12 @@ termination_permits = table(
     Column("id", Uuid, primary_key=True),
     Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
     Column("why", Text, nullable=False),
+    Column("actor_kind", Text, nullable=False),
     Column("actor", Text, nullable=False),
+    Column("request_id", Text),
     at("at", nullable=False),
     at("until", nullable=False),
+    known("actor_kind", ActorKind),
     CheckConstraint("until > at", name="until_after_at"),
     Index("ix_termination_permits_account_until", "account", "until"),
     shared="our operators' permits for provider accounts",

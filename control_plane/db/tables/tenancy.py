@@ -40,6 +40,7 @@ projects = table(
         "organization_id", "id"
     ),  # The target of foreign keys that keep a row's project within its organization.
     api=("INSERT",),
+    api_updates=("name",),
 )
 
 # One row per organization with its quota, balance and held money, locked by every transaction that spends.
@@ -80,6 +81,7 @@ ssh_keys = table(
     Column("fingerprint", Text, nullable=False),
     at("created_at", nullable=False),
     UniqueConstraint("organization_id", "name"),
+    UniqueConstraint("organization_id", "fingerprint"),
     api=("INSERT", "DELETE"),
 )
 

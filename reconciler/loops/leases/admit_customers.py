@@ -6,7 +6,7 @@ customer's SSH keys are installed last. All steps can be repeated: when a worker
 expires, and the next worker starts again from the first step.
 
 A machine that repeatedly fails a step is given up, and its lease tries another one. A machine that cannot be reached
-is given up at the claim's deadline (expire_machines).
+is given up after the claim's deadline (expire_machines).
 
 This loop is for whole machines. A slot's customer shares the node with others and must not get the node's keys, so
 the cluster's own loop will admit customers to slots (`outcomes/claims.py`, `admit`).
@@ -37,8 +37,6 @@ HELD_FOR = timedelta(seconds=90)
 """Longer than any single step may take; every step renews it. A claim waits this long when its worker dies."""
 LASTS = timedelta(minutes=3)
 
-HUB_PATIENCE = timedelta(hours=1)
-"""For how long after its claim was made a machine waits for our own hub. Then its deadline applies again."""
 HUB_AGAIN = timedelta(seconds=5)
 
 
@@ -104,11 +102,9 @@ async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID)
 
 
 async def _wait_for_our_hub(world: LeaseWorld, claim: Claim, token: UUID) -> None:
-    """Not a failed try of the machine, and the time that our hub costs it is added to its deadline, up to a limit."""
-    now = world.now()
-    extended = now + HELD_FOR if now - claim.claimed_at < HUB_PATIENCE else None
+    """Not a failed try of the machine, so its deadline moves on while our hub is away (`domain/deadline.py`)."""
     async with world.db.statement() as connection:
-        await claims.wait(connection, claim.id, token=token, due_at=now + HUB_AGAIN, deadline_at=extended)
+        await claims.wait(connection, claim.id, token=token, due_at=world.now() + HUB_AGAIN)
 
 
 async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError, token: UUID) -> None:
@@ -117,7 +113,7 @@ async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError
     async with world.db.transaction() as connection:
         if failure is None:
             due_at = patience.next_try(claim.tries, now)
-            await claims.retry(connection, claim.id, token=token, due_at=due_at)
+            await claims.retry(connection, claim.id, token=token, now=now, due_at=due_at)
             return
         if not await claims.is_held(connection, claim.id, token=token):
             return  # Another worker tries now, and may have admitted the customer.

@@ -2,16 +2,18 @@
 
 The intent and its launch key are committed before anything is requested from a provider (law 1), in one transaction
 with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
-(law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits; when
-it has waited too long or tried too often, it ends with that reason.
+(law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits for
+stock, as its customer reads with the reason; when it has waited as long as its request says, or has tried too often, it
+ends.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import attempts, catalogue, leases, placements, proofs
+from control_plane.db import attempts, catalogue, leases, placements, proof_records
 from control_plane.db.connection import Connection
+from control_plane.db.leases import Waits
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
@@ -26,6 +28,7 @@ from control_plane.domain.placement import (
     gives_up,
     is_news,
     rank,
+    waiting_why,
 )
 from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
@@ -86,7 +89,7 @@ async def _market(connection: Connection, waiting: Sequence[Lease], now: datetim
         offers=offers,
         failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
         unhealthy_accounts=await unhealthy_accounts(connection),
-        disproven=await proofs.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+        disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
     )
 
 
@@ -100,20 +103,21 @@ async def _record(
     """Store the decisions; returns how many leases were placed or given up."""
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
-    postponed: list[LeaseId] = []
+    waits: list[Waits] = []
     for lease in waiting:
         ranking = rankings[lease.id]
-        why = gives_up(ranking, attempts=lease.attempts, waited=now - lease.created_at)
+        why = gives_up(ranking, attempts=lease.attempts, gives_up_at=lease.gives_up_at, now=now)
         if why is not None:
             given_up += _giving_up(lease, why)
         elif ranking.candidates:
             placed.append(_placed(world, lease, ranking.candidates[0]))
         else:
-            postponed.append(lease.id)
+            due_at = min(now + LOOK_AGAIN_AFTER, lease.gives_up_at)
+            waits.append(Waits(lease.id, waiting_why(ranking), due_at))
 
     actor = world.actor(NAME)
     await _store_changed(connection, rankings, now)
-    await leases.postpone(connection, postponed, due_at=now + LOOK_AGAIN_AFTER)
+    await leases.wait(connection, waits, now=now)
     count = await place(connection, placed, actor=actor, now=now)
     # Last, because it locks the standings of their organizations. A waiting lease has no open claim to end.
     return count + len(await leases.move(connection, given_up, actor=actor, now=now))

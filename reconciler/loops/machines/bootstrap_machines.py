@@ -9,7 +9,7 @@ A machine whose GPUs are not what was ordered is given up at once, with the read
 another one. But a reading is only what the machine reports about itself. Where the SKU demands proof, the GPUs are
 challenged in the same session (`reconciler/proving.py`), and only a passed proof makes the machine verified; after a
 second failure in a row it is given up. When our own verifier is unavailable, no machine is to blame: the machine
-waits, and its deadline is extended.
+waits, and its deadline moves on.
 
 No customer has access yet, so a proof has the GPUs to itself, and its consequences are decided in the transaction
 that stores it. admit_customers then admits customers, to verified machines only.
@@ -45,8 +45,6 @@ LANES = 4
 HELD_FOR = timedelta(seconds=90)
 """Longer than any single step may take; every step renews it, and a proof holds the machine for longer
 (`proving.HELD_FOR`). A machine waits this long when its worker dies."""
-VERIFIER_PATIENCE = timedelta(hours=1)
-"""How long after its order a machine's deadline is extended while our own verifier is unavailable."""
 VERIFIER_AGAIN = timedelta(seconds=20)
 
 
@@ -152,17 +150,9 @@ async def _record(world: MachineWorld, machine: Machine, examination: _Examinati
 
 
 async def _wait_for_our_verifier(world: MachineWorld, machine: Machine, token: UUID) -> None:
-    """Postpone the machine without a strike or a failed try, and extend its deadline, up to a limit."""
-    now = world.now()
-    patient = machine.asked_at is not None and now - machine.asked_at < VERIFIER_PATIENCE
+    """Neither a strike nor a failed try, so its deadline moves on meanwhile (`domain/deadline.py`)."""
     async with world.db.statement() as connection:
-        await machines.postpone(
-            connection,
-            machine.id,
-            token=token,
-            due_at=now + VERIFIER_AGAIN,
-            deadline_at=now + HELD_FOR if patient else None,
-        )
+        await machines.postpone(connection, machine.id, token=token, due_at=world.now() + VERIFIER_AGAIN)
 
 
 async def _try_again_or_fail(world: MachineWorld, machine: Machine, error: AccessError, token: UUID) -> None:
@@ -175,7 +165,7 @@ async def _try_again_or_fail(world: MachineWorld, machine: Machine, error: Acces
             )
             return
         due_at = patience.next_try(machine.tries, now)
-        await machines.retry(connection, machine.id, token=token, due_at=due_at)
+        await machines.retry(connection, machine.id, token=token, now=now, due_at=due_at)
 
 
 LOOP = AccountLoop(

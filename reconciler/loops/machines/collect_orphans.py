@@ -6,17 +6,20 @@ loop, we would be charged for them indefinitely.
 
 It is also the most dangerous loop: after a restore from a backup, every machine looks like an orphan. So it
 waits (two lists, two minutes), terminates only a few per run and none on a frozen account, and refuses when too
-much of a list looks orphaned (domain/orphan.py). It never touches machines of other installations.
+much of a list looks orphaned (domain/orphan.py). What it does not terminate it marks with the reason, and an
+operator who has looked may decide that single orphans are terminated all the same. It never touches machines of
+other installations.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from control_plane.db import accounts
 from control_plane.domain import orphan as orphan_rules
 from control_plane.domain.ids import AccountName
-from control_plane.domain.orphan import Orphan
+from control_plane.domain.orphan import HeldCode, Orphan, Verdict
 from providers.base import MachineNotFound, ProviderError
-from reconciler.loop import AccountLoop, Report
+from reconciler.loop import AccountLoop, Event, Report
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "collect_orphans"
@@ -28,17 +31,31 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         state = await accounts.get(connection, account)
         orphans = await accounts.orphans(connection, account)
     verdict = orphan_rules.to_terminate(
-        orphans, listing_size=state.listing_size, frozen_why=state.frozen_why, now=now
+        orphans,
+        listing_size=state.listing_size,
+        frozen_why=state.frozen_why,
+        dry_run=world.orphans_dry_run,
+        now=now,
     )
+    async with world.db.transaction() as connection:
+        await accounts.hold_orphans(connection, account, verdict.held)
     report = Report(looked_at=len(orphans))
-    if verdict.refused_why:
-        report.errors.append(verdict.refused_why)
+    _tell(orphans, verdict, report)
     for orphan in verdict.terminate:
-        if world.orphans_dry_run:
-            report.notes.append(f"would terminate {orphan.provider_ref} ({orphan.launch_key})")
-        else:
-            await _terminate(world, account, orphan, report)
+        await _terminate(world, account, orphan, report)
     return report
+
+
+def _tell(orphans: Sequence[Orphan], verdict: Verdict, report: Report) -> None:
+    """Report what holds orphans back: a dry run as notes, a breaker once as an error."""
+    for orphan in orphans:
+        held = verdict.held.get(orphan.provider_ref)
+        if held is None or held.code in (HeldCode.WATCHED, HeldCode.NEXT_RUN):
+            continue
+        if held.code is HeldCode.DRY_RUN:
+            report.notes.append(f"would terminate {orphan.provider_ref} ({orphan.launch_key})")
+        elif held.why not in report.errors:
+            report.errors.append(held.why)
 
 
 async def _terminate(world: MachineWorld, account: AccountName, orphan: Orphan, report: Report) -> None:
@@ -46,15 +63,36 @@ async def _terminate(world: MachineWorld, account: AccountName, orphan: Orphan, 
     try:
         await world.accounts[account].terminate(ref)
     except MachineNotFound:
-        note = "gone before it was terminated"
+        asked = orphan.terminate_asked_at
+        note = (
+            "gone before it was terminated" if asked is None else "gone after its termination was requested"
+        )
     except ProviderError as error:
         note = f"could not be terminated: {type(error).__name__}: {error}"
         report.errors.append(f"{ref}: {note}")
     else:
-        note = f"terminated: no open record has matched {orphan.launch_key} since {orphan.first_seen_at}"
+        note = f"terminated: {_reason(orphan)}"
         report.acted_on += 1
+        report.events.append(
+            Event(
+                "orphan_terminated",
+                {
+                    "account": account,
+                    "provider_ref": ref,
+                    "launch_key": orphan.launch_key,
+                    "first_seen_at": orphan.first_seen_at.isoformat(),
+                    "why": _reason(orphan),
+                },
+            )
+        )
     async with world.db.transaction() as connection:
         await accounts.note_orphan(connection, account, ref, note=note, now=world.now())
+
+
+def _reason(orphan: Orphan) -> str:
+    if orphan.decided_at is not None:
+        return f"{orphan.decided_by} decided it at {orphan.decided_at}: {orphan.decided_why}"
+    return f"no open record has matched {orphan.launch_key} since {orphan.first_seen_at}"
 
 
 LOOP = AccountLoop(NAME, timedelta(seconds=15), activate)

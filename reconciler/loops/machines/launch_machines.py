@@ -113,7 +113,7 @@ async def _launch(
     except Rejected as error:
         await _record_rejected(world, machine, error)
     except OutcomeUnknown as error:
-        await _note_answer_lost(world, machine, error)
+        await _note_answer_lost(world, machine)
         report.errors.append(f"{machine.launch_key}: the answer was lost: {error}")
     except ProviderError as error:
         # Throttled or Unavailable: the port guarantees that nothing was bought.
@@ -145,11 +145,26 @@ async def _record_accepted(
 
 
 async def _record_rejected(world: MachineWorld, machine: Machine, error: Rejected) -> None:
+    reason = _reason_for(error)
     failure = MachineFailure(
-        MachineEvent.REJECTED, _reason_for(error), str(error), gone_evidence=f"the provider refused: {error}"
+        MachineEvent.REJECTED,
+        reason,
+        _REFUSED[reason],
+        provider_words=str(error),
+        gone_evidence=f"the provider refused: {error}",
     )
     async with world.db.transaction() as connection:
         await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=world.now())
+
+
+_REFUSED = {
+    FailReason.NO_CAPACITY: "the provider has no capacity left",
+    FailReason.QUOTA_REACHED: "the provider's quota for us is used up",
+    FailReason.UNAUTHORIZED: "the provider does not take our orders now",
+    FailReason.ORDER_REFUSED: "the provider refused the order",
+}
+"""What customers read. The provider's own words may name our account, and are for operators."""
+_BUSY = "the provider is too busy or cannot be reached, so it is asked again later"
 
 
 def _reason_for(error: Rejected) -> FailReason:
@@ -164,8 +179,8 @@ def _reason_for(error: Rejected) -> FailReason:
             return FailReason.ORDER_REFUSED
 
 
-async def _note_answer_lost(world: MachineWorld, machine: Machine, error: OutcomeUnknown) -> None:
-    why = f"looking for {machine.launch_key} in the inventory: {error}"
+async def _note_answer_lost(world: MachineWorld, machine: Machine) -> None:
+    why = "the provider's answer was lost, so its lists are searched for the machine"
     async with world.db.transaction() as connection:
         await journal.note_machine(
             connection,
@@ -183,7 +198,15 @@ async def _put_back(world: MachineWorld, machine: Machine, error: ProviderError)
     if isinstance(error, Throttled):
         wait = max(wait, timedelta(seconds=error.retry_after_seconds))
     moved = _moved(MachineState.LAUNCHING, MachineEvent.PUT_BACK)
-    move = MachineMove(machine.id, machine.generation + 1, moved, why=str(error), due_at=now + wait)
+    # `machine` is the row before the request, so the time in which the order has to be accepted goes on.
+    move = MachineMove(
+        machine.id,
+        machine.generation + 1,
+        moved,
+        why=_BUSY,
+        due_at=now + wait,
+        deadline_at=machine.deadline_at,
+    )
     async with world.db.transaction() as connection:
         if await machines.move(connection, [move], actor=world.actor(NAME), now=now):
             return
@@ -191,7 +214,8 @@ async def _put_back(world: MachineWorld, machine: Machine, error: ProviderError)
         failure = MachineFailure(
             MachineEvent.REJECTED,
             FailReason.LEASE_ENDED,
-            str(error),
+            "it was released before the provider took the order",
+            provider_words=str(error),
             gone_evidence=f"the request never took effect: {error}",
         )
         await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=now)

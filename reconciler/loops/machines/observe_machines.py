@@ -8,17 +8,22 @@ freezes the account, and then no absence is believed.
 A machine on every list costs no write: the time of the account's last listing is the evidence that it is alive.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from control_plane.db import accounts, machines
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
+from control_plane.domain.machine import MachineEvent
 from control_plane.domain.sighting import Sighting
-from control_plane.domain.sweep import Swept, Timing, sweep
+from control_plane.domain.sweep import Loss, Swept, Timing, sweep
 from control_plane.outcomes import machines as outcomes
 from providers.base import Provider, ProviderError
-from reconciler.loop import AccountLoop, Report
+from reconciler import account_faults
+from reconciler.figures import VANISHED
+from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "observe_machines"
@@ -26,6 +31,7 @@ EVERY = timedelta(seconds=2)
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
+    VANISHED.labels(account)  # From the first activation on, so that the first loss is an increase.
     asked_at = world.now()
     async with world.db.transaction() as connection:
         if not await accounts.take_listing(connection, account, now=asked_at, due_next=asked_at + EVERY):
@@ -35,14 +41,24 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         listing = await _listing(provider)
     except ProviderError as error:
         why = f"{type(error).__name__}: {error}"
-        async with world.db.transaction() as connection:
-            await accounts.record_failure(connection, account, why=why, now=world.now())
+        await account_faults.store(world, account, accounts.record_failure, why)
         return Report(errors=[why])
+    async with account_faults.marked(world, account, accounts.record_failure, "its list could not be stored"):
+        swept, looked_at = await _record(world, account, listing, asked_at)
+    report = _report(swept, looked_at=looked_at)
+    for loss in swept.losses:  # One by one: leases that share a wallet would wait for each other.
+        await each([loss], partial(_lose, world, account, report, asked_at), report)
+    return report
 
+
+async def _record(
+    world: MachineWorld, account: AccountName, listing: Sequence[Sighting], asked_at: datetime
+) -> tuple[Swept, int]:
+    """Hold a listing against the records and store what it means; returns that, and the number of records."""
     async with world.db.transaction() as connection:
         before = (await accounts.get(connection, account)).freeze
         records = await machines.open_of_account(connection, account)
-    capabilities = provider.capabilities
+    capabilities = world.accounts[account].capabilities
     swept = sweep(
         records,
         listing,
@@ -55,10 +71,17 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     async with world.db.transaction() as connection:
         await _write_machines(connection, account, swept, actor=actor, asked_at=asked_at)
         await _write_account(connection, account, swept, size=len(listing), asked_at=asked_at)
-    for loss in swept.losses:
-        async with world.db.transaction() as connection:
-            await outcomes.fail(connection, loss.id, loss.failure, actor=actor, now=asked_at)
-    return _report(swept, looked_at=len(records))
+    return swept, len(records)
+
+
+async def _lose(
+    world: MachineWorld, account: AccountName, report: Report, asked_at: datetime, loss: Loss
+) -> None:
+    async with world.db.transaction() as connection:
+        lost = await outcomes.fail(connection, loss.id, loss.failure, actor=world.actor(NAME), now=asked_at)
+    report.acted_on += lost
+    if loss.failure.event is MachineEvent.VANISHED:
+        VANISHED.labels(account).inc(lost)
 
 
 async def _listing(provider: Provider) -> list[Sighting]:
@@ -94,14 +117,15 @@ async def _write_machines(
 async def _write_account(
     connection: Connection, account: AccountName, swept: Swept, *, size: int, asked_at: datetime
 ) -> None:
-    await accounts.see_orphans(connection, account, swept.orphans, asked_at=asked_at)
+    believed = swept.freeze is None or swept.freeze.persists(asked_at)
+    await accounts.see_orphans(connection, account, swept.orphans, believed=believed, asked_at=asked_at)
     await accounts.record_listing(
         connection, account, asked_at=asked_at, size=size, foreign=swept.foreign, freeze=swept.freeze
     )
 
 
 def _report(swept: Swept, *, looked_at: int) -> Report:
-    acted = len(swept.moves) + len(swept.adoptions) + len(swept.losses)
+    acted = len(swept.moves) + len(swept.adoptions)
     notes = [f"frozen: {swept.freeze.why}"] if swept.freeze else []
     return Report(looked_at=looked_at, acted_on=acted, notes=notes)
 

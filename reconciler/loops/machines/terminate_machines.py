@@ -64,7 +64,7 @@ async def _terminate(
             report.acted_on += 1
             return
         wait = delay(machine.tries + 1, first=REFUSED_FIRST, ceiling=ASK_AGAIN_CEILING)
-        await machines.retry(connection, machine.id, token=token, due_at=now + wait)
+        await machines.retry(connection, machine.id, token=token, now=now, due_at=now + wait)
     report.errors.append(f"{machine.launch_key} {machine.provider_ref}: {type(refused).__name__}: {refused}")
 
 

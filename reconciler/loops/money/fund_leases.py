@@ -2,6 +2,9 @@
 
 A hold guarantees that the next hour is paid for. It is renewed when half of it is used, so a balance is never
 overspent. The price determines when that is, so an activation checks only the holds that are due.
+
+After an outage, the meter waits for this loop: use beyond a hold is billed only once the hold was renewed, so it does
+not matter which of the money's loops comes back first (docs/decisions/0015).
 """
 
 from dataclasses import replace
@@ -16,7 +19,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import LeaseEvent
-from control_plane.domain.money import Nano, accrued
+from control_plane.domain.money import Nano, usd
 from control_plane.outcomes.leases import end
 from reconciler.loop import Loop, Report, each
 from reconciler.world import World
@@ -82,8 +85,9 @@ def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> N
             return
         case Warn(why=why):
             report.notes.append(f"{lease_id}: {why}")
-        case End(why=why):
-            report.notes.append(f"{lease_id}: ended, {why}")
+        case End(why=why, unbilled_nano=unbilled):
+            beyond = f" {usd(unbilled)} USD of use beyond its hold is not billed." if unbilled else ""
+            report.notes.append(f"{lease_id}: ended, {why}{beyond}")
         case Renew():
             pass
     report.acted_on += 1
@@ -99,10 +103,7 @@ async def _available(connection: Connection, organization_id: OrganizationId, *,
 def funding(funded: Funded, available: Nano, now: datetime) -> Funding:
     """The facts that funding is decided on. A hold has to cover the most that may have been used."""
     used = metering.used_until(funded, now)
-    owed = accrued(
-        funded.nano_per_gpu_hour,
-        metering.gpu_seconds_total(funded.ready_at, funded.gpu_count, used.at_most),
-    )
+    owed = metering.cost_until(funded.ready_at, funded.gpu_count, funded.nano_per_gpu_hour, used.at_most)
     return Funding(
         nano_per_gpu_hour=funded.nano_per_gpu_hour,
         gpu_count=funded.gpu_count,

@@ -17,12 +17,12 @@ import dataclasses
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import proofs
+from control_plane.db import challenges
 from control_plane.domain import proof
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import Machine
 from control_plane.domain.proof import Drop, Held, Load, OwnCode
-from control_plane.outcomes import challenges
+from control_plane.outcomes import challenges as outcomes
 from control_plane.outcomes.challenges import Challenged
 from data_plane.access.port import AccessError, Session, StepFailed, Target
 from data_plane.inspection.health import HealthReport, read_health
@@ -44,7 +44,7 @@ async def activate(world: ProofWorld, account: AccountName) -> Report:
     now = world.now()
     token = world.new_id()
     async with world.db.transaction() as connection:
-        due = await proofs.take_due(
+        due = await challenges.take_due(
             connection,
             account,
             token=token,
@@ -113,7 +113,7 @@ class _Run:
 
     async def _occupied(self, machine: Machine) -> bool:
         async with self.world.db.reading() as connection:
-            return await challenges.occupied(connection, machine.id)
+            return await outcomes.occupied(connection, machine.id)
 
     async def _busy(self, session: Session) -> str | None:
         """Why the customer must not be disturbed now. Raises AccessError, TimeoutError."""
@@ -123,11 +123,11 @@ class _Run:
     async def _put_off(self, machine: Machine, after: timedelta) -> None:
         actor, now = self.world.actor(NAME), self.world.now()
         async with self.world.db.transaction() as connection:
-            await challenges.put_off(connection, machine, self.token, after, actor=actor, now=now)
+            await outcomes.put_off(connection, machine, self.token, after, actor=actor, now=now)
 
     async def _record(self, challenged: Challenged) -> None:
         async with self.turn, self.world.db.transaction() as connection:
-            decision = await challenges.while_in_use(
+            decision = await outcomes.while_in_use(
                 connection,
                 challenged,
                 chance=self.world.chance(),

@@ -13,11 +13,11 @@ which is recorded, and the machine is still terminated.
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import machines, proofs
+from control_plane.db import challenges, machines
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import ERASED_WITHIN, Machine
 from control_plane.domain.proof import Occasion
-from control_plane.outcomes import challenges
+from control_plane.outcomes import challenges as outcomes
 from data_plane.access.customer import end_customer
 from data_plane.access.port import AccessError, Target
 from data_plane.proof.verifier.jobs import VerifierAway
@@ -36,7 +36,7 @@ async def activate(world: ProofWorld, account: AccountName) -> Report:
     now = world.now()
     token = world.new_id()
     async with world.db.transaction() as connection:
-        waiting = await proofs.take_erasing(
+        waiting = await challenges.take_erasing(
             connection, account, token=token, now=now, limit=MACHINES_PER_ACTIVATION_MAX
         )
     report = Report(looked_at=len(waiting), more=len(waiting) == MACHINES_PER_ACTIVATION_MAX)
@@ -62,7 +62,7 @@ async def _erase(world: ProofWorld, machine: Machine, token: UUID, report: Repor
         return
     challenged = proving.challenged(machine, token, answer, proof_id=world.new_id())
     async with world.db.transaction() as connection:
-        if await challenges.after_its_claim(connection, challenged, actor=world.actor(NAME), now=world.now()):
+        if await outcomes.after_its_claim(connection, challenged, actor=world.actor(NAME), now=world.now()):
             report.acted_on += 1
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import httpx
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
-from providers.base import LaunchOrder, Provider
+from providers.base import LaunchOrder, Provider, Verb
 from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from tests.support.clock import Clock
 
@@ -143,6 +143,8 @@ class EmulatedCloud(Cloud):
 
     scenario: Scenario
     network: Network
+    empty_answers: frozenset[tuple[Verb, int]] = frozenset()
+    """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
 
     @abstractmethod
     def connected(self, key: str) -> Provider:

@@ -40,7 +40,14 @@ H100X8 = ListPrice(
     Nano(3_000_000_001),
 )
 _PROJECT = text("SELECT project_id FROM leases WHERE id = :lease_id")
-SETTINGS = Settings(database_url="unused", requests_per_second=1e6, requests_burst=1_000_000)
+SETTINGS = Settings(
+    database_url="unused",
+    requests_per_second=1e6,
+    requests_burst=1_000_000,
+    organization_requests_per_second=1e6,
+    organization_requests_burst=1_000_000,
+    anonymous_requests_per_second=1e6,
+)
 
 
 @dataclass
@@ -52,7 +59,7 @@ class Tenant:
     http: httpx.AsyncClient
 
     async def lease(self, **body: object) -> str:
-        answer = await self.http.post("/v1/leases", json={"sku": "h100x1"} | body)
+        answer = await self.http.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []} | body)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 

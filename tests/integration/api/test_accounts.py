@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from control_plane.db import accounts
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
-from tests.support.stage import Stage
+from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 
@@ -16,11 +17,29 @@ async def test_an_operator_sees_accounts_and_whether_they_are_well(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
     await stage.play(10)
-    accounts = (await operator.http.get("/v1/operator/accounts")).json()["items"]
-    assert [(one["name"], one["frozen_since"], one["failing_why"]) for one in accounts] == [
-        ("fake", None, None)
-    ]
-    assert accounts[0]["listing_asked_at"] is not None
+    items = (await operator.http.get("/v1/operator/accounts")).json()["items"]
+    assert [(one["name"], one["frozen_since"], one["failing_why"]) for one in items] == [("fake", None, None)]
+    assert items[0]["listing_asked_at"] is not None
+
+
+async def test_an_operator_reads_on_an_account_what_fails_there_and_since_when(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    async def shown() -> tuple[Any, Any]:
+        (account,) = (await operator.http.get("/v1/operator/accounts")).json()["items"]
+        since = account["failing_since"]
+        return since and datetime.fromisoformat(since), account["failing_why"]
+
+    first, later = stage.clock.now(), stage.clock.now() + timedelta(minutes=1)
+    async with stage.db.transaction() as connection:
+        await accounts.record_offers_failure(connection, FAKE, why="Throttled", now=first)
+    assert await shown() == (first, "offers: Throttled")
+    async with stage.db.transaction() as connection:
+        await accounts.record_failure(connection, FAKE, why="Unavailable", now=later)
+    assert await shown() == (first, "Unavailable; offers: Throttled")
+    async with stage.db.transaction() as connection:
+        await accounts.record_refresh(connection, FAKE, now=later)
+    assert await shown() == (later, "Unavailable")
 
 
 async def test_a_termination_permit_is_shown_with_who_gave_it_and_why_until_it_ends(

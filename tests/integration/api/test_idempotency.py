@@ -1,6 +1,7 @@
 """One effect per Idempotency-Key, on every POST."""
 
 import asyncio
+import itertools
 import json
 from typing import Any
 
@@ -10,16 +11,36 @@ import pytest
 from tests.integration.api.conftest import Api, Shared, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
 from tests.integration.api.problems import hold
+from tests.integration.db.sample import a_row, insert
 
 pytestmark = pytest.mark.database
 POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+_NUMBERS = itertools.count(1)
 KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
     if endpoint.id_prefix == "le":
         return endpoint.at(await shared.operator.lease())
+    if "{project}" in endpoint.path:
+        name = f"project of {next(_NUMBERS)}"
+        return endpoint.at(
+            (await shared.operator.http.post("/v1/projects", json={"name": name})).json()["id"]
+        )
+    if endpoint.path.endswith("/orphan-terminations"):
+        await _plant_orphan(shared, endpoint)
     return endpoint.at(f"org_{shared.acme.id.hex}")
+
+
+async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:
+    """Have the orphan listed that the endpoint's body names."""
+    if (await shared.operator.http.get("/v1/operator/orphans")).json()["items"]:
+        return
+    (ref,) = (endpoint.body or {})["provider_refs"]
+    async with shared.api.owner.db.transaction() as connection:
+        await insert(
+            connection, "orphans", a_row("orphans", shared.acme.id, provider_ref=ref, account="fake")
+        )
 
 
 async def _post(
@@ -72,14 +93,14 @@ async def test_a_key_belongs_to_one_request(endpoint: Endpoint, shared: Shared) 
 
 
 async def test_one_byte_of_difference_is_another_request(acme: Tenant) -> None:
-    body = {"sku": "h100x1", "name": "a"}
+    body = {"sku": "h100x1", "name": "a", "ssh_key_ids": []}
     assert (await _post(acme, "/v1/leases", body, KEY)).status_code == 202
     hold(await _post(acme, "/v1/leases", body | {"name": "b"}, KEY), "idempotency_key_reused")
     assert len((await acme.http.get("/v1/leases")).json()["items"]) == 1
 
 
 async def test_the_same_request_twice_at_the_same_time_makes_one_lease(acme: Tenant) -> None:
-    twins = [_post(acme, "/v1/leases", {"sku": "h100x1"}, KEY) for _ in range(4)]
+    twins = [_post(acme, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY) for _ in range(4)]
     answers = await asyncio.gather(*twins)
     assert {answer.status_code for answer in answers} == {202}
     assert len({answer.json()["id"] for answer in answers}) == 1
@@ -90,18 +111,18 @@ async def test_the_same_request_twice_at_the_same_time_makes_one_lease(acme: Ten
 
 async def test_a_refusal_leaves_the_key_free(operator: Tenant, api: Api) -> None:
     poor = await api.tenant("poor", credit=None)
-    hold(await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY), "balance_too_low")
+    hold(await _post(poor, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY), "balance_too_low")
     await operator.http.post(
         f"/v1/operator/organizations/org_{poor.id.hex}/credits", json={"amount_usd": "100"}
     )
-    repeated = await _post(poor, "/v1/leases", {"sku": "h100x1"}, KEY)
+    repeated = await _post(poor, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY)
     assert repeated.status_code == 202
     assert "idempotency-replayed" not in repeated.headers
 
 
 async def test_two_tenants_may_use_the_same_key(acme: Tenant, other: Tenant) -> None:
-    mine = await _post(acme, "/v1/leases", {"sku": "h100x1"}, KEY)
-    theirs = await _post(other, "/v1/leases", {"sku": "h100x1"}, KEY)
+    mine = await _post(acme, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY)
+    theirs = await _post(other, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY)
     assert mine.json()["id"] != theirs.json()["id"]
     assert "idempotency-replayed" not in theirs.headers
 

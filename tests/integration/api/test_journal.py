@@ -16,7 +16,7 @@ async def test_a_line_can_be_found_by_the_request_that_caused_it(
     api: Api, acme: Tenant, operator: Tenant
 ) -> None:
     for tenant, kind in ((acme, "customer"), (operator, "operator")):
-        made = await tenant.http.post("/v1/leases", json={"sku": "h100x1"})
+        made = await tenant.http.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []})
         released = await tenant.http.post(f"/v1/leases/{made.json()['id']}/release")
         (key,) = (await tenant.http.get("/v1/api-keys")).json()["items"]
         async with api.owner.db.reading() as connection:

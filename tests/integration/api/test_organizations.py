@@ -18,7 +18,7 @@ async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operat
     fresh = api.client(made["secret"])
     seen = (await fresh.get("/v1/organization")).json()
     assert (seen["name"], seen["gpu_quota"], seen["balance"]["nano"]) == ("fresh", 2, 12_345_678_901)
-    assert (await fresh.post("/v1/leases", json={"sku": "h100x1"})).status_code == 202
+    assert (await fresh.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []})).status_code == 202
     # The operator's own money did not move.
     assert (await operator.http.get("/v1/organization")).json()["balance"]["nano"] == 10**12
     hold(await operator.http.post("/v1/operator/organizations", json={"name": "fresh"}), "name_taken")
@@ -28,3 +28,25 @@ async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operat
         ),
         "not_found",
     )
+
+
+async def test_an_operator_sees_every_organization_page_by_page(acme: Tenant, operator: Tenant) -> None:
+    names, cursor = [], ""
+    while True:
+        query = f"?limit=1&cursor={cursor}" if cursor else "?limit=1"
+        page = (await operator.http.get(f"/v1/operator/organizations{query}")).json()
+        names += [organization["name"] for organization in page["items"]]
+        assert len(page["items"]) <= 1
+        if not (cursor := page["next_cursor"]):
+            break
+    mine = (await acme.http.get("/v1/organization")).json()
+    assert mine["name"] in names
+    assert len(names) == len(set(names))
+    assert len(names) >= 2
+    one = f"/v1/operator/organizations/{mine['id']}"
+    assert (await operator.http.get(one)).json() == {
+        name: value for name, value in mine.items() if name not in {"key_id", "role"}
+    }, "the same without what is about the key"
+    assert (await operator.http.get(f"{one}/reconciliation")).json()["balance"] == mine["balance"]
+    for path in ("", "/reconciliation"):
+        hold(await operator.http.get(f"/v1/operator/organizations/org_{SOME_ID}{path}"), "not_found")

@@ -1,5 +1,6 @@
 """Every route names one permission, the door refuses a key without it, and no permission is left unused."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,22 +13,25 @@ from litestar.routes import HTTPRoute
 from control_plane.api import auth
 from control_plane.api.app import create_app
 from control_plane.api.auth import REMEMBER_SECONDS
+from control_plane.api.errors import KINDS
 from control_plane.api.requests import permission_of, query_names
 from control_plane.domain.permission import OPERATOR, Permission, Role
 from control_plane.services import process
 from control_plane.settings import Settings
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
-from tests.integration.api.problems import SOME_ID, hold, hold_denied
+from tests.integration.api.problems import SOME_ID, hold_denied
 from tests.support.cases import case
 
 WITH_KEY = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
-PUBLIC = {"/healthz", "/readyz", "/schema", "/schema/openapi.json", "/schema/{path}"}
+PUBLIC = {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/{path}"}
 
 
 @pytest.fixture(scope="module")
 def app() -> Litestar:
-    return create_app(process.api_world("postgresql://nowhere/none", connections=1), Settings("unused"))
+    return create_app(
+        process.api_process("postgresql://nowhere/none", connections=1).world, Settings("unused")
+    )
 
 
 def _handlers(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
@@ -88,14 +92,36 @@ async def test_every_endpoint_refuses_a_role_that_lacks_just_its_permission(
 
 
 @pytest.mark.database
-async def test_the_methods_of_an_endpoint_need_a_key_and_no_permission(
+async def test_the_methods_of_an_endpoint_need_no_key_and_no_permission(
     api: Api, operator: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "PERMISSIONS", {Role.OPERATOR: frozenset()})
     for endpoint in WITH_KEY:
         path = endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
         with case(endpoint):
-            hold(await api.anonymous.options(path), "unauthenticated")
-            answer = await operator.http.options(path)
-            assert (answer.status_code, answer.text) == (204, "")
-            assert "OPTIONS" in answer.headers["allow"]
+            for client in (api.anonymous, operator.http):
+                answer = await client.options(path)
+                assert (answer.status_code, answer.text) == (204, "")
+                assert "OPTIONS" in answer.headers["allow"]
+
+
+async def test_a_refused_key_can_see_its_role_and_who_has_the_permission(
+    acme: Tenant, operator: Tenant
+) -> None:
+    denied = (await acme.http.get("/v1/operator/loops")).json()
+    assert denied["detail"] == (
+        "This needs the permission `loops.read`, which the role `customer` does not have; `operator` has it."
+    )
+    for tenant, role in ((acme, "customer"), (operator, "operator")):
+        own = (await tenant.http.get("/v1/organization")).json()
+        keys = (await tenant.http.get("/v1/api-keys")).json()["items"]
+        assert (own["role"], own["key_id"]) == (role, keys[0]["id"])
+
+
+def test_a_refusal_of_an_unknown_word_names_the_field_that_has_it(app: Litestar) -> None:
+    document = json.dumps(app.openapi_schema.to_schema())
+    for code, kind in KINDS.items():
+        if code.endswith("_unknown"):
+            assert kind.field, code
+        if kind.field:
+            assert f'"{kind.field}"' in document, code

@@ -1,9 +1,12 @@
 """The process around the app: what it refuses to start with, what it logs, counts and says about its health."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
+import resource
+import socket
 import subprocess
 import sys
 import tomllib
@@ -21,9 +24,11 @@ from sqlalchemy import text
 
 from control_plane import settings as configuration
 from control_plane.__main__ import document, main
-from control_plane.api import errors
+from control_plane.api import errors, server
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics, MetricsListener
+from control_plane.db import embedded
+from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
 from control_plane.domain.refusal import RefusalCode
 from control_plane.services.catalogue import parse_price_book
@@ -34,7 +39,8 @@ from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
 from tests.integration.api.problems import SOME_ID, hold
 from tests.support import golden
-from tests.support.clock import Clock
+from tests.support.cases import case
+from tests.support.clock import Clock, Host
 
 ENVIRONMENT = {"SPLITPLANE_DATABASE_URL": "postgresql://u@h/d"}
 
@@ -68,13 +74,15 @@ def test_the_api_refuses_an_environment_in_which_it_could_read_a_key(name: str) 
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
+    ("command", "name", "code"),
     [
-        (("-m", "control_plane", "serve"), SECRETS[0]),
-        (("-c", "from control_plane.api.server import application as a; a()"), SECRETS[1]),
+        (("-m", "control_plane", "serve"), SECRETS[0], 2),
+        (("-c", "from control_plane.api.server import application as a; a()"), SECRETS[1], 1),
     ],
 )
-def test_no_entry_of_the_api_starts_where_it_could_read_a_key(command: tuple[str, ...], name: str) -> None:
+def test_no_entry_of_the_api_starts_where_it_could_read_a_key(
+    command: tuple[str, ...], name: str, code: int
+) -> None:
     ran = subprocess.run(
         [sys.executable, *command],
         env=ENVIRONMENT | {name: PLANTED},
@@ -83,7 +91,7 @@ def test_no_entry_of_the_api_starts_where_it_could_read_a_key(command: tuple[str
         timeout=60,
         check=False,
     )
-    assert ran.returncode == 1
+    assert ran.returncode == code
     assert name in ran.stderr
     assert PLANTED not in ran.stderr + ran.stdout
 
@@ -104,6 +112,16 @@ def test_no_entry_of_the_api_starts_where_it_could_read_a_key(command: tuple[str
 def test_a_setting_that_cannot_be_used_is_named(variable: str, value: str) -> None:
     with pytest.raises(SettingsError, match=variable):
         configuration.read(ENVIRONMENT | {variable: value})
+
+
+def test_a_server_may_open_as_many_files_as_the_hard_limit_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[0]), before[1]))
+    try:
+        server.allow_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_the_shipped_price_book_sells_what_the_fake_offers_and_loses_no_money() -> None:
@@ -147,7 +165,10 @@ async def test_a_connection_that_is_cut_costs_at_most_one_request(
     api: Api, acme: Tenant, database_url: str
 ) -> None:
     superuser = Database(database_url, role=None, pool_size=1, readers=1)
-    for method, path, body in (("GET", "/v1/leases", None), ("POST", "/v1/leases", {"sku": "h100x1"})):
+    for method, path, body in (
+        ("GET", "/v1/leases", None),
+        ("POST", "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}),
+    ):
         assert (await acme.http.request(method, path, json=body)).is_success
         async with superuser.transaction() as connection:
             await connection.execute(
@@ -244,7 +265,7 @@ async def test_a_key_that_sends_requests_too_fast_learns_when_to_try_again(api: 
     client = api.client(acme.secret)
     answers = [await client.get("/v1/organization") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
-    assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=1'
+    assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=1, "organization";q=400;w=2'
     assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=2", "r=1", "r=0", "r=0"]
     hold(answers[3], "rate_limited")
     assert answers[3].headers["retry-after"] == "1"
@@ -274,12 +295,12 @@ def _process(url: str, *arguments: str) -> Ran:
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
-def _command(url: str, *arguments: str) -> Ran:
+def _command(url: str, *arguments: str, **variables: str) -> Ran:
     """A command in this process, which costs a tenth; in a thread, because it runs an event loop of its own."""
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["control_plane", *arguments]),
-        mock.patch.dict(os.environ, {"SPLITPLANE_DATABASE_URL": url}, clear=True),
+        mock.patch.dict(os.environ, {"SPLITPLANE_DATABASE_URL": url} | variables, clear=True),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         ThreadPoolExecutor(1) as pool,
@@ -323,18 +344,77 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
 
 
 @pytest.mark.database
-def test_a_command_that_cannot_be_done_says_so_in_one_line(database_url: str, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_done_says_so_in_one_line(
+    server_url: str, database_url: str, tmp_path: Path
+) -> None:
+    gone = embedded.named(server_url, "gone")
     broken = tmp_path / "book.toml"
     broken.write_text('[[sku]]\nname = "x"\n')
-    for arguments, sentence in (
-        (("credit", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
-        (("price-book", str(broken)), "SKU number 1: 'gpu_model'"),
-        (("price-book", str(tmp_path / "missing.toml")), "No such file"),
+    for url, arguments, sentence in (
+        (database_url, ("credit", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
+        (database_url, ("price-book", str(broken)), "SKU number 1: the field 'gpu_model' is missing"),
+        (database_url, ("price-book", str(tmp_path / "missing.toml")), "No such file"),
+        (NOWHERE, ("migrate",), "The database cannot be used: connection refused at 127.0.0.1:1."),
+        (NOWHERE, ("price-book",), "The database cannot be used: connection refused at 127.0.0.1:1."),
+        (gone, ("migrate",), 'The database cannot be used: database "gone" does not exist at /'),
+        (gone, ("credit", "first", "5", "--key", "k"), 'database "gone" does not exist at /'),
+        (server_url, ("price-book",), "run `python -m control_plane migrate`"),
     ):
-        ran = _command(database_url, *arguments)
-        assert ran.returncode == 1
-        assert sentence in ran.stderr
-        assert ran.stderr.count("\n") == 1
+        with case(url, arguments):
+            ran = _command(url, *arguments)
+            assert ran.returncode == 1
+            assert sentence in ran.stderr
+            assert ran.stderr.count("\n") == 1
+            assert "planted" not in ran.stderr
     assert _command(database_url, "credit", "first", "-5", "--key", "k").returncode == 2
-    away = _command("postgresql://nobody@127.0.0.1:1/none", "migrate")
-    assert (away.returncode, away.stderr.count("\n")) == (1, 1)
+
+
+NOWHERE = "postgresql://nobody:planted@127.0.0.1:1/none"
+
+
+def test_serve_says_in_one_sentence_why_it_cannot_start_and_ends_with_2() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        for variables, sentence in (
+            ({"SPLITPLANE_DATABASE_URL": "cloud"}, "SPLITPLANE_DATABASE_URL names no PostgreSQL database"),
+            ({"SPLITPLANE_LISTEN": address}, f"SPLITPLANE_LISTEN is {address}, where we cannot listen"),
+            (
+                {"SPLITPLANE_LISTEN": "127.0.0.1:0", "SPLITPLANE_METRICS_LISTEN": address},
+                f"SPLITPLANE_METRICS_LISTEN is {address}, where we cannot listen: Address already in use",
+            ),
+        ):
+            with case(variables):
+                ran = _command(NOWHERE, "serve", **variables)
+                assert ran.returncode == 2
+                assert ran.stderr.startswith(sentence)
+                assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.database
+async def test_an_api_whose_host_is_wrong_is_not_ready_and_answers_with_the_databases_time(
+    api: Api, acme: Tenant
+) -> None:
+    host = Host(api.clock, ahead=3_600)
+    clock = await host.database_clock()
+    api.world = dataclasses.replace(api.world, now=clock.now, clock_refusal=clock.refusal)
+    api.app = create_app(api.world, Settings("unused"))
+    client = api.client(acme.secret)
+    hold(await client.get("/readyz"), "not_ready")
+    lease = (await client.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []})).json()
+    assert lease["created_at"].startswith(api.clock.now().isoformat()[:19])
+    host.ahead = 0
+    assert (await client.get("/readyz")).is_success
+
+
+@pytest.mark.database
+async def test_before_the_databases_clock_is_read_nothing_is_answered_with_another_time(
+    api: Api, acme: Tenant
+) -> None:
+    host = Host(api.clock, ahead=3_600)
+    unread = DatabaseClock(host, host=host.now, stopwatch=host.stopwatch)
+    api.world = dataclasses.replace(api.world, now=unread.now, clock_refusal=unread.refusal)
+    api.app = create_app(api.world, Settings("unused"))
+    client = api.client(acme.secret)
+    hold(await client.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []}), "database_unavailable")
+    hold(await client.get("/readyz"), "not_ready")
+    assert (await client.get("/healthz")).is_success

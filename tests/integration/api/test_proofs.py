@@ -2,7 +2,11 @@
 
 import pytest
 
-from control_plane.services import catalogue
+from control_plane.api.views.disclosure import Disclosure
+from control_plane.api.views.leases import explanation_view
+from control_plane.domain.ids import LeaseId, Prefix, off_wire
+from control_plane.domain.permission import CUSTOMER, Permission
+from control_plane.services import catalogue, leases
 from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.problems import hold
 from tests.support.challenger import EMULATED, FAILED, PASSED, Answer
@@ -51,6 +55,17 @@ async def test_a_proof_is_on_its_lease_in_its_explanation_and_by_itself(
     [listed] = (await acme.http.get(f"/v1/leases/{lease}/proofs")).json()["items"]
     assert listed | {"evidence": detail["evidence"]} == detail
     assert (await acme.http.get(f"/v1/leases/{lease}/explanation")).json()["proofs"] == [listed]
+
+
+async def test_an_explanation_shows_proofs_only_to_those_who_may_read_them(
+    api: Api, acme: Tenant, proof_of: ProofOf
+) -> None:
+    lease = await acme.lease()
+    await proof_of(acme, lease)
+    found = await leases.explain(api.owner, acme.id, LeaseId(off_wire(Prefix.LEASE, lease)))
+    assert isinstance(found, leases.Explanation)
+    for permissions, shown in ((CUSTOMER, 1), (CUSTOMER - {Permission.PROOFS_READ}, 0)):
+        assert len(explanation_view(found, Disclosure.of(permissions)).proofs) == shown
 
 
 async def test_the_bounds_of_a_rate_come_out_of_the_evidence(

@@ -1,28 +1,18 @@
 """Event streams: every event is sent at once and only once, and the stream ends when nothing more can come."""
 
 import asyncio
-import json
-from typing import Any
 
 import pytest
 
 from control_plane.api.app import create_app
-from control_plane.api.streams import HEARTBEAT_POLLS
-from tests.integration.api.conftest import SETTINGS, Api, Shared, Tenant
+from control_plane.settings import Settings
+from tests.integration.api.conftest import Api, Shared, Tenant
+from tests.integration.api.open_stream import OpenStream, events
 from tests.integration.api.problems import SOME_ID, hold
+from tests.support.cases import case
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-
-
-def events(text: str) -> list[tuple[str, str | None, Any]]:
-    """Name, id and data of every event."""
-    found = []
-    for block in text.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
-        if "event" in lines:
-            found.append((lines["event"], lines.get("id"), json.loads(lines["data"])))
-    return found
 
 
 async def test_a_stream_reports_every_step_once_and_ends_when_the_lease_is_ready(
@@ -33,16 +23,14 @@ async def test_a_stream_reports_every_step_once_and_ends_when_the_lease_is_ready
     answer = await acme.http.get(f"/v1/leases/{lease}/events?until=ready")
     assert answer.headers["content-type"] == "text/event-stream"
     sent = events(answer.text)
-    phases = [data["phase"] for name, _, data in sent if name == "status"]
-    assert (phases[0], phases[-1]) == ("pending", "ready")
+    states = [data["state"] for name, _, data in sent if name == "status"]
+    assert (states[0], states[-1]) == ("placing", "ready")
     messages = [data["message"] for name, _, data in sent if name == "status"]
     assert len(messages) == len(set(messages))
     assert sent[-1] == ("end", None, {"reason": "ready"})
     journal = (await acme.http.get(f"/v1/leases/{lease}/journal")).json()["items"]
     assert [data for name, _, data in sent if name == "journal"] == journal
-    assert [number for name, number, _ in sent if name == "journal"] == [
-        str(line["number"]) for line in journal
-    ]
+    assert all(position for name, position, _ in sent if name == "journal")
 
 
 async def test_a_stream_that_comes_back_misses_no_line_and_gets_none_twice(
@@ -58,11 +46,11 @@ async def test_a_stream_that_comes_back_misses_no_line_and_gets_none_twice(
         assert last is not None
         rest = await acme.http.get(f"/v1/leases/{lease}/events", headers={"Last-Event-ID": last})
         sent = events(rest.text)
-        assert [e for e in sent if e[0] == "journal"] == whole[seen + 1 :]
+        assert [e.data for e in sent if e.name == "journal"] == [e.data for e in whole[seen + 1 :]]
         assert sent[-1][2] == {"reason": "ended"}
 
 
-@pytest.mark.parametrize("last", ["", "abc", "-1", "9" * 40, "1.5", "٣"])
+@pytest.mark.parametrize("last", ["", "abc", "--1", "9" * 40, "1.5.", "٣"])
 async def test_an_invalid_event_id_starts_at_the_beginning(last: str, shared: Shared) -> None:
     acme = shared.acme
     lease = await acme.lease()
@@ -82,59 +70,53 @@ async def test_a_lease_that_will_never_be_ready_ends_the_wait(acme: Tenant) -> N
     assert sent[-1] == ("end", None, {"reason": "ending"})
 
 
-class Listener:
-    """A client of one stream, by hand: it reads as long as it likes and then goes."""
-
-    def __init__(self, app: Any, tenant: Tenant, path: str) -> None:
-        self.chunks: list[bytes] = []
-        self.status = 0
-        self._gone = asyncio.Event()
-        self._first = True
-        headers = [(b"authorization", f"Bearer {tenant.secret}".encode())]
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
-        self.task = asyncio.create_task(app(scope, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        if self._first:
-            self._first = False
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def _send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        else:
-            self.chunks.append(message["body"])
-
-    async def until(self, text: bytes) -> None:
-        while text not in b"".join(self.chunks):
-            await asyncio.sleep(0)
-            assert not self.task.done(), self.chunks
-
-    async def leave(self) -> None:
-        self._gone.set()
-        await self.task
-
-
 async def test_streams_are_bounded_and_a_client_that_goes_gives_its_place_back(
-    api: Api, acme: Tenant
+    api: Api, acme: Tenant, other: Tenant
 ) -> None:
-    lease = await acme.lease()
-    app = create_app(api.world, type(SETTINGS)("unused", streams_max=1), metrics=api.metrics, sleep=api.sleep)
-    api.app = app
-    client = api.client(acme.secret)
-    listener = Listener(app, acme, f"/v1/leases/{lease}/events")
-    await listener.until(b"event: status")
-    answer = await client.get(f"/v1/leases/{lease}/events")
-    hold(answer, "streams_exhausted")
-    assert answer.headers["retry-after"]
-    hold(await client.get(f"/v1/leases/le_{SOME_ID}/events"), "lease_not_found")
-    await listener.leave()
-    assert api.metrics.registry.get_sample_value("splitplane_api_streams") == 0
-    again = Listener(app, acme, f"/v1/leases/{lease}/events")
-    await again.until(b": heartbeat")
-    text = b"".join(again.chunks)
-    assert text.count(b"event: status") == 1
-    await again.leave()
-    assert HEARTBEAT_POLLS > 1
+    second = (await acme.http.post("/v1/api-keys", json={"name": "second"})).json()["secret"]
+    lease, foreign = await acme.lease(), await other.lease()
+    for name, settings, refused, accepted in (
+        (
+            "1 event streams are open",
+            Settings("unused", streams_max=1),
+            [(acme.secret, lease), (other.secret, foreign)],
+            [],
+        ),
+        (
+            "your organization",
+            Settings("unused", streams_per_organization_max=1),
+            [(acme.secret, lease), (second, lease)],
+            [(other.secret, foreign)],
+        ),
+        (
+            "this API key",
+            Settings("unused", streams_per_key_max=1),
+            [(acme.secret, lease)],
+            [(second, lease), (other.secret, foreign)],
+        ),
+    ):
+        api.app = create_app(api.world, settings, metrics=api.metrics, sleep=api.sleep)
+        open_stream = OpenStream(api.app, acme.secret, lease)
+        await open_stream.until(b"event: status")
+        for secret, wanted in refused:
+            with case(name, "refused"):
+                async with asyncio.timeout(20):  # A stream that is not refused goes on and on.
+                    answer = await api.client(secret).get(f"/v1/leases/{wanted}/events")
+                hold(answer, "streams_exhausted")
+                assert name in answer.json()["detail"]
+                assert answer.headers["retry-after"]
+        for secret, wanted in accepted:
+            with case(name, "accepted"):
+                more = OpenStream(api.app, secret, wanted)
+                await more.until(b"event: status")
+                await more.leave()
+        await open_stream.leave()
+        assert api.metrics.registry.get_sample_value("splitplane_api_streams") == 0
+        again = OpenStream(api.app, acme.secret, lease)
+        await again.until(b": heartbeat")
+        assert again.text.count(b"event: status") == 1
+        await again.leave()
+
+
+async def test_a_stream_needs_no_place_to_learn_that_there_is_no_such_lease(shared: Shared) -> None:
+    hold(await shared.acme.http.get(f"/v1/leases/le_{SOME_ID}/events"), "lease_not_found")

@@ -17,6 +17,7 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     key = {"name": "theirs", "public_key": SSH_KEY}
     theirs = {
         "le": lease,
+        "prj": (await other.http.post("/v1/projects", json={"name": "theirs"})).json()["id"],
         "pf": await proof_of(other, lease),
         "ssh": (await other.http.post("/v1/ssh-keys", json=key)).json()["id"],
         "key": (await other.http.post("/v1/api-keys", json={"name": "second"})).json()["key"]["id"],
@@ -27,7 +28,8 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
         for outsider in (acme, operator):
             with case(endpoint):
                 path = endpoint.at(theirs[endpoint.id_prefix])
-                hold(await outsider.http.request(endpoint.method, path), "lease_not_found", "not_found")
+                answer = await outsider.http.request(endpoint.method, path, json=endpoint.body)
+                hold(answer, "lease_not_found", "not_found")
     assert (await other.http.get(f"/v1/leases/{lease}")).json()["state"] == "placing"
     keys = (await other.http.get("/v1/api-keys")).json()["items"]
     assert [key["revoked_at"] for key in keys] == [None, None]

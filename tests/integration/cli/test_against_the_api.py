@@ -153,7 +153,7 @@ async def city(
 def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
     assert "Would be admitted" in city.run("quote", SKU, "--region", "eu", "--max-price", "5")
     lease = city.answer("lease", "create", SKU, "--name", "story", "--region", "eu")
-    assert lease["status"]["phase"] == "ready"
+    assert lease["state"] == "ready"
     assert "story" in city.run("lease", "list")
     assert "splitplane lease ssh story" in city.run("lease", "show", lease["id"][:15])
 
@@ -246,7 +246,7 @@ def test_refusals_of_the_real_api_read_well(city: City) -> None:
         "skus", code=1, SPLITPLANE_URL=city.url, SPLITPLANE_API_KEY="spk_wrong"
     )
     gone = {"SPLITPLANE_URL": "http://127.0.0.1:1", "SPLITPLANE_API_KEY": "spk_x"}
-    assert "error: network: Cannot reach" in city.run("skus", code=3, **gone)
+    assert "error: unreachable: Cannot reach" in city.run("skus", "--timeout", "3", code=3, **gone)
 
 
 def test_the_installed_command_speaks_to_the_real_api(city: City) -> None:
@@ -261,6 +261,46 @@ def test_the_installed_command_speaks_to_the_real_api(city: City) -> None:
         ["bash", "-c", line], env=city.environ(), capture_output=True, text=True, check=True
     )
     assert (piped.stdout, piped.stderr) == ("{\n", "")
+
+
+def _completed(city: City, line: str) -> set[str]:
+    """What a shell offers after the line when Tab is pressed."""
+    into = city.home / "completions"
+    shell = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(into),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+    done = subprocess.run([SPLITPLANE], env=city.environ(**shell), capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    return {word.strip() for word in into.read_text().split("\n")}
+
+
+def test_a_shell_completes_commands_options_and_the_names_of_the_real_api(city: City) -> None:
+    city.run("lease", "create", SKU, "--name", "tab-1", "--no-wait")
+    assert _completed(city, "splitplane lease wa") == {"watch"}
+    assert "--region" in _completed(city, "splitplane lease create --re")
+    assert _completed(city, "splitplane lease watch tab") == {"tab-1"}
+    assert SKU in _completed(city, f"splitplane quote {SKU[:3]}")
+    city.run("lease", "release", "tab-1", "--yes")
+
+
+def test_operators_see_and_credit_organizations_and_rotate_keys(city: City) -> None:
+    secret = city.run("organization", "create", "newcomer", "--quiet").strip()
+    assert "newcomer" in city.run("organization", "list")
+    city.run("credit", "newcomer", "12.50", "--yes")
+    assert "12.50 USD" in city.run("organization", "show", "newcomer")
+    assert "agree" in city.run("reconciliation", "--organization", "newcomer")
+    theirs: dict[str, Any] = {"SPLITPLANE_URL": city.url, "SPLITPLANE_API_KEY": secret}
+    new = city.run("api-key", "rotate", "--yes", "--quiet", **theirs).strip()
+    assert new.startswith("spk_")
+    assert new != secret
+    theirs["SPLITPLANE_API_KEY"] = new
+    keys = json.loads(city.run("api-key", "list", "--all", "--json", **theirs))["items"]
+    assert [key["revoked_at"] is None for key in keys] == [False, True]
+    assert "agree" in city.run("reconciliation", **theirs)
 
 
 def test_operators_see_loops_and_accounts(city: City) -> None:
@@ -281,7 +321,7 @@ def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
         "usage",
         "bill",
         "loops",
-        "orphans",
+        "orphan list",
         "account list",
     ):
         assert isinstance(city.answer(*command.split()), dict), command

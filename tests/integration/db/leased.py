@@ -75,7 +75,7 @@ class Leased:
                 self.world,
                 tenant,
                 CapacityRequest(PRICE.sku.name),
-                name="training",
+                name=None,
                 ssh_key_ids=[],
                 actor=ACTOR,
             )

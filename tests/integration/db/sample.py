@@ -59,7 +59,13 @@ _VALUES: dict[str, Any] = {
     "proof_records.outcome": "passed",
     "termination_permits.until": START + timedelta(hours=1),
 }
-_VALUES_BY_NAME: dict[str, Any] = {"gpu_model": "h100-sxm-80gb", "findings": [], "hints": [], "rates": []}
+_VALUES_BY_NAME: dict[str, Any] = {
+    "gpu_model": "h100-sxm-80gb",
+    "ssh_keys": [],
+    "findings": [],
+    "hints": [],
+    "rates": [],
+}
 _REFERENCES = {"lease_id": "leases", "project_id": "projects", "machine_id": "machines"}
 """Columns that name a row of another table, with or without a foreign key."""
 

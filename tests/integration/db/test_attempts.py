@@ -62,6 +62,13 @@ async def test_the_latest_attempt_on_an_offer_counts(leased: Leased) -> None:
     assert await _failures(leased, lease.id) == {"offer": Failure(FailReason.GPU_MISMATCH, at)}
 
 
+async def test_an_attempt_that_failed_because_of_us_hides_no_failure_of_the_offer(leased: Leased) -> None:
+    lease = await leased.lease()
+    at = await _attempt_fails(leased, lease, FailReason.GPU_MISMATCH)
+    await _attempt_fails(leased, lease, FailReason.NOT_ATTENDED)
+    assert await _failures(leased, lease.id) == {"offer": Failure(FailReason.GPU_MISMATCH, at)}
+
+
 async def test_a_lease_without_failures_has_none_and_others_do_not_count(leased: Leased) -> None:
     lease, other = await leased.lease(), await leased.lease()
     await _attempt_fails(leased, other, FailReason.NEVER_BOOTED)

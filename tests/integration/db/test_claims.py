@@ -1,6 +1,7 @@
 """Claims between leases and machines: who holds what, whose turn it is to be admitted, and how a claim ends."""
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -8,13 +9,16 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db import claims, leases
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim
+from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import ClaimId
 from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.machine import MachineEvent, MachineState, Purpose
 from control_plane.domain.progress import Step
+from control_plane.domain.proof import DOUBT_LASTS
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes.claims import claim_machine
 from tests.integration.db.leased import ACCOUNT, ACTOR, ELSEWHERE, MINUTE, Leased
@@ -30,8 +34,13 @@ async def leased(db: Database, clock: Clock) -> Leased:
     return await Leased(db, clock).begin()
 
 
-def _ids(found: list[Claim]) -> set[UUID]:
+def _ids(found: Sequence[Claim | OverdueClaim]) -> set[UUID]:
     return {claim.id for claim in found}
+
+
+async def _overdue(connection: Connection, leased: Leased) -> list[OverdueClaim]:
+    now = leased.clock.now()
+    return await claims.overdue(connection, now=now, suspect_before=now - DOUBT_LASTS, limit=100)
 
 
 # Placing.
@@ -55,7 +64,7 @@ async def test_a_placed_lease_has_a_claim_an_attempt_and_a_machine_that_is_only_
 # Whose turn it is to be admitted.
 
 
-async def test_only_customers_of_verified_machines_of_the_account_are_admitted_and_before_their_deadline(
+async def test_only_customers_of_verified_machines_of_the_account_are_admitted_and_once_after_their_deadline(
     leased: Leased,
 ) -> None:
     mine = await leased.verified()
@@ -63,12 +72,50 @@ async def test_only_customers_of_verified_machines_of_the_account_are_admitted_a
     theirs = await leased.verified(account=ELSEWHERE)
     assert _ids(await leased.take(ONE)) == {mine.id}
     assert _ids(await leased.take(ONE, account=ELSEWHERE)) == {theirs.id}
-    late = await leased.verified()
+    late, waits = await leased.verified(), await leased.verified()
     leased.clock.advance(600)
-    assert await leased.take(TWO) == []
     async with leased.db.reading() as connection:
-        overdue = await claims.overdue(connection, now=leased.clock.now(), limit=100)
-    assert _ids(overdue) == {mine.id, theirs.id, late.id}
+        overdue = await _overdue(connection, leased)
+    assert _ids(overdue) == {mine.id, theirs.id, late.id, waits.id}
+    assert _ids(await leased.take(TWO)) == {mine.id, late.id, waits.id}
+    now = leased.clock.now()
+    async with leased.db.transaction() as connection:
+        await claims.retry(connection, late.id, token=TWO, now=now, due_at=now)
+        await claims.retry(connection, mine.id, token=TWO, now=now - MINUTE, due_at=now)
+        await claims.wait(connection, waits.id, token=TWO, due_at=now)
+    async with leased.db.reading() as connection:
+        attended = {claim.id: claim.attended_until for claim in await _overdue(connection, leased)}
+    assert attended == {theirs.id: None, late.id: now, mine.id: now - MINUTE, waits.id: None}
+    assert _ids(await leased.take(ONE)) == {mine.id, waits.id}
+
+
+async def test_the_deadline_of_a_customer_who_waits_for_a_suspect_machine_waits_too_but_not_for_ever(
+    leased: Leased,
+) -> None:
+    claim = await leased.verified()
+    leased.clock.advance(540)
+    suspect_since = leased.clock.now()
+    async with leased.db.transaction() as connection:
+        await connection.execute(text("UPDATE machines SET suspect_since = :now"), {"now": suspect_since})
+    for after in (MINUTE, DOUBT_LASTS - MINUTE / 60, DOUBT_LASTS, 2 * DOUBT_LASTS):
+        leased.clock.advance((suspect_since + after - leased.clock.now()).total_seconds())
+        async with leased.db.reading() as connection:
+            overdue = _ids(await _overdue(connection, leased))
+        assert overdue == (set() if after < DOUBT_LASTS else {claim.id}), after
+
+
+async def test_a_customer_who_waited_while_a_machine_was_suspect_gets_the_time_back_once_it_is_cleared(
+    leased: Leased,
+) -> None:
+    waits, admitted = await leased.verified(), await leased.admitted()
+    leased.clock.advance(900)
+    later = leased.clock.now() + 10 * MINUTE
+    async with leased.db.transaction() as connection:
+        for claim in (waits, admitted):
+            await claims.machine_cleared(connection, claim.machine_id, deadline_at=later)
+        deadlines = {row.id: row.deadline_at for row in await rows(connection, text("SELECT * FROM claims"))}
+    assert deadlines == {waits.id: later, admitted.id: START + 10 * MINUTE}
+    assert _ids(await leased.take(ONE)) == {waits.id}
 
 
 async def test_whoever_works_at_the_deadline_finishes(leased: Leased) -> None:
@@ -77,7 +124,7 @@ async def test_whoever_works_at_the_deadline_finishes(leased: Leased) -> None:
     (taken,) = await leased.take(ONE)
     leased.clock.advance(1)
     async with leased.db.reading() as connection:
-        assert await claims.overdue(connection, now=leased.clock.now(), limit=100) == []
+        assert await _overdue(connection, leased) == []
     assert await leased.admit(taken, token=ONE)
     assert (await leased.lease_now(claim.lease_id)).state is LeaseState.READY
 
@@ -99,7 +146,7 @@ async def test_a_worker_that_lost_a_claim_writes_nothing_any_more(leased: Leased
     async with leased.db.transaction() as connection:
         values = {"now": now, "until": now + MINUTE}
         assert not await claims.record_step(connection, claim.id, Step.MESH_JOINED, token=ONE, **values)
-        await claims.retry(connection, claim.id, token=ONE, due_at=now)
+        await claims.retry(connection, claim.id, token=ONE, now=now, due_at=now)
         assert not await claims.admitted(connection, claim.id, token=ONE, now=now)
         (row,) = await rows(connection, text("SELECT work_token, tries, step, admitted_at FROM claims"))
         assert tuple(row) == (TWO, 0, None, None)
@@ -146,7 +193,7 @@ async def test_a_failed_try_waits_for_its_turn(leased: Leased) -> None:
     claim = await leased.verified()
     await leased.take(ONE)
     async with leased.db.transaction() as connection:
-        await claims.retry(connection, claim.id, token=ONE, due_at=START + MINUTE)
+        await claims.retry(connection, claim.id, token=ONE, now=START, due_at=START + MINUTE)
     assert await leased.take(TWO) == []
     leased.clock.advance(60)
     assert [taken.tries for taken in await leased.take(TWO)] == [1]
@@ -175,8 +222,11 @@ async def test_customers_of_slots_are_admitted_apart_from_those_of_whole_machine
     assert _ids(await leased.take(TWO)) == {whole.id}
     leased.clock.advance(3_600)
     async with leased.db.reading() as connection:
-        overdue = await claims.overdue(connection, now=leased.clock.now(), limit=100)
-    assert _ids(overdue) == {whole.id}, "a node is not given up for one of its slots"
+        overdue = await _overdue(connection, leased)
+    assert {(claim.id, claim.slot) for claim in overdue} == {
+        (whole.id, None),
+        *((claim.id, claim.slot) for claim in slots if isinstance(claim, Claim)),
+    }
 
 
 async def test_admission_makes_the_lease_ready_and_its_hold_due_when_half_of_it_is_used(

@@ -141,21 +141,64 @@ async def test_an_account_registered_again_keeps_what_is_known_of_it(filled: Dat
 # Orphans.
 
 
-async def _seen(database: Database, at: datetime, *numbers: int) -> dict[str, tuple[datetime, int]]:
+async def _seen(
+    database: Database, at: datetime, *numbers: int, believed: bool = True
+) -> dict[str, tuple[datetime, int]]:
     listed = [a_sighting(number) for number in numbers]
     async with database.transaction() as connection:
-        await accounts.see_orphans(connection, ACCOUNT, listed, asked_at=at)
+        await accounts.see_orphans(connection, ACCOUNT, listed, believed=believed, asked_at=at)
         known = await accounts.orphans(connection, ACCOUNT)
     return {one.provider_ref: (one.first_seen_at, one.lists_seen) for one in known}
 
 
-async def test_an_orphan_is_counted_while_it_is_listed_and_forgotten_when_it_is_not(own: Database) -> None:
+async def _gone(database: Database) -> dict[str, datetime | None]:
+    async with database.reading() as connection:
+        return {one.provider_ref: one.gone_at for one in await accounts.orphans_shown(connection, gone=True)}
+
+
+async def test_an_orphan_is_counted_while_it_is_listed_and_anew_when_it_is_listed_again(
+    own: Database,
+) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
     assert await _seen(own, START, 1, 2) == {"ref-1": (START, 1), "ref-2": (START, 1)}
     assert await _seen(own, START + MINUTE, 2, 3) == {"ref-2": (START, 2), "ref-3": (START + MINUTE, 1)}
     assert await _seen(own, START + 2 * MINUTE, 1) == {"ref-1": (START + 2 * MINUTE, 1)}
     assert await _seen(own, START + 3 * MINUTE) == {}
+    gone = {"ref-1": START + 3 * MINUTE, "ref-2": START + 2 * MINUTE, "ref-3": START + 2 * MINUTE}
+    assert await _gone(own) == gone
+    assert list(await _gone(own)) == ["ref-1", "ref-2", "ref-3"], "those that went last come first"
+
+
+async def test_a_list_that_is_not_believed_ends_no_orphan(own: Database) -> None:
+    async with own.transaction() as connection:
+        await accounts.register(connection, ACCOUNT, "a", now=START)
+    await _seen(own, START, 1)
+    assert await _seen(own, START + MINUTE, believed=False) == {"ref-1": (START, 1)}
+    assert await _gone(own) == {"ref-1": None}
+
+
+async def test_an_orphan_that_a_record_adopts_was_none_and_leaves_no_record(filled: Database) -> None:
+    listed = replace(a_sighting(), provider_ref=ProviderRef("ref"))
+    async with filled.transaction() as connection:
+        await accounts.see_orphans(connection, ACCOUNT, [listed], believed=True, asked_at=START)
+        await accounts.see_orphans(connection, ACCOUNT, [], believed=True, asked_at=START + MINUTE)
+    assert "ref" not in await _gone(filled)
+
+
+async def test_an_orphan_that_is_gone_is_erased_when_its_time_is_over_and_a_listed_one_never(
+    own: Database,
+) -> None:
+    async with own.transaction() as connection:
+        await accounts.register(connection, ACCOUNT, "a", now=START)
+    for minutes, numbers in ((0, (1, 2, 3)), (1, (2, 3)), (2, (3,))):
+        await _seen(own, START + minutes * MINUTE, *numbers)
+    async with own.transaction() as connection:
+        assert await accounts.forget_orphans(connection, before=START + 2 * MINUTE, limit=10) == 1
+    assert set(await _gone(own)) == {"ref-2", "ref-3"}
+    async with own.transaction() as connection:
+        assert await accounts.forget_orphans(connection, before=START + 60 * MINUTE, limit=10) == 1
+    assert set(await _gone(own)) == {"ref-3"}
 
 
 async def test_orphans_of_another_account_are_its_own(own: Database) -> None:
@@ -163,22 +206,22 @@ async def test_orphans_of_another_account_are_its_own(own: Database) -> None:
     async with own.transaction() as connection:
         for name in (ACCOUNT, other):
             await accounts.register(connection, name, "a", now=START)
-            await accounts.see_orphans(connection, name, [a_sighting()], asked_at=START)
-        await accounts.see_orphans(connection, other, [], asked_at=START)
+            await accounts.see_orphans(connection, name, [a_sighting()], believed=True, asked_at=START)
+        await accounts.see_orphans(connection, other, [], believed=True, asked_at=START)
         assert [one.provider_ref for one in await accounts.orphans(connection, ACCOUNT)] == ["ref-1"]
         assert await accounts.orphans(connection, other) == []
-        assert [one.account for one in await accounts.orphans_shown(connection)] == [ACCOUNT]
+        assert [one.account for one in await accounts.orphans_shown(connection, gone=False)] == [ACCOUNT]
 
 
 async def test_what_was_tried_on_an_orphan_is_kept_from_the_first_time_on(own: Database) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
         listed = a_sighting(native_status="odd")
-        await accounts.see_orphans(connection, ACCOUNT, [listed], asked_at=START)
+        await accounts.see_orphans(connection, ACCOUNT, [listed], believed=True, asked_at=START)
         for minutes, note in ((1, "could not be terminated"), (2, "terminated")):
             at = START + minutes * MINUTE
             await accounts.note_orphan(connection, ACCOUNT, ProviderRef("ref-1"), note=note, now=at)
-        (shown,) = await accounts.orphans_shown(connection)
+        (shown,) = await accounts.orphans_shown(connection, gone=False)
     assert (shown.terminate_asked_at, shown.note) == (START + MINUTE, "terminated")
     assert (shown.launch_key, shown.native_status) == (listed.launch_key, "odd")
 

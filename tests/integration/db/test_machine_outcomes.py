@@ -12,6 +12,7 @@ from control_plane.db import claims, machines, verification_reports
 from control_plane.db.engine import Database
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim
+from control_plane.domain.deadline import ADMIT_MAX
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import LeaseState
@@ -25,7 +26,7 @@ from control_plane.domain.machine import (
 from control_plane.domain.progress import Step
 from control_plane.domain.verification import Verdict
 from control_plane.outcomes import machines as outcomes
-from control_plane.outcomes.machines import ADMIT_MAX, Verification
+from control_plane.outcomes.machines import Verification
 from control_plane.world import uuid7
 from tests.integration.db.leased import ACTOR, Leased
 from tests.support.clock import START, Clock

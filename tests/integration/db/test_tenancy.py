@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,16 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import api_keys, leases, machines, projects, proofs, ssh_keys, usage
+from control_plane.db import (
+    api_keys,
+    lease_overviews,
+    machines,
+    organizations,
+    projects,
+    proofs,
+    ssh_keys,
+    usage,
+)
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
@@ -382,7 +392,7 @@ async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> No
         assert await api_keys.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
 
 
-async def test_the_look_up_of_keys_is_the_only_answer_around_the_filter_and_only_for_the_api(
+async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_only_for_the_api(
     owner: Database, reconciler: Database
 ) -> None:
     async with owner.reading() as connection:
@@ -390,11 +400,41 @@ async def test_the_look_up_of_keys_is_the_only_answer_around_the_filter_and_only
             connection,
             text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
         )
-    # The other one weighs a transaction's postings, and answers nothing.
-    assert sorted(row.proname for row in found) == ["api_key_owner", "transaction_balances"]
-    with expect_refusal("permission denied"):
-        async with reconciler.reading() as connection:
-            await api_keys.owner(connection, b"any")
+    # The last one weighs a transaction's postings, and answers nothing.
+    known = ["api_key_owner", "organization_ids", "revoked_api_keys", "transaction_balances"]
+    assert sorted(row.proname for row in found) == known
+    for look_up in (
+        partial(api_keys.owner, secret_sha256=b"any"),
+        partial(api_keys.revoked_among, key_ids=[]),
+        partial(organizations.ids, after=None, limit=1),
+    ):
+        with expect_refusal("permission denied"):
+            async with reconciler.reading() as connection:
+                await look_up(connection)
+
+
+async def test_of_the_keys_of_all_tenants_the_revoked_ones_are_named_and_nothing_else(
+    own: Database, api_db: Database
+) -> None:
+    async with own.transaction() as connection:
+        for tenant, number, revoked_at in ((A, 1, START), (A, 2, None), (B, 3, START)):
+            if number != 2:
+                await insert(connection, "organizations", a_row("organizations", tenant))
+            await insert(connection, "api_keys", a_row("api_keys", tenant, number, revoked_at=revoked_at))
+    keys = [ApiKeyId(a_row("api_keys", tenant, number)["id"]) for tenant, number in ((A, 1), (A, 2), (B, 3))]
+    async with api_db.reading() as connection:
+        assert await api_keys.revoked_among(connection, keys) == {keys[0], keys[2]}
+        assert await api_keys.revoked_among(connection, keys[1:2]) == frozenset()
+
+
+async def test_the_list_of_organizations_has_their_ids_and_nothing_about_them(api_db: Database) -> None:
+    async with api_db.reading() as connection:
+        [row] = await rows(
+            connection,
+            text("SELECT pg_get_function_result('organization_ids'::regproc) AS answers"),
+        )
+        assert row.answers == "TABLE(id uuid, created_at timestamp with time zone)"
+        assert await organizations.get(connection, OrganizationId(A)) is None
 
 
 def test_every_fact_is_a_table() -> None:
@@ -421,13 +461,15 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
             )
         }
         theirs = LeaseId(ids[B, "lease"])
-        assert await leases.show(connection, other, theirs) is not None
-        assert await leases.show(connection, me, theirs) is None
-        page = await leases.page(connection, me, before=None, states=None, limit=100)
+        assert await lease_overviews.show(connection, other, theirs) is not None
+        assert await lease_overviews.show(connection, me, theirs) is None
+        page = await lease_overviews.page(connection, me, before=None, states=None, limit=100)
         assert {one.lease.organization_id for one in page} == {A}
         assert await ssh_keys.of_ids(connection, me, [ids[B, "ssh_key"]]) == []
         assert [key.id for key in await ssh_keys.every(connection, me)] == [ids[A, "ssh_key"]]
-        assert [key.id for key in await api_keys.every(connection, me)] == [a_row("api_keys", A)["id"]]
+        keys = await api_keys.page(connection, me, after=None, limit=9)
+        assert [key.id for key in keys] == [a_row("api_keys", A)["id"]]
+        assert await api_keys.count(connection, me) == 1
         mine = [project.id for project in await projects.page(connection, me, after=None, limit=9)]
         assert mine == [ProjectId(a_row("projects", A)["id"])]
         assert await projects.named(connection, me, a_row("projects", B)["name"]) is None

@@ -95,7 +95,7 @@ async def test_a_worker_that_lost_its_hold_writes_nothing_any_more(filled: Datab
         assert not await machines.record_step(
             connection, machine.id, Step.BOOTED, token=ONE, now=START, until=START
         )
-        await machines.retry(connection, machine.id, token=ONE, due_at=START)
+        await machines.retry(connection, machine.id, token=ONE, now=START, due_at=START)
         await machines.postpone(connection, machine.id, token=ONE, due_at=START, deadline_at=START)
         await machines.terminate_asked(connection, machine.id, token=ONE, now=START, due_at=START)
         left = await rows(
@@ -128,7 +128,7 @@ async def test_every_step_holds_the_machine_on(filled: Database) -> None:
 async def test_what_is_given_back_waits_for_its_turn(filled: Database) -> None:
     (machine,) = await _take(filled, ONE, limit=1)
     async with filled.transaction() as connection:
-        await machines.retry(connection, machine.id, token=ONE, due_at=START + 5 * SECOND)
+        await machines.retry(connection, machine.id, token=ONE, now=START, due_at=START + 5 * SECOND)
     assert machine.id not in _ids(await _take(filled, TWO, now=START + 4 * SECOND, limit=100))
     (again,) = await _take(filled, THREE, now=START + 5 * SECOND, limit=100)
     assert (again.id, again.tries) == (machine.id, 1)
@@ -156,24 +156,39 @@ async def test_a_machine_whose_reference_is_not_known_yet_cannot_be_asked_to_end
     assert await _take(filled, ONE) == []
 
 
-async def test_a_machine_is_not_set_up_any_more_once_its_deadline_has_passed(filled: Database) -> None:
+async def test_a_machine_is_tried_once_more_after_its_deadline_and_then_not_set_up_any_more(
+    filled: Database,
+) -> None:
+    late = START + 2 * SECOND
     async with filled.transaction() as connection:
         await connection.execute(
             text("""
-            UPDATE machines SET state = 'bootstrapping', deadline_at = CAST(:now AS timestamptz)
+            UPDATE machines SET state = 'bootstrapping', deadline_at = CAST(:deadline AS timestamptz)
             WHERE state = 'terminating'
             """),
-            {"now": START + SECOND},
+            {"deadline": START + SECOND},
         )
-    assert len(await _take(filled, ONE, limit=5, state=MachineState.BOOTSTRAPPING)) == 5
-    late = START + SECOND
-    assert await _take(filled, TWO, now=late, limit=100, state=MachineState.BOOTSTRAPPING) == []
 
-    async def stuck() -> set[MachineId]:
+    async def overdue() -> dict[MachineId, datetime | None]:
         async with filled.reading() as connection:
-            return _ids(await machines.stuck(connection, now=late, intended_before=START - SECOND, limit=100))
+            found = await machines.overdue(connection, now=late, limit=100)
+        return {machine.id: machine.attended_until for machine in found}
 
-    assert len(await stuck()) == 15, "who holds a machine at its deadline may finish"
+    taken = await _take(filled, ONE, limit=5, state=MachineState.BOOTSTRAPPING)
+    assert len(taken) == 5
+    assert len(await overdue()) == 15, "who holds a machine at its deadline may finish"
+    before, at, waits, *held = [machine.id for machine in taken]
+    async with filled.transaction() as connection:
+        await machines.retry(connection, before, token=ONE, now=START, due_at=late)
+        await machines.retry(connection, at, token=ONE, now=START + SECOND, due_at=late)
+        await machines.postpone(connection, waits, token=ONE, due_at=late)
+    attended = await overdue()
+    assert (attended[before], attended[at], attended[waits]) == (START, START + SECOND, None)
+    tried = _ids(await _take(filled, TWO, now=late, limit=100, state=MachineState.BOOTSTRAPPING))
+    assert len(tried) == 17, (
+        "fifteen that nobody tried, one tried before its deadline, one that waited for us"
+    )
+    assert not tried & {at, *held}
 
 
 async def test_a_machine_that_is_erased_is_not_terminated_before(filled: Database) -> None:
@@ -337,20 +352,20 @@ async def _claims(database: Database, *numbers: int) -> None:
             await insert(connection, "claims", claim)
 
 
-async def test_a_slot_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
+async def test_a_host_number_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
     await _claims(filled, 2, 3, 4)
-    taken = a_row("peers", A)["slot"]
+    taken = a_row("peers", A)["host_number"]
     organization = OrganizationId(A)
     async with filled.transaction() as connection:
         for number in (2, 3):
-            slot = await mesh.slot_for(connection, organization, _a_claim(number))
-            assert slot != taken
-            peer = mesh.Peer(_a_claim(number), slot, f"10.0.0.{slot}", f"key {slot}")
+            host_number = await mesh.host_number_for(connection, organization, _a_claim(number))
+            assert host_number != taken
+            peer = mesh.Peer(_a_claim(number), host_number, f"10.0.0.{host_number}", f"key {host_number}")
             await mesh.put_peer(connection, organization, peer)
-        assert await mesh.slot_for(connection, organization, _a_claim(2)) == 2
-        assert await mesh.slot_for(connection, organization, _a_claim(3)) == 3
-        await connection.execute(text("DELETE FROM peers WHERE slot = 1"))
-        assert await mesh.slot_for(connection, organization, _a_claim(4)) == 1
+        assert await mesh.host_number_for(connection, organization, _a_claim(2)) == 2
+        assert await mesh.host_number_for(connection, organization, _a_claim(3)) == 3
+        await connection.execute(text("DELETE FROM peers WHERE host_number = 1"))
+        assert await mesh.host_number_for(connection, organization, _a_claim(4)) == 1
 
 
 async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_due_for_an_update(
@@ -383,4 +398,7 @@ async def test_one_worker_at_a_time_speaks_to_the_hub_for_a_network(filled: Data
     async with filled.transaction() as connection:
         await mesh.give_back(connection, OrganizationId(A), token=ONE, synced_at=START)
         (row,) = await rows(connection, text("SELECT work_token, synced_at FROM networks"))
-    assert tuple(row) == (TWO, None)
+        assert tuple(row) == (TWO, None)
+        await mesh.give_back(connection, OrganizationId(A), token=TWO, synced_at=START)
+        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM networks"))
+        assert tuple(row) == (None, None), "the first one's list may have replaced the second one's"

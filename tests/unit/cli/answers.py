@@ -32,6 +32,8 @@ ORGANIZATION: Json = {
     "held": usd(26_410_000_000),
     "available": usd(1_224_007_800_000),
     "created_at": at(days=40),
+    "key_id": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+    "role": "customer",
 }
 SSH_KEYS: Json = {
     "items": [
@@ -44,6 +46,60 @@ SSH_KEYS: Json = {
         }
         for number, name, letter in ((1, "laptop", "k"), (2, "ci runner @ forge", "Q"))
     ]
+}
+
+
+def an_api_key(name: str, digits: str, **changes: Any) -> Json:
+    return {
+        "id": f"key_{digits:0<32}",
+        "name": name,
+        "role": "customer",
+        "hint": "spk_Zk3q...9QxA",
+        "created_at": at(days=40),
+        "revoked_at": None,
+    } | changes
+
+
+API_KEYS: Json = {
+    "items": [
+        an_api_key("first key", "019aa000000070008", hint="spk_plan...6789"),
+        an_api_key("ci runner @ forge", "019aa11000017000a", created_at=at(days=2)),
+        an_api_key(
+            "on-call", "019aa12000017000b", role="operator", hint="spk_aaaa...zzzz", revoked_at=at(days=1)
+        ),
+    ]
+}
+ISSUED: Json = {
+    "key": an_api_key("ci", "019aa1b2c3d47e5f8", created_at=at(seconds=0)),
+    "secret": "spk_Zk3qTZ0u4mC1vYb8nD5s9QxA",
+}
+OTHER_ORGANIZATION: Json = ORGANIZATION | {
+    "id": "org_019aa1b2c3d470008000000000000abc",
+    "name": "fresh",
+    "suspended": True,
+    "gpus_held": 0,
+    "balance": usd(-1_500_000_000),
+    "held": usd(0),
+    "available": usd(-1_500_000_000),
+    "created_at": at(days=2),
+}
+ORGANIZATIONS: Json = {"items": [ORGANIZATION, OTHER_ORGANIZATION], "next_cursor": None}
+CREATED_ORGANIZATION: Json = {
+    "organization": OTHER_ORGANIZATION | {"suspended": False, "created_at": at(seconds=0)},
+    "key": ISSUED["key"] | {"name": "first key"},
+    "secret": ISSUED["secret"],
+}
+CREDIT: Json = {
+    "organization_id": ORGANIZATION["id"],
+    "amount": usd(24_900_000_000),
+    "balance": usd(1_275_317_800_000),
+}
+RECONCILIATION: Json = {
+    "gpu_seconds": 437_368,
+    "rated": usd(314_258_422_222),
+    "posted": usd(314_258_422_222),
+    "balance": usd(1_250_417_800_000),
+    "difference": usd(0),
 }
 
 PROJECTS: Json = {
@@ -140,7 +196,7 @@ CANDIDATES = [
 REJECTED = [
     a_rejected(
         "hyperstack", "eu-west-1", "n3-H100x8", "costs_more_than_sold",
-        "It costs us 26.400000000 USD per hour and is sold at 23.920000000.",
+        "It costs us 26.40 USD per hour and is sold at 23.92 USD.",
     ),
     a_rejected(
         "lambda_cloud", "us-east-1", "gpu_8x_h100_sxm5", "region_excluded", "us-east-1 is not in eu.",
@@ -169,18 +225,18 @@ QUOTE_REFUSED: Json = QUOTE | {
     "candidates": [],
 }
 
-PHASE_OF_STATE = {
-    "placing": ("pending", None, 0, "Choosing a machine."),
-    "starting": ("starting", "booted", 3, "The machine runs; connecting."),
-    "ready": ("ready", "keys_installed", 7, "Ready."),
-    "ending": ("ending", "keys_installed", 7, "No longer billed; the machine is being terminated."),
-    "ended": ("ended", "keys_installed", 7, "Ended; the provider confirmed that no machine is left."),
+STATUS_OF_STATE = {
+    "placing": (None, 0, "Choosing a machine."),
+    "starting": ("booted", 3, "The machine runs; connecting."),
+    "ready": ("keys_installed", 7, "Ready."),
+    "ending": ("keys_installed", 7, "No longer billed; the machine is being terminated."),
+    "ended": ("keys_installed", 7, "Ended; the provider confirmed that no machine is left."),
 }
 
 
 def status(state: str) -> Json:
-    phase, step, done, message = PHASE_OF_STATE[state]
-    return {"phase": phase, "step": step, "steps_done": done, "steps_total": 7, "message": message}
+    step, done, message = STATUS_OF_STATE[state]
+    return {"state": state, "step": step, "steps_done": done, "steps_total": 7, "message": message}
 
 
 MACHINE: Json = {
@@ -207,7 +263,7 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
             "sku": "h100x8",
             "regions": ["eu"],
             "providers": [],
-            "price_per_hour_max": usd(25_000_000_000),
+            "price_usd_per_hour_max": "25.000000000",
         },
         "gpu_model": "h100-sxm-80gb",
         "gpu_count": 8,
@@ -217,11 +273,19 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "status": status(state),
         "machine": None if state == "placing" else MACHINE,
         "proof": lease_proof(state),
+        "ssh_keys": [
+            {"id": key["id"], "name": key["name"], "fingerprint": key["fingerprint"]}
+            for key in SSH_KEYS["items"]
+        ],
+        "labels": {"team": "vision", "run": "7"},
+        "wait_timeout_seconds": 1_800,
+        "auto_release": {"after_seconds": 43_200, "spend": usd(200_000_000_000)},
         "attempts": 0 if state == "placing" else 2,
         "end_reason": None,
         "end_why": None,
         "created_at": at(hours=3, minutes=20),
         "ready_at": at(hours=3, minutes=16, seconds=12) if state in ("ready", "ending", "ended") else None,
+        "release_at": at(hours=-5) if state in ("ready", "ending", "ended") else None,
         "billed_until": at(minutes=4) if state in ("ending", "ended") else None,
         "ended_at": at(minutes=1) if state == "ended" else None,
     } | changes
@@ -235,6 +299,27 @@ def lease_proof(state: str) -> Json:
         return {"demanded": "proven", "tier": "listed", "id": None, "outcome": None, "at": None}
     latest = {"id": PROOF_ID, "outcome": "passed", "at": at(hours=1, minutes=2)}
     return {"demanded": "proven", "tier": "proven"} | latest
+
+
+WAITING: Json = a_lease(
+    "placing",
+    status=status("placing")
+    | {
+        "message": "Waiting for stock: None of 3 offers can serve it now: 1 in other regions, 2 sold out.",
+        "waiting": {
+            "since": at(minutes=5),
+            "gives_up_at": at(minutes=-25),
+            "why": "None of 3 offers can serve it now: 1 in other regions, 2 sold out.",
+        },
+    },
+)
+UNCONFIRMED: Json = a_lease(
+    status=status("ready")
+    | {
+        "message": "Ready, but unconfirmed: the provider has not listed the machine lately.",
+        "unconfirmed": {"since": at(minutes=7), "why": "the provider has not listed the machine lately."},
+    },
+)
 
 
 def a_finding(code: str, gpu: int | None, why: str) -> Json:
@@ -312,7 +397,7 @@ PROOF_RECORDS: Json = {
 
 
 def leases() -> list[Json]:
-    small: Json = {"sku": "h100x1", "regions": [], "providers": [], "price_per_hour_max": None}
+    small: Json = {"sku": "h100x1", "regions": [], "providers": [], "price_usd_per_hour_max": None}
     one_gpu = {"gpu_count": 1, "request": small, "price_per_hour": usd(2_490_000_000)}
     return [
         a_lease("placing", id="le_019aa1e0cb107e5f8a9b0c1d2e3f4a01", name="nightly-evaluation-of-everything", created_at=at(seconds=2), **one_gpu),
@@ -430,7 +515,7 @@ USAGE_ROWS = [
         "id": f"ch_019aa{number:027d}",
         "lease_id": LEASE_ID,
         "lease_name": "train-1",
-        "number": number,
+        "interval": number,
         "sku": "h100x8",
         "started_at": start,
         "ended_at": end,
@@ -467,17 +552,37 @@ BILL: Json = {
             "gpu_seconds": 352_800, "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
         },
     ],
+    "projects": [
+        {
+            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 437_368, "amount": usd(314_258_422_222),
+            "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+        },
+    ],
     "amount": usd(314_258_422_222),
     "unrated": usd(7_973_333_333),
     "balance": usd(1_250_417_800_000),
     "held": usd(26_410_000_000),
     "available": usd(1_224_007_800_000),
 }  # fmt: skip
+BILL_OF_PROJECTS: Json = BILL | {
+    "lines": [BILL["lines"][0], BILL["lines"][1] | {"project": "research", "project_id": f"prj_{'1' * 32}"}],
+    "projects": [
+        {
+            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 84_568, "amount": usd(70_238_422_222),
+            "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+        },
+        {
+            "project": "research", "project_id": f"prj_{'1' * 32}", "gpu_seconds": 352_800,
+            "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
+        },
+    ],
+}  # fmt: skip
 
 
 def a_loop(name: str, account: str = "", **changes: Any) -> Json:
     return {
         "loop": name,
+        "wing": "machines",
         "account": account,
         "replica": "reconciler-7f9c-2",
         "started_at": at(seconds=3),
@@ -491,6 +596,7 @@ def a_loop(name: str, account: str = "", **changes: Any) -> Json:
         "age_seconds": 1,
         "late_after_seconds": 60,
         "late": False,
+        "stopped": False,
     } | changes
 
 
@@ -505,9 +611,17 @@ LOOPS: Json = {
             "observe_machines", "lambda_cloud/research", every_seconds=10, age_seconds=4, looked_at=118,
             errors=["lambda_cloud/research: the provider answered 503 Service Unavailable three times; its list is not complete"],
         ),
-        a_loop("rate_usage", every_seconds=60, age_seconds=4_210, late=True, looked_at=40, acted_on=40),
-    ]
+        a_loop("rate_usage", wing="money", every_seconds=60, age_seconds=4_210, late=True, looked_at=40, acted_on=40),
+    ],
+    "missing": [{"wing": "money", "loop": "fund_leases", "account": ""}],
 }  # fmt: skip
+LOOPS_OF_TWO: Json = {
+    "items": [
+        a_loop("bootstrap_machines", "lambda_cloud", replica="one", looked_at=2, acted_on=1),
+        a_loop("bootstrap_machines", "lambda_cloud", replica="two", age_seconds=600, stopped=True),
+    ],
+    "missing": [{"wing": "machines", "loop": "bootstrap_machines", "account": "nebius"}],
+}
 ORPHANS: Json = {
     "items": [
         {
@@ -515,9 +629,44 @@ ORPHANS: Json = {
             "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "native_status": "active",
             "first_seen_at": at(minutes=12), "last_seen_at": at(seconds=20), "lists_seen": 12,
             "terminate_asked_at": at(minutes=2), "note": "asked to end; the provider answered terminating",
-        }
+            "gone_at": None,
+        },
+        {
+            "account": "lambda_cloud", "provider_ref": "1f20582c7ff041399e34823a0be62550",
+            "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a01", "native_status": "booting",
+            "first_seen_at": at(seconds=20), "last_seen_at": at(seconds=20), "lists_seen": 1,
+            "terminate_asked_at": None, "note": None, "gone_at": None,
+        },
     ]
 }  # fmt: skip
+
+ORPHAN_TERMINATION: Json = {
+    "account": "lambda_cloud", "provider_ref": "0920582c7ff041399e34823a0be62549",
+    "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "why": "ticket 4711",
+    "actor": "key_019aa1b2c0007e5f8a9b0c1d2e3f4aaa", "at": at(seconds=30),
+}  # fmt: skip
+TOO_MANY: Json = {
+    "held_code": "too_many",
+    "held_why": "60 of 61 machines look like orphans; it is more likely that our records were lost.",
+}
+ORPHANS_HELD: Json = {
+    "items": [
+        ORPHANS["items"][0] | TOO_MANY | {"terminate_asked_at": None, "note": None},
+        ORPHANS["items"][0]
+        | {"provider_ref": "3f20582c7ff041399e34823a0be62552", "termination": ORPHAN_TERMINATION},
+        ORPHANS["items"][1]
+        | {"held_code": "watched", "held_why": "It is watched until two lists have shown it."},
+        ORPHANS["items"][0] | TOO_MANY | {"account": "local"},
+    ]
+}
+
+ORPHANS_ALL: Json = {
+    "items": [
+        ORPHANS["items"][1],
+        ORPHANS["items"][0] | {"gone_at": at(minutes=1)},
+        ORPHANS["items"][1] | {"provider_ref": "2f20582c7ff041399e34823a0be62551", "gone_at": at(minutes=1)},
+    ]
+}
 
 
 def an_account(name: str, **changes: Any) -> Json:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import httpx
 
 from control_plane.cli import main
+from control_plane.cli.clock import Clock
 from control_plane.cli.terminal import Terminal
 from tests.unit.cli.answers import NOW
 
@@ -25,6 +26,38 @@ class Became(Exception):  # noqa: N818 - what `exec` is in a test
 
 def _become(command: Sequence[str]) -> NoReturn:
     raise Became(command)
+
+
+class Hours:
+    """A clock on which only sleep, and what a test spends, takes time; it makes the calls that became due."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.waits: list[float] = []
+        self._due: dict[int, tuple[float, Callable[[], None]]] = {}
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+        for number, (at, call) in sorted(self._due.items()):
+            if at <= self.now:
+                del self._due[number]
+                call()
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.spend(seconds)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+        number = max(self._due, default=0) + 1
+        self._due[number] = (self.now + seconds, call)
+
+        def cancel() -> None:
+            self._due.pop(number, None)
+
+        return cancel
+
+    def clock(self) -> Clock:
+        return Clock(seconds=lambda: self.now, sleep=self.sleep, later=self.later)
 
 
 @dataclass
@@ -46,6 +79,13 @@ class Typed(io.StringIO):
         return True
 
 
+class Screen(io.StringIO):
+    """Standard output or standard error of a command at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @dataclass
 class Stand:
     home: Path
@@ -55,6 +95,11 @@ class Stand:
     )
     stdin: io.StringIO = field(default_factory=io.StringIO)
     requests: list[httpx.Request] = field(default_factory=list)
+    hours: Hours = field(default_factory=Hours)
+    width: int = 80
+    at_a_terminal: bool = False
+    reached: bool = True
+    """Whether something listens at the address of a machine."""
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -66,16 +111,17 @@ class Stand:
         return httpx.Response(200, json=answer) if isinstance(answer, dict) else answer(request)
 
     def run(self, *arguments: str) -> Shown:
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (Screen(), Screen()) if self.at_a_terminal else (io.StringIO(), io.StringIO())
         terminal = Terminal(
-            environ={"HOME": str(self.home), "TERM": "xterm"} | self.environ,
+            environ={"HOME": str(self.home), "TERM": "xterm", "COLUMNS": str(self.width)} | self.environ,
             stdin=self.stdin,
             stdout=out,
             stderr=err,
             now=lambda: NOW,
-            sleep=lambda _: None,
+            clock=self.hours.clock(),
             ask_secret=lambda _: self.stdin.readline(),
             become=_become,
+            reaches=lambda *_: self.reached,
             transport=httpx.MockTransport(self._answer),
         )
         code = main.main(arguments, terminal)

@@ -1,13 +1,59 @@
-"""Quotes on the command line."""
+"""Offers and quotes on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.stand import Stand
+from tests.support.cases import case
+from tests.unit.cli import answers
+from tests.unit.cli.stand import Answer, Stand
 
 
 @pytest.mark.parametrize("amount", ["cheap", "1.0000000001", "-", "1e3"])
 def test_a_ceiling_that_is_no_amount_is_wrong_usage(amount: str, tmp_path: Path) -> None:
     shown = Stand(tmp_path, {}).run("quote", "h100x8", f"--max-price={amount}")
     assert (shown.code, "--max-price" in shown.err) == (2, True)
+
+
+def _keys(folder: Path, *options: str) -> list[str]:
+    known: dict[str, Answer] = {"GET /v1/offers": answers.offers(cost=False)}
+    shown = Stand(folder, known).run("offers", *options, "--json")
+    assert shown.code == 0
+    return [
+        offer["key"].partition("/")[0] + " " + offer["region"] for offer in json.loads(shown.out)["items"]
+    ]
+
+
+def test_offers_are_those_that_can_be_had_and_fit(tmp_path: Path) -> None:
+    in_stock = ["lambda_cloud us-east-1", "local eu-north-1"]
+    for options, expected in (
+        ("", in_stock),
+        ("--available", in_stock),
+        ("--all", [in_stock[0], "lambda_cloud eu-central-1", in_stock[1], "hyperstack us-west-1"]),
+        ("--region eu", [in_stock[1]]),
+        ("--region eu --all", ["lambda_cloud eu-central-1", in_stock[1]]),
+        ("--region us-east-1 --region eu", in_stock),
+        ("--region e", []),
+        ("--provider local", [in_stock[1]]),
+        ("--provider local --provider lambda_cloud", in_stock),
+        ("--sku h100x8", in_stock),
+        ("--sku h100x1", []),
+        ("--max-price 23.92", in_stock),
+        ("--price-max 23.919999999", []),
+        ("--max-price 30 --all", [in_stock[0], "lambda_cloud eu-central-1", in_stock[1]]),
+    ):
+        with case(options):
+            assert _keys(tmp_path, *options.split()) == expected
+
+
+def test_a_gpu_is_asked_of_the_api(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/offers": answers.offers(cost=False)})
+    stand.run("offers", "--gpu", "h100-sxm-80gb")
+    assert stand.requests[0].url.params["gpu_model"] == "h100-sxm-80gb"
+
+
+def test_available_and_all_exclude_each_other_and_a_price_is_an_amount(tmp_path: Path) -> None:
+    for options in ("--available --all", "--max-price cheap"):
+        stand = Stand(tmp_path, {})
+        assert (stand.run("offers", *options.split()).code, stand.requests) == (2, [])

@@ -7,12 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.cli.client import TRIES_MAX, Client
+from control_plane.cli.client import TRIES_OF_A_FAULT_MAX, TRY_SECONDS, Client
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, Exit
 from control_plane.wire.catalogue import SkuList
 from control_plane.wire.common import Name, Request, View
 from control_plane.wire.organizations import OrganizationView
+from tests.support.cases import case
+from tests.unit.cli.stand import Hours
 
 KEY = "spk_planted-0123456789"
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -37,7 +39,8 @@ class Api:
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers = list(answers)
         self.requests: list[httpx.Request] = []
-        self.waits: list[float] = []
+        self.hours = Hours()
+        self.reports: list[tuple[float, str]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -48,7 +51,12 @@ class Api:
 
     def client(self) -> Client:
         login = Login("http://127.0.0.1:8000", KEY, "stored in config.toml")
-        return Client(login, transport=httpx.MockTransport(self), sleep=self.waits.append)
+        return Client(
+            login,
+            transport=httpx.MockTransport(self),
+            clock=self.hours.clock(),
+            report=lambda sentence: self.reports.append((self.hours.now, sentence)),
+        )
 
 
 def _problem(status: int, code: str, detail: str, **more: Any) -> httpx.Response:
@@ -78,7 +86,7 @@ def test_a_post_is_repeated_with_the_same_key(first: httpx.Response | Exception)
     assert api.client().post("/v1/leases", Made, Order()).value == Made("le_1")
     assert len(api.requests) == 3
     assert len(_keys(api)) == 1
-    assert api.waits == [0.5, 1.0]
+    assert api.hours.waits == [0.5, 1.0]
 
 
 def test_two_posts_have_two_keys() -> None:
@@ -89,12 +97,85 @@ def test_two_posts_have_two_keys() -> None:
     assert len(_keys(api)) == 2
 
 
-def test_repeating_has_an_end() -> None:
-    api = Api(httpx.ConnectError("refused"))
-    with pytest.raises(CliError) as caught:
+def test_an_api_that_is_away_is_tried_for_a_minute_and_then_given_up() -> None:
+    api = Api(httpx.ConnectError("[Errno 111] Connection refused"))
+    with pytest.raises(CliError, match="Connection refused") as caught:
         api.client().post("/v1/leases", Made, Order())
-    assert len(api.requests) == TRIES_MAX
-    assert caught.value.exit_code is Exit.NETWORK
+    assert TRY_SECONDS - 11 < api.hours.now <= TRY_SECONDS
+    assert len(_keys(api)) == 1
+    assert (caught.value.code, caught.value.exit_code) == ("unreachable", Exit.NETWORK)
+
+
+def test_an_internal_error_is_repeated_a_few_times_only() -> None:
+    api = Api(_problem(500, "internal", "Something broke."))
+    with pytest.raises(CliError):
+        api.client().get("/v1/skus", SkuList)
+    assert len(api.requests) == TRIES_OF_A_FAULT_MAX
+
+
+def _refusing(api: Api) -> httpx.ConnectError:
+    return httpx.ConnectError("[Errno 111] Connection refused")
+
+
+def _hanging(api: Api) -> httpx.ConnectTimeout:
+    api.hours.spend(3.0)
+    return httpx.ConnectTimeout("timed out")
+
+
+def _silent(api: Api) -> httpx.ReadTimeout:
+    api.hours.spend(30.0)
+    return httpx.ReadTimeout("timed out")
+
+
+def _failing(api: Api) -> httpx.Response:
+    return httpx.Response(503)
+
+
+class Away(Api):
+    """Answers as `how` says, and from `back` seconds on with an empty list."""
+
+    def __init__(self, how: Callable[["Away"], httpx.Response | Exception], *, back: float = 1e9) -> None:
+        super().__init__(httpx.Response(200, json={"items": []}))
+        self.how = how
+        self.back = back
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.hours.now >= self.back:
+            return super().__call__(request)
+        answer = self.how(self)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_an_outage_is_reported_once_within_five_seconds_with_its_reason() -> None:
+    for how, reason in (
+        (_refusing, "cannot be reached: Connection refused. Retrying for up to 60 s"),
+        (_hanging, "cannot be reached: it did not answer in time. Retrying"),
+        (_silent, "has not answered for 4 s. Waiting, and then retrying, for up to 60 s"),
+        (_failing, "answered 503 (http_503). Retrying"),
+    ):
+        with case(how.__name__):
+            api = Away(how)
+            with pytest.raises(CliError):
+                api.client().get("/v1/skus", SkuList)
+            assert len(api.reports) == 1
+            if how is not _silent:  # The test's clock jumps over the four seconds of a silent request.
+                assert api.reports[0][0] < 5
+            assert reason in api.reports[0][1]
+            assert api.hours.now <= TRY_SECONDS + 3
+
+
+def test_an_outage_that_ends_is_over_for_the_person_too() -> None:
+    api = Away(_refusing, back=9)
+    assert api.client().get("/v1/skus", SkuList).value.items == ()
+    assert [sentence for _, sentence in api.reports][1:] == ["http://127.0.0.1:8000 answers again."]
+
+
+def test_a_restart_of_a_second_is_not_reported() -> None:
+    api = Away(_refusing, back=1)
+    api.client().get("/v1/skus", SkuList)
+    assert api.reports == []
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
@@ -122,7 +203,7 @@ def test_the_wait_that_the_api_asks_for_is_kept_within_our_bound() -> None:
         httpx.Response(200, json={"items": []}),
     )
     api.client().get("/v1/skus", SkuList)
-    assert api.waits == [3.0, 10.0, 2.0]
+    assert api.hours.waits == [3.0, 10.0, 2.0]
 
 
 def test_an_internal_error_names_its_request() -> None:
@@ -217,6 +298,15 @@ def test_all_pages_are_read_in_order() -> None:
         {"limit": "200", "state": "ready"},
         {"limit": "200", "state": "ready", "cursor": "b"},
     ]
+
+
+def test_a_list_that_a_newer_api_divides_is_read_to_its_end() -> None:
+    api = Api(
+        httpx.Response(200, json={"items": [1, 2], "next_cursor": "b"}),
+        httpx.Response(200, json={"items": [3], "next_cursor": None}),
+    )
+    assert api.client().whole("/v1/skus", Numbers).value == Numbers((1, 2, 3), None)
+    assert [dict(request.url.params) for request in api.requests] == [{}, {"cursor": "b"}]
 
 
 def test_a_list_without_an_end_is_refused_rather_than_cut() -> None:

@@ -56,6 +56,15 @@ def test_a_login_that_others_can_read_is_refused_with_the_command_that_fixes_it(
     assert KEY not in str(caught.value)
 
 
+def test_a_login_of_another_user_is_refused(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _stored(environ)
+    owner = path.stat().st_uid
+    status = os.stat_result((0o600, 0, 0, 1, owner + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 2)
+    with pytest.raises(CliError, match="belongs to another user"):
+        config.check_private(path, status, "an API key")
+
+
 def test_a_damaged_file_is_an_error_without_its_content(environ: dict[str, str]) -> None:
     path = _stored(environ)
     path.write_text(f'url = "https://a.example\napi_key = "{KEY}"')

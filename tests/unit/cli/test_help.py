@@ -1,6 +1,7 @@
 """Every command explains itself, with examples that parse; the page in docs/ knows every one."""
 
 import argparse
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ def test_every_command_has_examples_that_parse() -> None:
         examples = [line for line in _examples(COMMANDS[name]) if line.startswith(name)]
         assert examples
         for line in examples:
-            words = shlex.split(line.partition(" > ")[0].partition("   (")[0])
+            words = shlex.split(re.split(r" > |   \(| \| ", line)[0])
             main.parsed(words[1:])
 
     check_every(COMMANDS, check)

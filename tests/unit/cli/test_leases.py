@@ -9,13 +9,13 @@ import httpx
 import pytest
 
 from control_plane.cli import progress
+from tests.support.cases import case
 from tests.unit.cli import answers
 from tests.unit.cli.answers import HOST_KEY, LEASE_ID, MACHINE_ID, Json, a_lease
 from tests.unit.cli.stand import Answer, Became, Stand, Typed
 
 SHOW = f"GET /v1/leases/{LEASE_ID}"
 LIVE = {"placing", "starting", "ready", "ending"}
-NO_KEYS: Json = {"items": []}
 
 
 def listing(*leases: Json) -> Answer:
@@ -100,6 +100,16 @@ def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Pat
         "train-1",
         "--project",
         "research",
+        "--label",
+        "team=vision",
+        "--label",
+        "run=",
+        "--wait-timeout",
+        "12h",
+        "--auto-release-after",
+        "90s",
+        "--auto-release-spend",
+        "99.50",
     ]
     assert stand.run("lease", "create", "h100x8", *options, "--no-wait").code == 0
     assert _created(stand) == {
@@ -109,19 +119,59 @@ def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Pat
         "price_usd_per_hour_max": "25",
         "name": "train-1",
         "project": "research",
-        "ssh_key_ids": [key["id"] for key in answers.SSH_KEYS["items"]],
+        "labels": {"team": "vision", "run": ""},
+        "wait_timeout_seconds": 43_200,
+        "auto_release": {"after_seconds": 90, "spend_usd": "99.50"},
     }
+    stand = Stand(tmp_path, known)
+    stand.run("lease", "create", "h100x8", "--no-wait")
+    assert _created(stand) == {"sku": "h100x8"}, "the API takes every key of the organization"
     stand = Stand(tmp_path, known)
     stand.run("lease", "create", "h100x8", "--ssh-key", "laptop", "--detach")
     assert _created(stand) == {"sku": "h100x8", "ssh_key_ids": [answers.SSH_KEYS["items"][0]["id"]]}
 
 
 def test_a_lease_that_nobody_could_log_in_to_needs_a_word(tmp_path: Path) -> None:
-    stand = Stand(tmp_path, {"GET /v1/ssh-keys": NO_KEYS, "POST /v1/leases": a_lease("placing")})
-    shown = stand.run("lease", "create", "h100x8", "--no-wait")
-    assert (shown.code, "splitplane ssh-key add" in shown.err) == (1, True)
-    assert all(request.method == "GET" for request in stand.requests)
-    assert stand.run("lease", "create", "h100x8", "--no-wait", "--no-ssh-key").code == 0
+    refusal = {
+        "type": "urn:splitplane:error:no_ssh_key",
+        "title": "Unprocessable content",
+        "status": 422,
+        "detail": "The organization has no SSH key, so nobody could log in.",
+        "code": "no_ssh_key",
+        "request_id": "req_1",
+    }
+    stand = Stand(tmp_path, {"POST /v1/leases": httpx.Response(422, json=refusal)})
+    shown = stand.run("lease", "create", "h100x8")
+    assert shown.code == 1
+    assert "no_ssh_key" in shown.err
+    assert "splitplane ssh-key add" in shown.err
+    stand = Stand(tmp_path, {"POST /v1/leases": httpx.Response(202, json=a_lease("placing"))})
+    assert stand.run("lease", "create", "h100x8", "--no-ssh-key", "--no-wait").code == 0
+    assert _created(stand) == {"sku": "h100x8", "ssh_key_ids": []}
+
+
+def test_lengths_of_time_and_labels_that_cannot_be_read_are_wrong_usage(tmp_path: Path) -> None:
+    for option, value in (
+        ("--wait-timeout", "30"),
+        ("--wait-timeout", "-1m"),
+        ("--wait-timeout", "1w"),
+        ("--auto-release-after", "soon"),
+        ("--auto-release-spend", "1 USD"),
+        ("--label", "team"),
+        ("--label", "=vision"),
+    ):
+        with case(option, value):
+            shown = Stand(tmp_path).run("lease", "create", "h100x8", f"{option}={value}")
+            assert shown.code == 2
+            assert option in shown.err
+
+
+def test_a_list_is_narrowed_by_labels_and_by_what_waits(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/leases": {"items": [], "next_cursor": None}})
+    stand.run("lease", "list", "--label", "team=vision", "--label", "run=7", "--waiting", "--all")
+    (request,) = stand.requests
+    assert request.url.params.get_list("label") == ["team=vision", "run=7"]
+    assert request.url.params["waiting"] == "true"
 
 
 def _stream(*statuses: Json) -> httpx.Response:
@@ -141,10 +191,22 @@ def test_a_lease_is_watched_until_it_is_ready_and_then_shown(tmp_path: Path) -> 
     assert shown.code == 0
     assert shown.out.startswith("train-1  ● ready")
     assert [line.partition("  ")[2] for line in shown.err.splitlines()[1:]] == [
-        "train-1  0/7  Choosing a machine.",
-        "train-1  3/7  The machine runs; connecting.",
-        "train-1  7/7  Ready.",
+        "train-1  placing 0/7  Choosing a machine.",
+        "train-1  starting 3/7  The machine runs; connecting.",
+        "train-1  ready 7/7  Ready.",
     ]
+
+
+def test_quiet_prints_the_id_of_a_new_lease_and_nothing_else(tmp_path: Path) -> None:
+    polled = iter([a_lease("starting"), a_lease("ready")])
+    known: dict[str, Answer] = {
+        "GET /v1/ssh-keys": answers.SSH_KEYS,
+        "POST /v1/leases": httpx.Response(202, json=a_lease("placing")),
+        f"{SHOW}/events": _stream(answers.status("starting"), answers.status("ready")),
+        SHOW: lambda _: httpx.Response(200, json=next(polled)),
+    }
+    shown = Stand(tmp_path, known).run("lease", "create", "h100x8", "-q")
+    assert (shown.out, shown.err, shown.code) == (f"{LEASE_ID}\n", "", 0)
 
 
 def test_a_lease_that_ends_on_its_way_is_a_failure_with_its_reason(tmp_path: Path) -> None:
@@ -157,7 +219,9 @@ def test_a_lease_that_ends_on_its_way_is_a_failure_with_its_reason(tmp_path: Pat
     }
     shown = Stand(tmp_path, known).run("lease", "create", "h100x8", "--json")
     assert shown.code == 1
-    assert "error: no_capacity: train-1: no offer could serve it for 30 min." in shown.err
+    error = json.loads(shown.err.splitlines()[-1])
+    assert error["code"] == "no_capacity"
+    assert error["detail"].startswith("train-1: no offer could serve it for 30 min.")
     assert json.loads(shown.out)["end_reason"] == "no_capacity"
 
 
@@ -179,7 +243,7 @@ def test_several_leases_are_watched_at_once(tmp_path: Path) -> None:
 def test_whoever_stops_watching_learns_that_the_lease_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(progress, "watch", interrupted)
@@ -197,12 +261,14 @@ def test_whoever_stops_watching_learns_that_the_lease_goes_on(
 
 def test_ssh_is_run_with_the_machines_key_pinned(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {SHOW: a_lease()})
+    identity = tmp_path / "key.pub"
+    identity.write_text("ssh-ed25519 AAAA\n")
     with pytest.raises(Became) as caught:
-        stand.run("lease", "ssh", LEASE_ID, "-i", "key", "--", "nvidia-smi", "-L", "--json")
+        stand.run("lease", "ssh", LEASE_ID, "-i", str(identity), "--", "nvidia-smi", "-L", "--json")
     command = caught.value.command
     assert command[0] == "ssh"
     assert command[-7:] == ["-p", "22", "--", "ubuntu@203.0.113.7", "nvidia-smi", "-L", "--json"]
-    assert "StrictHostKeyChecking=yes" in command
+    assert {"StrictHostKeyChecking=yes", "ConnectTimeout=15"} <= set(command)
     assert f"HostKeyAlias={MACHINE_ID}" in command
     pins = tmp_path / ".local/state/splitplane/known_hosts" / MACHINE_ID
     assert f'UserKnownHostsFile="{pins}"' in command
@@ -237,6 +303,42 @@ def test_a_lease_that_is_not_ready_has_no_shell(tmp_path: Path) -> None:
 def test_the_ssh_command_can_be_printed_for_a_script(tmp_path: Path) -> None:
     shown = Stand(tmp_path, {SHOW: a_lease()}).run("lease", "ssh", LEASE_ID, "--print")
     assert shown.out.endswith("-p 22 -- ubuntu@203.0.113.7\n")
+
+
+EMULATED = answers.EXPLANATION | {"reports": [answers.EXPLANATION["reports"][0] | {"source": "emulated"}]}
+
+
+def test_a_simulated_machine_is_named_so_instead_of_waited_for(tmp_path: Path) -> None:
+    known: dict[str, Answer] = {SHOW: a_lease(), f"{SHOW}/explanation": EMULATED}
+    shown = Stand(tmp_path, known, reached=False).run("lease", "ssh", LEASE_ID)
+    assert shown.code == 1
+    assert "error: machine_simulated: The machine of train-1 is simulated" in shown.err
+
+
+def test_ssh_decides_about_a_machine_that_is_real_or_that_answers(tmp_path: Path) -> None:
+    real: dict[str, Answer] = {SHOW: a_lease(), f"{SHOW}/explanation": answers.EXPLANATION}
+    emulated: dict[str, Answer] = {SHOW: a_lease(), f"{SHOW}/explanation": EMULATED}
+    for known, reached in ((real, False), (emulated, True), (real, True)):
+        stand = Stand(tmp_path, known, reached=reached)
+        with pytest.raises(Became):
+            stand.run("lease", "ssh", LEASE_ID)
+        assert len(stand.requests) == (1 if reached else 2)
+
+
+def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    identity = tmp_path / "key"
+    identity.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    stand = Stand(tmp_path, {SHOW: a_lease()})
+    for mode, code in ((0o644, 1), (0o640, 1), (0o604, 1), (0o600, None), (0o400, None)):
+        identity.chmod(mode)
+        with case(oct(mode)):
+            if code is None:
+                with pytest.raises(Became):
+                    stand.run("lease", "ssh", LEASE_ID, "-i", str(identity))
+                continue
+            shown = stand.run("lease", "ssh", LEASE_ID, "-i", str(identity))
+            assert (shown.code, f"chmod 600 {identity}" in shown.err) == (code, True)
+    assert stand.run("lease", "ssh", LEASE_ID, "-i", str(tmp_path / "none")).code == 1
 
 
 # release
@@ -274,7 +376,7 @@ def test_a_lease_that_cannot_be_released_does_not_keep_the_others(tmp_path: Path
     shown = Stand(tmp_path, known).run("lease", "release", "train-1", "train-2", "--yes", "--json")
     assert shown.code == 1
     assert [one["name"] for one in json.loads(shown.out)["items"]] == ["train-2"]
-    assert "error: lease_not_found" in shown.err
+    assert json.loads(shown.err)["code"] == "lease_not_found"
 
 
 # Foreign text

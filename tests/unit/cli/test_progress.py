@@ -13,11 +13,12 @@ from control_plane.cli.answers import read
 from control_plane.cli.client import Client
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError
-from control_plane.cli.progress import POLL_FAILURES_MAX, STREAM_TRIES_MAX, is_decided
+from control_plane.cli.progress import OUTAGE_SECONDS_MAX, STREAM_TRIES_MAX, is_decided
 from control_plane.wire.leases import LeaseView
 from tests.support import golden
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LEASE_ID, NOW, Json, a_lease
+from tests.unit.cli.stand import Hours
 
 EVENTS = f"/v1/leases/{LEASE_ID}/events"
 
@@ -41,6 +42,8 @@ class Api:
         self.leases = leases
         self.resumed_after: list[str | None] = []
         self.waits: list[float] = []
+        self.hours = Hours()
+        self.reports: list[tuple[float, str]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == EVENTS:
@@ -59,9 +62,18 @@ class Api:
 
     def follow(self) -> list[LeaseView]:
         login = Login("http://127.0.0.1:8080", "spk_x", "given")
-        client = Client(login, transport=httpx.MockTransport(self), sleep=lambda _: None)
-        answers = progress.follow(client, LEASE_ID, is_decided, wait=self.waits.append)
+        client = Client(
+            login,
+            transport=httpx.MockTransport(self),
+            clock=self.hours.clock(),
+            report=lambda sentence: self.reports.append((self.hours.now, sentence)),
+        )
+        answers = progress.follow(client, LEASE_ID, is_decided, wait=self.wait)
         return [answer.value for answer in answers]
+
+    def wait(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.hours.spend(seconds)
 
 
 def _events(*chunks: bytes, broken: bool = False) -> httpx.Response:
@@ -87,11 +99,43 @@ def test_a_stream_that_breaks_is_resumed_behind_the_last_event() -> None:
     assert api.waits == [2.0]
 
 
+def test_a_stream_that_breaks_after_an_hour_and_is_opened_again_is_no_outage() -> None:
+    api = Api([], [a_lease("starting"), a_lease("ready")])
+
+    class Hour(Breaking):
+        def __iter__(self) -> Iterator[bytes]:
+            yield _status("starting")
+            api.hours.spend(3_600)
+            raise httpx.RemoteProtocolError("peer closed connection")
+
+    headers = {"content-type": "text/event-stream"}
+    api.streams = [httpx.Response(200, stream=Hour(), headers=headers), _events(_status("ready"))]
+    assert [lease.state for lease in api.follow()] == ["starting", "ready"]
+    assert api.reports == []
+
+
 def test_a_break_in_the_middle_of_an_event_loses_nothing() -> None:
     half = _status("ready")
     api = Api([_events(_line(4), half[:30], broken=True), _events(half)], [a_lease("ready")])
     assert [lease.state for lease in api.follow()] == ["ready"]
     assert api.resumed_after == [None, "4"]
+
+
+def test_the_watch_ends_when_the_key_of_its_stream_is_revoked() -> None:
+    revoked = _events(_status("starting"), b'event: end\ndata: {"reason":"revoked"}\n\n')
+    detail = "This API key is unknown or revoked."
+    refused = httpx.Response(401, json={"code": "unauthenticated", "detail": detail})
+    api = Api([revoked, refused], [a_lease("starting")])
+    with pytest.raises(CliError, match=detail):
+        api.follow()
+
+
+def test_a_stream_that_a_stopping_server_closes_is_resumed_on_the_next_one() -> None:
+    position = b"id: 800713.12.3\nevent: journal\ndata: {}\n\n"
+    first = _events(b"retry: 2000\n\n", position, _status("starting"), b"retry: 2000\n\n")
+    api = Api([first, _events(_status("ready"))], [a_lease("starting"), a_lease("ready")])
+    assert [lease.state for lease in api.follow()] == ["starting", "ready"]
+    assert api.resumed_after == [None, "800713.12.3"]
 
 
 @pytest.mark.parametrize(
@@ -117,21 +161,27 @@ def test_an_answer_of_the_api_ends_the_watch() -> None:
     assert caught.value.code == "lease_not_found"
 
 
-def test_polling_outlives_an_outage_but_not_for_ever() -> None:
+def test_a_watch_outlives_an_outage_but_not_for_ever_and_reports_it_within_five_seconds() -> None:
     down = httpx.ConnectError("refused")
-    outage: list[Json | Exception] = [down] * 8
+    outage: list[Json | Exception] = [down] * 30
     api = Api([down] * STREAM_TRIES_MAX, [*outage, a_lease("ready")])
     assert [lease.state for lease in api.follow()] == ["ready"]
+    assert [sentence.partition(" ")[2] for _, sentence in api.reports] == [
+        "cannot be reached: refused. Retrying for up to 300 s.",
+        "answers again.",
+    ]
+    assert api.reports[0][0] < 5
     api = Api([down] * STREAM_TRIES_MAX, [down])
     with pytest.raises(CliError, match="Cannot reach"):
         api.follow()
-    assert len(api.waits) == STREAM_TRIES_MAX + POLL_FAILURES_MAX - 1
+    assert OUTAGE_SECONDS_MAX <= api.hours.now < OUTAGE_SECONDS_MAX + 70
 
 
 def test_bars_read_as_they_should_at_80_columns() -> None:
     shown = [
         *answers.leases()[:3],
         a_lease("starting", id="le_x", name="a-name-that-is-longer-than-its-place"),
+        *answers.leases()[3:],
     ]
     leases = [read(lease, LeaseView).value for lease in shown]
     screen = Console(width=80, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123

@@ -1,11 +1,12 @@
 """What every command shows, at 80 columns, held as golden files. GOLDEN=write, then look at the diff."""
 
+import re
 from pathlib import Path
 
 import httpx
 
 from tests.support import golden
-from tests.support.cases import check_every
+from tests.support.cases import case, check_every
 from tests.unit.cli import answers
 from tests.unit.cli.answers import LEASE_ID, PROOF_ID
 from tests.unit.cli.stand import Answer, Stand
@@ -20,7 +21,7 @@ PROBLEM: Answer = httpx.Response(
         "type": "urn:splitplane:error:permission_denied",
         "title": "Forbidden",
         "status": 403,
-        "detail": "This needs the permission `loops.read`, which the role of your API key does not have.",
+        "detail": "This needs the permission `loops.read`, which the role `customer` does not have; `operator` has it.",
         "code": "permission_denied",
         "request_id": "req_1",
         "permission": "loops.read",
@@ -29,23 +30,81 @@ PROBLEM: Answer = httpx.Response(
 SHOW = f"GET /v1/leases/{LEASE_ID}"
 PROOF = f"GET /v1/proofs/{PROOF_ID}"
 WHY = f"GET /v1/leases/{LEASE_ID}/explanation"
+ORGANIZATIONS = "GET /v1/operator/organizations"
+POST_ORGANIZATION = "POST /v1/operator/organizations"
+FRESH = answers.OTHER_ORGANIZATION
+MANY_REJECTED: Answer = answers.QUOTE | {
+    "rejected": [
+        *answers.REJECTED,
+        *(
+            answers.a_rejected(
+                "lambda_cloud", f"us-east-{n}", "gpu_8x_h100_sxm5", "sold_out", "It is sold out."
+            )
+            for n in range(12)
+        ),
+        *(
+            answers.a_rejected("hyperstack", f"eu-{n}", "n3-H100x8", "too_old", f"It was listed {n} h ago.")
+            for n in range(2, 5)
+        ),
+    ]
+}
 
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION}),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
     "project_list": ("project list", {"GET /v1/projects": answers.PROJECTS}),
+    "project_show": ("project show research", {"GET /v1/projects/research": answers.PROJECTS["items"][1]}),
+    "project_rename": (
+        "project rename notebooks research",
+        {"POST /v1/projects/notebooks/rename": answers.PROJECTS["items"][1]},
+    ),
     "project_create": ("project create research", {"POST /v1/projects": answers.PROJECTS["items"][1]}),
     "skus": ("skus", {"GET /v1/skus": answers.SKUS}),
     "skus_empty": ("skus", {"GET /v1/skus": EMPTY}),
     "offers": ("offers", {"GET /v1/offers": answers.offers(cost=False)}),
     "offers_operator": ("offers", {"GET /v1/offers": answers.offers(cost=True)}),
+    "offers_all": ("offers --all", {"GET /v1/offers": answers.offers(cost=False)}),
+    "offers_none": ("offers --region ap", {"GET /v1/offers": answers.offers(cost=False)}),
+    "offers_sold_out": ("offers --region eu-central-1", {"GET /v1/offers": answers.offers(cost=False)}),
     "quote": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE}),
     "quote_refused": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE_REFUSED}),
+    "quote_folded": ("quote h100x8", {"POST /v1/quotes": MANY_REJECTED}),
+    "quote_verbose": ("quote h100x8 --verbose", {"POST /v1/quotes": MANY_REJECTED}),
+    "api_key_list": ("api-key list", {"GET /v1/api-keys": answers.API_KEYS}),
+    "api_key_list_all": ("api-key list --all", {"GET /v1/api-keys": answers.API_KEYS}),
+    "api_key_create": ("api-key create ci", {"POST /v1/api-keys": answers.ISSUED}),
+    "organization_list": ("organization list", {ORGANIZATIONS: answers.ORGANIZATIONS}),
+    "organization_create": ("organization create fresh", {POST_ORGANIZATION: answers.CREATED_ORGANIZATION}),
+    "organization_show": (
+        "organization show fresh",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, f"{ORGANIZATIONS}/{FRESH['id']}": FRESH},
+    ),
+    "credit": (
+        f"credit {answers.ORGANIZATION['id']} 24.90 --yes",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"{POST_ORGANIZATION}/{answers.ORGANIZATION['id']}/credits": answers.CREDIT,
+        },
+    ),
+    "reconciliation": ("reconciliation", {"GET /v1/reconciliation": answers.RECONCILIATION}),
+    "reconciliation_of_another": (
+        "reconciliation --organization fresh",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"{ORGANIZATIONS}/{FRESH['id']}/reconciliation": answers.RECONCILIATION,
+        },
+    ),
+    "reconciliation_differs": (
+        "reconciliation",
+        {"GET /v1/reconciliation": answers.RECONCILIATION | {"difference": answers.usd(-20_000_001)}},
+    ),
     "lease_list": ("lease list --all", {"GET /v1/leases": PAGE}),
     "lease_list_of_projects": ("lease list --all", {"GET /v1/leases": PAGE_OF_PROJECTS}),
     "lease_list_empty": ("lease list", {"GET /v1/leases": EMPTY}),
-    "lease_show_pending": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("placing")}),
+    "lease_show_placing": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("placing")}),
+    "lease_show_waiting": (f"lease show {LEASE_ID}", {SHOW: answers.WAITING}),
+    "lease_show_unconfirmed": (f"lease show {LEASE_ID}", {SHOW: answers.UNCONFIRMED}),
     "lease_show_starting": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("starting")}),
     "lease_show_ready": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease()}),
     "lease_show_ended": (
@@ -53,6 +112,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {SHOW: answers.a_lease("ended", end_reason="released", end_why="released by the customer")},
     ),
     "why": (f"why {LEASE_ID}", {SHOW: answers.a_lease(), WHY: answers.EXPLANATION}),
+    "why_verbose": (
+        f"why {LEASE_ID} --verbose",
+        {SHOW: answers.a_lease(), WHY: answers.EXPLANATION},
+    ),
     "proof_list": (f"proof list {LEASE_ID}", {SHOW: answers.a_lease(), f"{SHOW}/proofs": answers.PROOFS}),
     "proof_list_empty": (f"proof list {LEASE_ID}", {SHOW: answers.a_lease(), f"{SHOW}/proofs": EMPTY}),
     "proof_show_passed": (
@@ -72,21 +135,36 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),
-    "bill_of_projects": ("bill", {"GET /v1/bill": answers.of_two_projects(answers.BILL, "lines")}),
+    "bill_of_projects": ("bill", {"GET /v1/bill": answers.BILL_OF_PROJECTS}),
     "bill_empty": (
         "bill",
-        {"GET /v1/bill": answers.BILL | {"lines": [], "amount": answers.usd(0), "unrated": answers.usd(0)}},
+        {
+            "GET /v1/bill": answers.BILL
+            | {"lines": [], "projects": [], "amount": answers.usd(0), "unrated": answers.usd(0)}
+        },
     ),
     "loops": ("loops", {"GET /v1/operator/loops": answers.LOOPS}),
-    "loops_none": ("loops", {"GET /v1/operator/loops": EMPTY}),
-    "orphans": ("orphans", {"GET /v1/operator/orphans": answers.ORPHANS}),
-    "orphans_none": ("orphans", {"GET /v1/operator/orphans": EMPTY}),
+    "loops_of_two": ("loops", {"GET /v1/operator/loops": answers.LOOPS_OF_TWO}),
+    "loops_none": ("loops", {"GET /v1/operator/loops": {"items": [], "missing": []}}),
+    "orphan_list": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS}),
+    "orphan_list_all": ("orphan list --all", {"GET /v1/operator/orphans": answers.ORPHANS_ALL}),
+    "orphan_list_none": ("orphan list", {"GET /v1/operator/orphans": EMPTY}),
+    "orphan_list_held": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS_HELD}),
+    "orphan_terminate": (
+        "orphan terminate lambda_cloud --held --yes --why ticket-4711",
+        {
+            "GET /v1/operator/orphans": answers.ORPHANS_HELD,
+            "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
+        },
+    ),
     "account_list": ("account list", {"GET /v1/operator/accounts": answers.ACCOUNTS}),
     "permission_denied": ("loops", {"GET /v1/operator/loops": PROBLEM}),
 }
 
 
 ANSWERED = [name for name in SCREENS if name != "permission_denied"]
+FILTERED = {"offers", "offers_operator", "offers_none", "offers_sold_out", "api_key_list"}
+"""Screens that show a part of the answer."""
 
 
 def test_a_screen_reads_as_it_should(tmp_path: Path) -> None:
@@ -98,14 +176,26 @@ def test_a_screen_reads_as_it_should(tmp_path: Path) -> None:
     check_every(SCREENS, check)
 
 
-def test_a_screen_fits_80_columns_and_ends_its_lines_where_the_text_ends(tmp_path: Path) -> None:
+def test_a_screen_fits_its_terminal_and_ends_its_lines_where_the_text_ends(tmp_path: Path) -> None:
     def check(name: str) -> None:
         command, known = SCREENS[name]
-        for line in Stand(tmp_path, known).run(*command.split()).out.splitlines():
-            assert len(line) <= 80, line
-            assert line == line.rstrip()
+        for width in (80, 120):
+            for line in Stand(tmp_path, known, width=width).run(*command.split()).out.splitlines():
+                assert len(line) <= width, line
+                assert line == line.rstrip()
 
     check_every(ANSWERED, check)
+
+
+def test_a_screen_at_a_terminal_is_the_same_text_with_colours(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        command, known = SCREENS[name]
+        piped = Stand(tmp_path, known).run(*command.split()).out
+        coloured = Stand(tmp_path, known, at_a_terminal=True).run(*command.split()).out
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+        assert [line.rstrip() for line in plain.splitlines()] == piped.splitlines()
+
+    check_every(SCREENS, check)
 
 
 def test_json_is_the_answer_itself_on_every_command(tmp_path: Path) -> None:
@@ -113,6 +203,27 @@ def test_json_is_the_answer_itself_on_every_command(tmp_path: Path) -> None:
         command, known = SCREENS[name]
         shown = Stand(tmp_path, known).run(*command.split(), "--json")
         answered = [answer for answer in known.values() if isinstance(answer, dict)][-1]
-        assert httpx.Response(200, text=shown.out).json() == answered
+        printed = httpx.Response(200, text=shown.out).json()
+        if name not in FILTERED:
+            assert printed == answered
+        assert [item for item in printed.get("items", []) if item not in answered["items"]] == []
 
     check_every(ANSWERED, check)
+
+
+def test_quiet_prints_ids_a_line_each_and_no_remark(tmp_path: Path) -> None:
+    for name, ids in {
+        "lease_list": [lease["id"] for lease in answers.leases()],
+        "lease_list_empty": [],
+        "lease_show_ready": [LEASE_ID],
+        "skus": [sku["name"] for sku in answers.SKUS["items"]],
+        "offers": [answers.offers(cost=False)["items"][at]["key"] for at in (0, 2)],
+        "api_key_create": [answers.ISSUED["secret"]],
+        "organization_create": [answers.ISSUED["secret"]],
+        "ssh_key_list": [key["id"] for key in answers.SSH_KEYS["items"]],
+        "orphan_list": [orphan["provider_ref"] for orphan in answers.ORPHANS["items"]],
+    }.items():
+        with case(name):
+            command, known = SCREENS[name]
+            shown = Stand(tmp_path, known).run(*command.split(), "--quiet")
+            assert (shown.out.splitlines(), shown.err, shown.code) == (ids, "", 0)

@@ -3,11 +3,12 @@
 import io
 import stat
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 
-from control_plane.cli import config, main
+from control_plane.cli import config
 from tests.unit.cli import answers
 from tests.unit.cli.stand import KEY, URL, Stand, Typed
 
@@ -71,6 +72,18 @@ def test_a_login_replaces_one_that_is_damaged(tmp_path: Path) -> None:
     assert _stand(tmp_path, io.StringIO(f"{KEY}\n")).run("login", "--key-stdin", "--url", URL).code == 0
 
 
+def test_a_key_from_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+    for mode, code in ((0o644, 1), (0o600, 0)):
+        path.chmod(mode)
+        with path.open() as file:
+            stand = _stand(tmp_path, cast("io.StringIO", file))
+            shown = stand.run("login", "--url", URL, "--key-stdin")
+        assert (shown.code, "chmod 600" in shown.err) == (code, code == 1)
+        assert len(stand.requests) == (code == 0)
+
+
 def test_logging_out_forgets_the_key(tmp_path: Path) -> None:
     stand = _stand(tmp_path, io.StringIO(f"{KEY}\n"))
     stand.run("login", "--url", URL, "--key-stdin")
@@ -78,15 +91,12 @@ def test_logging_out_forgets_the_key(tmp_path: Path) -> None:
     assert "Not logged in" in stand.run("whoami").err
 
 
-def test_a_key_on_the_command_line_is_refused_and_not_repeated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main.parsed(["login", KEY])
-    assert caught.value.code == 2
-    error_text = capsys.readouterr().err
-    assert KEY not in error_text
-    assert "Do not put an API key there" in error_text
+def test_a_key_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    for arguments in (["login", KEY], ["login", KEY, "--json"], ["lease", KEY]):
+        shown = _stand(tmp_path, io.StringIO()).run(*arguments)
+        assert shown.code == 2
+        assert KEY not in shown.err
+        assert "Do not put an API key there" in shown.err
 
 
 def test_no_api_is_exit_code_3(tmp_path: Path) -> None:
@@ -95,4 +105,6 @@ def test_no_api_is_exit_code_3(tmp_path: Path) -> None:
 
     shown = Stand(tmp_path, {"GET /v1/organization": refuse}).run("whoami")
     assert shown.code == 3
-    assert shown.err.startswith(f"error: network: Cannot reach {URL}: connection refused.")
+    assert shown.err.splitlines()[1].startswith(
+        f"error: unreachable: Cannot reach {URL}: connection refused."
+    )

@@ -45,11 +45,21 @@ def test_a_sku_that_is_not_sold_is_refused() -> None:
     expect_refusal(admit(REQUEST, None, FINE), RefusalCode.SKU_UNKNOWN, "'h100x8'", "/v1/skus")
 
 
+def test_a_sku_that_is_not_sold_names_the_nearest_one_and_all_others() -> None:
+    sold = ["h100-sxm.1x", "h100-sxm.8x", "l4.1x"]
+    mistyped = admit(CapacityRequest("h100-smx.1x"), None, FINE, sold=sold)
+    expect_refusal(mistyped, RefusalCode.SKU_UNKNOWN, "did you mean 'h100-sxm.1x'?", *sold)
+    strange = admit(CapacityRequest("potato"), None, FINE, sold=sold)
+    expect_refusal(strange, RefusalCode.SKU_UNKNOWN, *sold)
+    assert isinstance(strange, Refused)
+    assert "did you mean" not in strange.why
+
+
 def test_a_ceiling_admits_the_price_itself_and_refuses_a_nano_below_it() -> None:
     at = replace(REQUEST, price_nano_per_hour_max=Nano(HOUR))
     below = replace(REQUEST, price_nano_per_hour_max=Nano(HOUR - 1))
     assert isinstance(admit(at, PRICE, FINE), Admitted)
-    expect_refusal(admit(below, PRICE, FINE), RefusalCode.PRICE_ABOVE_CEILING, "19.920000000", "19.919999999")
+    expect_refusal(admit(below, PRICE, FINE), RefusalCode.PRICE_ABOVE_CEILING, "19.92", "19.91")
 
 
 def test_a_ceiling_of_nothing_is_a_ceiling() -> None:
@@ -70,7 +80,7 @@ def test_the_quota_can_be_used_up_and_not_exceeded_by_one() -> None:
 def test_the_balance_can_be_used_up_and_not_overdrawn_by_a_nano() -> None:
     assert isinstance(admit(REQUEST, PRICE, FINE), Admitted)
     short = replace(FINE, available_nano=Nano(HOUR - 1))
-    expect_refusal(admit(REQUEST, PRICE, short), RefusalCode.BALANCE_TOO_LOW, "19.920000000", "19.919999999")
+    expect_refusal(admit(REQUEST, PRICE, short), RefusalCode.BALANCE_TOO_LOW, "19.92", "19.91")
 
 
 def test_a_balance_below_zero_is_too_low() -> None:

@@ -3,48 +3,19 @@
 import itertools
 from dataclasses import replace
 from datetime import datetime, timedelta
-from uuid import UUID
 
 import pytest
 
-from control_plane.domain.claim import billed_until, why_not
+from control_plane.domain.claim import released_at, use_ended_at, why_not
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
-from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineEvent, MachineFailure, MachineState, Purpose
-from control_plane.domain.money import Nano
+from control_plane.domain.metering import EVIDENCE_LASTS
 from control_plane.domain.proof import FRESH_FOR, STRIKES_MAX, Tier
 from tests.support.clock import START
-from tests.support.values import a_machine
+from tests.support.values import a_lease, a_machine
 
-LEASE = Lease(
-    id=LeaseId(UUID(int=1)),
-    organization_id=OrganizationId(UUID(int=0xA)),
-    project_id=ProjectId(UUID(int=0xA)),
-    project="default",
-    name="training",
-    sku="h100x1",
-    gpu_model=GpuModel.H100_SXM_80GB,
-    gpu_count=1,
-    purchase=PurchaseKind.ON_DEMAND,
-    nano_per_gpu_hour=Nano(1),
-    price_book=1,
-    proof=Tier.LISTED,
-    regions=(),
-    providers=(),
-    price_nano_per_hour_max=None,
-    authorized_keys=(),
-    state=LeaseState.PLACING,
-    generation=1,
-    attempts=0,
-    end_reason=None,
-    end_why=None,
-    created_at=START,
-    ready_at=None,
-    billed_until=None,
-    ended_at=None,
-)
+LEASE = a_lease()
 POOL = a_machine(purpose=Purpose.POOL)
 NODE = a_machine(purpose=Purpose.NODE, gpu_count=8)
 CLAIMABLE = {
@@ -124,31 +95,50 @@ def _failure(event: MachineEvent, since: datetime | None = None) -> MachineFailu
     return MachineFailure(event, FailReason.VANISHED, "a test", failed_since=since)
 
 
-def test_a_lease_that_is_released_is_billed_until_now() -> None:
-    assert billed_until(READY, MACHINE, NOW) == NOW
+def test_a_lease_that_is_released_is_billed_until_now_while_its_machine_was_listed_lately() -> None:
+    for age in (timedelta(0), MINUTE, EVIDENCE_LASTS):
+        assert released_at(READY, MACHINE, SIGHTED + age) == SIGHTED + age
+
+
+def test_a_lease_that_is_released_is_not_billed_for_time_in_which_nobody_could_list_its_machine() -> None:
+    last = SIGHTED + EVIDENCE_LASTS
+    for later in (timedelta(seconds=1), 60 * MINUTE, 48 * 60 * MINUTE):
+        assert released_at(READY, MACHINE, last + later) == last
+    for before in (None, READY - MINUTE):
+        assert released_at(READY, replace(MACHINE, sighted_at=before), NOW) == READY + EVIDENCE_LASTS
 
 
 def test_one_failed_proof_takes_nothing_off_a_bill_and_a_confirmed_one_does() -> None:
-    assert billed_until(READY, DOUBTED, NOW) == NOW
-    assert billed_until(READY, DISPROVEN, NOW) == SUSPECT
+    for ended in (use_ended_at, released_at):
+        assert ended(READY, replace(DOUBTED, sighted_at=NOW), NOW) == NOW
+        assert ended(READY, replace(DISPROVEN, sighted_at=NOW), NOW) == SUSPECT
 
 
 @pytest.mark.parametrize("event", [MachineEvent.VANISHED, MachineEvent.FAILED])
 def test_a_lost_machine_is_paid_for_through_its_last_sighting(event: MachineEvent) -> None:
-    assert billed_until(READY, MACHINE, NOW, _failure(event)) == SIGHTED
-    assert billed_until(READY, replace(MACHINE, sighted_at=None), NOW, _failure(event)) == READY
-    assert billed_until(READY, DISPROVEN, NOW, _failure(event)) == SUSPECT
+    assert use_ended_at(READY, MACHINE, NOW, _failure(event)) == SIGHTED
+    assert use_ended_at(READY, replace(MACHINE, sighted_at=None), NOW, _failure(event)) == READY
+    assert use_ended_at(READY, DISPROVEN, NOW, _failure(event)) == SUSPECT
 
 
 def test_a_disproven_machine_is_paid_for_until_its_proofs_spoke_against_it() -> None:
     disproven = _failure(MachineEvent.DISPROVEN, SIGHTED)
-    assert billed_until(READY, MACHINE, NOW, disproven) == SIGHTED
-    assert billed_until(READY, DISPROVEN, NOW, disproven) == SUSPECT
+    assert use_ended_at(READY, MACHINE, NOW, disproven) == SIGHTED
+    assert use_ended_at(READY, DISPROVEN, NOW, disproven) == SUSPECT
 
 
 def test_no_bill_ends_before_it_begins_nor_in_the_future() -> None:
     early = READY - MINUTE
     for machine in (replace(MACHINE, sighted_at=early), replace(DISPROVEN, suspect_since=early)):
-        assert billed_until(READY, machine, NOW, _failure(MachineEvent.VANISHED)) == READY
+        assert use_ended_at(READY, machine, NOW, _failure(MachineEvent.VANISHED)) == READY
     late = replace(MACHINE, sighted_at=NOW + MINUTE)
-    assert billed_until(READY, late, NOW, _failure(MachineEvent.VANISHED)) == NOW
+    assert use_ended_at(READY, late, NOW, _failure(MachineEvent.VANISHED)) == NOW
+
+
+def test_nothing_is_billed_after_the_moment_of_the_auto_release_however_the_claim_ends() -> None:
+    late = NOW - timedelta(minutes=1)
+    assert late > SIGHTED
+    assert use_ended_at(READY, MACHINE, NOW, release_at=late) == late
+    assert use_ended_at(READY, DISPROVEN, NOW, release_at=late) == SUSPECT
+    assert use_ended_at(READY, MACHINE, NOW, _failure(MachineEvent.VANISHED), release_at=late) == SIGHTED
+    assert use_ended_at(READY, MACHINE, NOW, release_at=NOW + timedelta(hours=1)) == NOW

@@ -80,8 +80,8 @@ def test_money_that_came_in_time_saves_a_lease_at_the_very_end() -> None:
 def test_a_refusal_says_what_is_there_and_what_is_missing() -> None:
     warn = decide(a_funding(held_nano=Nano(HALF - 1), available_nano=Nano(5)))
     assert isinstance(warn, Warn)
-    assert "0.000000005 USD is available" in warn.why
-    assert "0.000014401 more" in warn.why
+    assert "0.00 USD is available" in warn.why
+    assert "0.01 USD more" in warn.why
 
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 250_000, tzinfo=UTC)

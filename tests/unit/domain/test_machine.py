@@ -128,6 +128,17 @@ def test_any_other_machine_goes_from_every_wanted_state_and_is_left_alone_otherw
             assert (move.gone_evidence is not None) is (after is S.GONE), "closed without evidence"
 
 
+def test_the_record_of_a_dropped_order_says_whether_its_provider_was_ever_asked() -> None:
+    for asked_at, evidence in (
+        (None, "nothing was asked of the provider"),
+        (START, "every request was put back"),
+    ):
+        order = replace(a_machine(state=S.INTENDED), asked_at=asked_at)
+        move = release(order, admitted=False, why="its claim ended", now=START)
+        assert move is not None
+        assert (move.moved.event, move.gone_evidence) == (E.NEVER_ASKED, evidence)
+
+
 @pytest.mark.parametrize("tier", list(Tier))
 @pytest.mark.parametrize("admitted", [True, False])
 def test_only_what_a_customer_was_on_and_can_prove_it_waits_for_its_memory_to_be_overwritten(

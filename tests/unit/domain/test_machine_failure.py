@@ -52,6 +52,17 @@ def test_a_verified_machine_fails_only_while_everybody_on_it_waits(claims: list[
     assert (move_of(a_machine(state=S.VERIFIED), claims, FAILED) is not None) is fails
 
 
+@pytest.mark.parametrize(
+    ("claims", "fails"),
+    [([], True), ([WAITING], True), ([ADMITTED], False), ([WAITING, ADMITTED], False)],
+)
+def test_a_verified_machine_that_its_provider_calls_failed_is_kept_only_for_a_customer_who_is_on_it(
+    claims: list[Claim], fails: bool
+) -> None:
+    listed = MachineFailure(E.FAILED, FailReason.PROVIDER_REPORTED_FAILURE, "a test")
+    assert (move_of(a_machine(state=S.VERIFIED), claims, listed) is not None) is fails
+
+
 @pytest.mark.parametrize("state", [S.LAUNCHING, S.BOOTING, S.BOOTSTRAPPING])
 def test_a_machine_that_is_set_up_for_nobody_can_fail_too(state: MachineState) -> None:
     assert move_of(a_machine(state=state), [], FAILED) is not None

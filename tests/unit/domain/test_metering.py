@@ -1,5 +1,6 @@
 """From moments to billable seconds: whatever moments the loop wakes at, the same seconds come out."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 
@@ -9,17 +10,23 @@ from hypothesis import strategies as st
 
 from control_plane.domain.metering import (
     HOUR,
+    Ending,
     Interval,
     Meter,
+    Unbilled,
     Use,
     UsedUntil,
     billing_end,
     billing_start,
+    cost_until,
     due_intervals,
+    ending,
+    funded_until,
     gpu_seconds_total,
     next_hour,
     used_until,
 )
+from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 
 SECOND = timedelta(seconds=1)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -165,6 +172,10 @@ def test_the_next_hour_is_strictly_later(minutes: int) -> None:
 
 READY = DAY
 NOW = DAY + 3 * HOUR
+PRICE = Nano(3_600)
+"""One nano-dollar a second, on one GPU."""
+PLENTY = 1_000 * 24 * 3_600
+"""A thousand days at this price."""
 
 
 def _use(
@@ -173,10 +184,26 @@ def _use(
     billed_until: datetime | None = None,
     evidence_at: datetime | None = NOW,
     suspect_since: datetime | None = None,
+    set_aside_nano: int = PLENTY,
+    release_at: datetime | None = None,
 ) -> Use:
     return Use(
-        ready_at=ready_at, billed_until=billed_until, evidence_at=evidence_at, suspect_since=suspect_since
+        ready_at=ready_at,
+        billed_until=billed_until,
+        evidence_at=evidence_at,
+        suspect_since=suspect_since,
+        gpu_count=1,
+        nano_per_gpu_hour=PRICE,
+        set_aside_nano=Nano(set_aside_nano),
+        release_at=release_at,
     )
+
+
+def test_nothing_is_used_after_the_auto_release_while_the_loop_that_ends_the_lease_is_late() -> None:
+    due = NOW - HOUR
+    assert used_until(_use(release_at=due), NOW) == UsedUntil(due, due, ended=False)
+    assert used_until(_use(release_at=due, evidence_at=due - HOUR), NOW).at_most == due
+    assert used_until(_use(release_at=NOW + HOUR), NOW) == used_until(_use(), NOW)
 
 
 def test_a_lease_whose_machine_is_listed_now_has_certainly_been_used_until_now() -> None:
@@ -224,3 +251,50 @@ def test_certainty_only_grows_while_the_same_is_known(
 ) -> None:
     use = _use(ready_at=ready_at, evidence_at=evidence_at)
     assert used_until(use, now).certain <= used_until(use, now + later).certain
+
+
+def test_use_beyond_what_was_set_aside_is_not_certain_and_may_be_billed_once_the_hold_is_renewed() -> None:
+    assert used_until(_use(set_aside_nano=3_600), NOW) == UsedUntil(READY + HOUR, NOW, ended=False)
+    assert used_until(_use(set_aside_nano=3 * 3_600), NOW) == UsedUntil(NOW, NOW, ended=False)
+    earlier = _use(set_aside_nano=3_600, evidence_at=READY + SECOND)
+    assert used_until(earlier, NOW).certain == READY + SECOND
+
+
+def test_a_lease_that_costs_nothing_is_always_funded() -> None:
+    free = replace(_use(set_aside_nano=0), nano_per_gpu_hour=Nano(0))
+    assert free.funded_until is None
+    assert used_until(free, NOW) == UsedUntil(NOW, NOW, ended=False)
+    assert ending(READY, 1, Nano(0), Nano(0), NOW) == Ending(NOW, None)
+
+
+@given(
+    MOMENTS, GPUS, st.integers(1_000, 20 * NANO_PER_USD), st.integers(0, 30 * 24 * 3_600), st.integers(0, 9)
+)
+def test_until_it_is_no_longer_funded_a_lease_costs_at_most_what_was_set_aside_and_a_second_later_more(
+    ready_at: datetime, gpus: int, price: int, seconds: int, extra: int
+) -> None:
+    set_aside = Nano(accrued(Nano(price), gpus * seconds) + extra)
+    until = funded_until(ready_at, gpus, Nano(price), set_aside)
+    assert until is not None
+    assert until.microsecond == 0
+    assert until >= billing_start(ready_at) + seconds * SECOND, (
+        "what was set aside for a time covers that time"
+    )
+    assert cost_until(ready_at, gpus, Nano(price), until) <= set_aside
+    assert cost_until(ready_at, gpus, Nano(price), until + SECOND) > set_aside
+
+
+def test_a_lease_that_ends_is_billed_at_most_until_its_money_was_used_up() -> None:
+    day = Nano(24 * 3_600)
+    assert ending(READY, 1, PRICE, day, NOW) == Ending(NOW, None)
+    exactly = Nano(3 * 3_600)
+    assert ending(READY, 1, PRICE, exactly, NOW) == Ending(NOW, None)
+    parts = NOW + timedelta(microseconds=1)
+    assert ending(READY, 1, PRICE, exactly, parts) == Ending(parts, None), "parts of seconds are never billed"
+    short = Nano(3 * 3_600 - 1)
+    assert ending(READY, 1, PRICE, short, NOW) == Ending(NOW - SECOND, Unbilled(1, Nano(1)))
+    gpus = 8
+    hour = Nano(8 * 3_600)
+    assert ending(READY, gpus, PRICE, hour, NOW) == Ending(
+        READY + HOUR, Unbilled(2 * 3_600, Nano(2 * 8 * 3_600))
+    )

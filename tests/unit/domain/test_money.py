@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano, accrued, parse_usd, usd
+from control_plane.domain.money import (
+    NANO_MAX,
+    NANO_PER_USD,
+    Nano,
+    accrued,
+    affordable,
+    dollars,
+    dollars_down,
+    dollars_up,
+    parse_usd,
+    usd,
+)
 from control_plane.domain.rating import charge
 
 PRICES = st.integers(0, 100 * NANO_PER_USD).map(Nano)
@@ -23,6 +34,18 @@ def test_what_accrues_is_the_exact_price_rounded_half_to_even(price: Nano, gpu_s
 @pytest.mark.parametrize(("price", "expected"), [(1, 0), (3, 2), (5, 2), (7, 4)])
 def test_exactly_half_a_nano_goes_to_the_even_side(price: int, expected: int) -> None:
     assert accrued(Nano(price), 1_800) == expected
+
+
+@given(st.integers(1, 100 * NANO_PER_USD).map(Nano), st.integers(0, NANO_MAX).map(Nano))
+def test_an_amount_pays_for_as_many_seconds_as_cost_no_more(price: Nano, amount: Nano) -> None:
+    seconds = affordable(price, amount)
+    assert accrued(price, seconds) <= amount < accrued(price, seconds + 1)
+
+
+@pytest.mark.parametrize(("price", "amount"), [(0, 1), (-1, 1), (1, -1)])
+def test_nothing_says_how_long_an_amount_lasts_at_no_price(price: int, amount: int) -> None:
+    with pytest.raises(ValueError, match="a price is positive"):
+        affordable(Nano(price), Nano(amount))
 
 
 @given(PRICES, st.lists(GPU_SECONDS, min_size=2))
@@ -94,3 +117,26 @@ def test_the_largest_amount_fits_and_one_nano_more_is_refused() -> None:
     assert parse_usd(usd(Nano(NANO_MAX))) == NANO_MAX
     with pytest.raises(ValueError, match="too large"):
         parse_usd(usd(Nano(NANO_MAX + 1)))
+
+
+def test_a_sentence_has_two_decimal_places_and_thousands_separators() -> None:
+    for text, nearest, up, down in (
+        ("0", "0.00", "0.00", "0.00"),
+        ("1234567.891", "1,234,567.89", "1,234,567.90", "1,234,567.89"),
+        ("0.005", "0.00", "0.01", "0.00"),
+        ("0.015", "0.02", "0.02", "0.01"),
+        ("25.52", "25.52", "25.52", "25.52"),
+        ("-5.491", "-5.49", "-5.49", "-5.50"),
+        ("-0.004", "0.00", "0.00", "-0.01"),
+    ):
+        amount = parse_usd(text)
+        assert (dollars(amount), dollars_up(amount), dollars_down(amount)) == (nearest, up, down), text
+
+
+@given(st.integers(-NANO_MAX, NANO_MAX).map(Nano), st.integers(-NANO_MAX, NANO_MAX).map(Nano))
+def test_what_is_too_little_never_reads_as_enough(needed: Nano, there: Nano) -> None:
+    def cents(text: str) -> int:
+        return int(text.replace(",", "").replace(".", ""))
+
+    if there < needed:
+        assert cents(dollars_down(there)) < cents(dollars_up(needed))

@@ -14,7 +14,10 @@ from control_plane.domain.orphan import (
     LISTS_MIN,
     SHARE_MAX_PERCENT,
     TERMINATED_PER_RUN_MAX,
+    Held,
+    HeldCode,
     Orphan,
+    Verdict,
     to_terminate,
 )
 from tests.support.clock import START
@@ -41,15 +44,65 @@ def test_an_orphan_is_only_watched_at_first(other: dict[str, Any]) -> None:
     assert terminated(an_orphan(1, **other)) == []
 
 
+def decided(number: int) -> Orphan:
+    return an_orphan(number, decided_at=START, decided_by="key_1", decided_why="ticket 4711")
+
+
+def codes(verdict: Verdict) -> set[HeldCode]:
+    return {held.code for held in verdict.held.values()}
+
+
 def test_nothing_is_terminated_on_a_frozen_account_and_it_says_why() -> None:
     verdict = to_terminate([an_orphan()], listing_size=100, frozen_why="the list is empty.", now=START)
     assert verdict.terminate == ()
-    assert verdict.refused_why == "The account is frozen: the list is empty."
+    assert verdict.held == {
+        "ref-1": Held(HeldCode.ACCOUNT_FROZEN, "The account is frozen: the list is empty.")
+    }
 
 
-def test_a_frozen_account_without_ripe_orphans_reports_nothing() -> None:
-    young = an_orphan(first_seen_at=START)
-    assert to_terminate([young], listing_size=1, frozen_why="it is.", now=START).refused_why is None
+def test_every_orphan_is_terminated_or_held_with_its_reason() -> None:
+    many = [an_orphan(number) for number in range(20)]
+    young = [an_orphan(99, first_seen_at=START)]
+    for name, orphans, settings, expected in (
+        ("watched", young, {}, {HeldCode.WATCHED}),
+        ("watched on a frozen account", young, {"frozen_why": "it is."}, {HeldCode.WATCHED}),
+        ("lost records", many, {"listing_size": 21}, {HeldCode.TOO_MANY}),
+        ("frozen", many, {"frozen_why": "it is."}, {HeldCode.ACCOUNT_FROZEN}),
+        ("dry run", many, {"dry_run": True}, {HeldCode.DRY_RUN}),
+        ("next run", many, {}, {HeldCode.NEXT_RUN}),
+        ("next run of the decided", [decided(n) for n in range(20)], {}, {HeldCode.NEXT_RUN}),
+    ):
+        given: Any = {"listing_size": 1_000, "frozen_why": None} | settings
+        verdict = to_terminate(orphans, now=START, **given)
+        assert codes(verdict) == expected, name
+        taken = {orphan.provider_ref for orphan in verdict.terminate}
+        assert taken.isdisjoint(verdict.held), name
+        assert taken | set(verdict.held) == {orphan.provider_ref for orphan in orphans}, name
+
+
+def test_an_orphan_that_an_operator_decided_is_terminated_whatever_holds_the_others() -> None:
+    others = [an_orphan(number) for number in range(2, 60)]
+    for name, settings in (
+        ("lost records", {}),
+        ("frozen", {"frozen_why": "the list is empty."}),
+        ("dry run", {"listing_size": 1_000, "dry_run": True}),
+    ):
+        given: Any = {"listing_size": 60, "frozen_why": None} | settings
+        verdict = to_terminate([decided(1), *others], now=START, **given)
+        assert [orphan.provider_ref for orphan in verdict.terminate] == ["ref-1"], name
+        assert len(verdict.held) == len(others), name
+
+
+def test_no_decision_shortens_the_watch() -> None:
+    young = replace(decided(1), first_seen_at=START - GRACE + MOMENT)
+    verdict = to_terminate([young], listing_size=100, frozen_why=None, now=START)
+    assert (verdict.terminate, codes(verdict)) == ((), {HeldCode.WATCHED})
+
+
+def test_orphans_that_do_not_end_keep_no_other_waiting() -> None:
+    asked = [an_orphan(number, terminate_asked_at=START) for number in range(TERMINATED_PER_RUN_MAX)]
+    young = an_orphan(9, first_seen_at=START - GRACE)
+    assert terminated(*asked, young)[0] == "ref-9"
 
 
 def test_a_few_orphans_are_a_leak_whatever_their_share() -> None:
@@ -62,8 +115,8 @@ def test_more_than_a_fifth_of_a_list_means_that_our_records_are_lost() -> None:
     assert len(terminated(*many, listing_size=share)) == len(many)
     verdict = to_terminate(many, listing_size=share - 1, frozen_why=None, now=START)
     assert verdict.terminate == ()
-    assert verdict.refused_why is not None
-    assert "our records were lost" in verdict.refused_why
+    assert codes(verdict) == {HeldCode.TOO_MANY}
+    assert "our records were lost" in verdict.held[a_ref(1)].why
 
 
 def test_only_a_few_are_terminated_per_run_and_the_oldest_first() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.admission import ListPrice
-from control_plane.domain.failure import FailReason
+from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
@@ -18,7 +18,6 @@ from control_plane.domain.placement import (
     OFFER_STALE_AFTER,
     PROOF_RECORD_MAX,
     RETRY_AFTER,
-    WAIT_MAX,
     Disproven,
     Failure,
     Offer,
@@ -31,6 +30,7 @@ from control_plane.domain.placement import (
     rank,
     serves,
     sold_as,
+    waiting_why,
 )
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -156,7 +156,9 @@ def test_a_failure_rests_the_offer_or_rules_it_out_for_this_lease(reason: FailRe
     def after(ago: timedelta) -> Ranking:
         return ranked(OFFER, failures={OFFER.key: Failure(reason, START - ago)})
 
-    if reason in RULED_OUT:
+    if reason in OURS:
+        assert after(timedelta(0)).candidates, "it says nothing about the offer"
+    elif reason in RULED_OUT:
         expect_rejected(after(timedelta(days=30)), RejectCode.FAILED_BEFORE)
     else:
         expect_rejected(after(RETRY_AFTER - MOMENT), RejectCode.RESTING)
@@ -385,14 +387,30 @@ def test_a_digest_is_32_bytes_and_the_same_for_the_same_facts(
 # Giving up.
 
 
+def _gives_up(ranking: Ranking, *, attempts: int = 0, late: timedelta = timedelta(0)) -> str | None:
+    return gives_up(ranking, attempts=attempts, gives_up_at=START, now=START + late)
+
+
 def test_a_lease_that_tried_as_often_as_it_may_is_given_up_even_if_there_is_a_candidate() -> None:
-    assert gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX - 1, waited=timedelta(0)) is None
-    assert f"{ATTEMPTS_MAX} attempts" in str(
-        gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX, waited=timedelta(0))
-    )
+    assert _gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX - 1) is None
+    assert f"{ATTEMPTS_MAX} attempts" in str(_gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX))
 
 
 def test_a_lease_that_waited_as_long_as_it_may_is_given_up_unless_there_is_a_candidate() -> None:
-    assert gives_up(WAITS, attempts=0, waited=WAIT_MAX - MOMENT) is None
-    assert "30 minutes" in str(gives_up(WAITS, attempts=0, waited=WAIT_MAX))
-    assert gives_up(ranked(OFFER), attempts=0, waited=WAIT_MAX) is None
+    assert _gives_up(WAITS, late=-MOMENT) is None
+    assert "none of 2 offers can serve it now: 2 sold out" in str(_gives_up(WAITS))
+    assert _gives_up(ranked(OFFER), late=MOMENT) is None
+
+
+def test_a_lease_that_waits_says_how_many_offers_cannot_serve_it_and_why() -> None:
+    assert waiting_why(ranked()) == "No provider lists these GPUs."
+    offers = [replace(OFFER, key=str(number), available=False) for number in range(3)]
+    elsewhere = replace(OFFER, key="elsewhere", region="us-east-1")
+    ranking = ranked(*offers, elsewhere, request=CapacityRequest("h100x1", regions=("eu",)))
+    assert waiting_why(ranking) == "None of 4 offers can serve it now: 1 in other regions, 3 sold out."
+
+
+def test_every_reason_of_a_rejection_has_words_for_a_lease_that_waits() -> None:
+    for code in RejectCode:
+        (rejection,) = ranked(replace(OFFER, available=False)).rejected
+        assert waiting_why(Ranking((), (replace(rejection, code=code),))).endswith("."), code

@@ -26,9 +26,14 @@ def test_only_an_explicit_word_says_that_a_machine_is_gone() -> None:
             assert listed is ListedState.GONE, (state, listed)
 
 
-def test_a_verified_machine_is_left_alone_whatever_its_health() -> None:
-    for listed in set(ListedState) - {ListedState.GONE}:
+def test_a_verified_machine_is_left_alone_unless_it_is_listed_as_failed_stopped_or_gone() -> None:
+    for listed in set(ListedState) - {ListedState.GONE, ListedState.FAILED, ListedState.STOPPED}:
         assert concluded(S.VERIFIED, listed, has_address=True) is None
+
+
+def test_a_word_that_nobody_knows_concludes_nothing_but_that_a_lost_launch_is_found() -> None:
+    for state in machine.MAY_EXIST - {S.LAUNCHING}:
+        assert concluded(state, ListedState.UNKNOWN, has_address=True) is None, state
 
 
 def test_a_lost_answer_is_found_whatever_became_of_the_machine() -> None:
@@ -46,6 +51,6 @@ def test_a_machine_is_reachable_only_when_it_runs_and_has_an_address() -> None:
 
 
 @pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])
-def test_a_machine_that_fails_while_it_is_set_up_is_given_up(listed: ListedState) -> None:
+def test_a_machine_that_its_provider_lists_as_failed_or_stopped_may_be_given_up(listed: ListedState) -> None:
     failing = {state for state in machine.MAY_EXIST if concluded(state, listed, has_address=True) is E.FAILED}
-    assert failing == {S.BOOTING, S.BOOTSTRAPPING}
+    assert failing == {S.BOOTING, S.BOOTSTRAPPING, S.VERIFIED}

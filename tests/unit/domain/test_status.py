@@ -1,6 +1,7 @@
 """What a customer reads, over every lease state, machine state and step."""
 
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -9,11 +10,14 @@ from control_plane.domain.lease import BILLED, LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.progress import CLAIM_STEPS, Step
 from control_plane.domain.proof import Tier
-from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Phase, Status, project
+from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Status, Unconfirmed, Waiting, project
 from tests.support.clock import START
+from tests.support.values import a_lease
 
 
-def _evidence(state: MachineState, step: Step, sighted_ago: timedelta | None) -> Evidence:
+def _evidence(
+    state: MachineState, step: Step, sighted_ago: timedelta | None, suspect_ago: timedelta | None = None
+) -> Evidence:
     return Evidence(
         machine_id=MachineId(UUID(int=1)),
         provider="fake",
@@ -21,6 +25,7 @@ def _evidence(state: MachineState, step: Step, sighted_ago: timedelta | None) ->
         state=state,
         step=step,
         sighted_at=None if sighted_ago is None else START - sighted_ago,
+        suspect_since=None if suspect_ago is None else START - suspect_ago,
         address="192.0.2.7",
         ssh_port=22,
         host_key=None,
@@ -28,16 +33,17 @@ def _evidence(state: MachineState, step: Step, sighted_ago: timedelta | None) ->
     )
 
 
+MINUTE = timedelta(minutes=1)
 SIGHTED = (None, timedelta(0), CONTACT_LOST_AFTER, CONTACT_LOST_AFTER + timedelta(microseconds=1))
 EVIDENCE: list[Evidence | None] = [
     None,
-    *(_evidence(*facts) for facts in itertools.product(MachineState, Step, SIGHTED)),
+    *(_evidence(*facts) for facts in itertools.product(MachineState, Step, SIGHTED, (None, MINUTE))),
 ]
 
 
 def _every() -> list[tuple[LeaseState, Evidence | None, Status]]:
     return [
-        (state, evidence, project(state, evidence, demanded=demanded, attempts=attempts, now=START))
+        (state, evidence, project(a_lease(state=state, proof=demanded, attempts=attempts), evidence, START))
         for state, evidence, attempts, demanded in itertools.product(LeaseState, EVIDENCE, [0, 3], Tier)
     ]
 
@@ -49,47 +55,71 @@ def test_every_combination_reads_as_a_whole_sentence_with_sane_progress() -> Non
         assert len(Step) - 1 <= status.steps_total <= len(Step)
 
 
-def test_nothing_but_a_ready_lease_ever_reads_ready() -> None:
+def test_the_state_that_is_read_is_the_state_of_the_lease() -> None:
     for state, evidence, status in _every():
-        if status.phase in (Phase.READY, Phase.UNCONFIRMED):
-            assert state in BILLED, evidence
-        else:
-            assert state not in BILLED, evidence
+        assert status.state is state, evidence
 
 
-def test_ready_needs_fresh_evidence_and_shows_every_step_done() -> None:
+def test_a_ready_lease_is_unconfirmed_without_fresh_evidence_and_while_its_machine_is_suspect() -> None:
     for state, evidence, status in _every():
-        if state is not LeaseState.READY:
-            continue
         fresh = (
             evidence is not None
             and evidence.sighted_at is not None
             and START - evidence.sighted_at <= CONTACT_LOST_AFTER
         )
-        assert status.phase is (Phase.READY if fresh else Phase.UNCONFIRMED)
-        if fresh:
+        suspect = evidence is not None and evidence.suspect_since is not None
+        assert (status.unconfirmed is not None) == (state in BILLED and (suspect or not fresh)), (
+            state,
+            evidence,
+        )
+        if state in BILLED:
             assert status.steps_done == status.steps_total
+            assert status.message.startswith("Ready")
+            assert (status.message == "Ready.") == (status.unconfirmed is None)
+
+
+def test_an_unconfirmed_lease_says_since_when_and_why() -> None:
+    ready = a_lease(state=LeaseState.READY, ready_at=START - 2 * MINUTE)
+    late = CONTACT_LOST_AFTER + MINUTE
+    cases = (
+        (None, START - 2 * MINUTE, "not listed"),
+        (_evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, late), START - late, "not listed"),
+        (_evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, late, MINUTE), START - MINUTE, "last proof"),
+    )
+    for evidence, since, why in cases:
+        doubt = project(ready, evidence, START).unconfirmed
+        assert isinstance(doubt, Unconfirmed), why
+        assert doubt.since == since, why
+        assert why in doubt.why, doubt
+
+
+def test_a_lease_that_waits_for_stock_says_since_when_until_when_and_why() -> None:
+    lease = a_lease(
+        waiting_since=START + MINUTE, waiting_why="None of 2 offers can serve it now: 2 sold out."
+    )
+    status = project(lease, None, START + 2 * MINUTE)
+    assert status.waiting == Waiting(START + MINUTE, START + 30 * MINUTE, lease.waiting_why or "")
+    assert status.message == "Waiting for stock: None of 2 offers can serve it now: 2 sold out."
+    again = project(replace(lease, attempts=2), None, START)
+    assert again.message.startswith("Attempt 2 failed; waiting for stock: None")
+    for state, _, status in _every():
+        assert status.waiting is None, state
 
 
 def test_a_lease_that_waits_shows_no_progress_of_the_attempt_before() -> None:
     for state, _, status in _every():
         if state is LeaseState.PLACING:
-            assert (status.phase, status.steps_done, status.step) == (Phase.PENDING, 0, None)
+            assert (status.steps_done, status.step) == (0, None)
 
 
 def test_a_lease_that_tries_again_says_how_often_it_tried() -> None:
-    assert (
-        "Attempt 3 failed"
-        in project(LeaseState.PLACING, None, demanded=Tier.LISTED, attempts=3, now=START).message
-    )
-    assert (
-        "failed" not in project(LeaseState.PLACING, None, demanded=Tier.LISTED, attempts=0, now=START).message
-    )
+    assert "Attempt 3 failed" in project(a_lease(attempts=3), None, START).message
+    assert "failed" not in project(a_lease(), None, START).message
 
 
 def _starting(step: Step, demanded: Tier = Tier.PROVEN) -> Status:
     evidence = _evidence(MachineState.BOOTSTRAPPING, step, timedelta(0))
-    return project(LeaseState.STARTING, evidence, demanded=demanded, attempts=1, now=START)
+    return project(a_lease(state=LeaseState.STARTING, proof=demanded, attempts=1), evidence, START)
 
 
 def test_progress_counts_the_steps_in_their_order() -> None:
@@ -116,18 +146,13 @@ def test_the_message_says_what_is_done_next() -> None:
     assert unproven == "The GPUs read as sold; joining your private network."
 
 
-def test_every_phase_can_be_read() -> None:
-    assert {status.phase for _, _, status in _every()} == set(Phase)
-
-
 def test_the_end_is_only_called_confirmed_when_the_lease_has_ended() -> None:
     for state, _, status in _every():
-        assert (status.phase is Phase.ENDED) == (state is LeaseState.ENDED)
         assert ("confirmed that no machine" in status.message) == (state is LeaseState.ENDED)
 
 
 def test_a_sku_that_demands_no_proof_shows_no_step_for_it() -> None:
     ready = _evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, timedelta(0))
     for demanded, total in ((Tier.LISTED, len(Step) - 1), (Tier.PROVEN, len(Step))):
-        status = project(LeaseState.READY, ready, demanded=demanded, attempts=1, now=START)
+        status = project(a_lease(state=LeaseState.READY, proof=demanded), ready, START)
         assert (status.steps_done, status.steps_total) == (total, total)

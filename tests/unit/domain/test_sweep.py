@@ -362,15 +362,19 @@ def test_a_wanted_machine_that_is_listed_as_gone_has_vanished_and_is_no_longer_s
     (loss,) = result.losses
     assert loss.id == machine.id
     assert (loss.failure.event, loss.failure.reason) == (E.VANISHED, FailReason.VANISHED)
-    assert loss.failure.why == "the provider lists it as 'terminated'"
+    assert loss.failure.why == "the provider lists it as ended"
+    assert loss.failure.provider_words == "the provider lists it as 'terminated'"
     assert (result.missed, result.sighted) == ((machine.id,), ()), "this list is no evidence that it ran"
 
 
 @pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])
-def test_a_machine_that_its_provider_calls_failed_while_it_is_set_up_is_given_up(listed: ListedState) -> None:
-    (loss,) = swept([a_machine(state=S.BOOTING)], [a_sighting(1, state=listed)]).losses
-    assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.PROVIDER_REPORTED_FAILURE)
-    assert swept([a_machine(state=S.VERIFIED)], [a_sighting(1, state=listed)]) == an_empty_sweep()
+def test_a_machine_that_its_provider_calls_failed_is_given_up_unless_its_customer_is_on_it(
+    listed: ListedState,
+) -> None:
+    for state in (S.BOOTING, S.BOOTSTRAPPING, S.VERIFIED):
+        (loss,) = swept([a_machine(state=state)], [a_sighting(1, state=listed)]).losses
+        assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.PROVIDER_REPORTED_FAILURE)
+    assert swept([a_machine(state=S.TERMINATING)], [a_sighting(1, state=listed)]) == an_empty_sweep()
 
 
 def test_a_machine_that_is_listed_again_is_sighted_and_one_that_always_was_is_not_written() -> None:

@@ -21,7 +21,6 @@ from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, region_within
-from control_plane.domain.status import Phase
 from control_plane.domain.verification import MismatchCode
 
 CODES: list[type[StrEnum]] = [
@@ -38,7 +37,6 @@ CODES: list[type[StrEnum]] = [
     MachineState,
     MachineEvent,
     Step,
-    Phase,
     ListedState,
     AccountKind,
     TransactionKind,

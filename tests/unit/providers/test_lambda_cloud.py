@@ -20,6 +20,7 @@ from providers.base import (
     Unavailable,
 )
 from providers.lambda_cloud import REGIONS, LambdaCloud, Settings, connect, gpu_of
+from providers.listings import UNREADABLE_PRICE
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 
@@ -82,15 +83,21 @@ async def test_types_and_regions_that_we_cannot_name_are_left_out_and_counted() 
                 "name": name,
                 "description": name,
                 "gpu_description": text,
-                "price_cents_per_hour": 329,
+                "price_cents_per_hour": cents,
                 "specs": specs,
             },
             "regions_with_capacity_available": [{"name": "europe-north-1"}, {"name": "us-east-1"}],
         }
-        for name, text in (("h", "H100 (80 GB SXM5)"), ("v", "Tesla V100 (16 GB)"))
+        for name, text, cents in (
+            ("h", "H100 (80 GB SXM5)", 329),
+            ("v", "Tesla V100 (16 GB)", 329),
+            ("odd", "H100 (80 GB SXM5)", -329),
+        )
     }
     provider = always(200, json={"data": kinds})
-    offers = await provider.offers()
+    listed = await provider.offers()
+    offers = [offer for offer in listed if offer.cost_nano_per_hour != UNREADABLE_PRICE]
+    assert {offer.native_type for offer in listed if offer not in offers} == {"odd"}
     assert {offer.native_type for offer in offers} == {"h"}
     assert [offer.native_region for offer in offers if offer.available] == ["us-east-1"]
     assert {offer.cost_nano_per_hour for offer in offers} == {3_290_000_000}

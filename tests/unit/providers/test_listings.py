@@ -6,18 +6,22 @@ import msgspec
 import pytest
 
 from control_plane.domain.ids import ProviderRef
+from control_plane.domain.listed import oddity
 from control_plane.domain.money import NANO_MAX
 from providers.base import ListedState, Page, Sighting, Unavailable, Verb
 from providers.listings import (
+    UNREADABLE_PRICE,
     UnreadableAnswer,
     ip_address_of,
     nano_usd,
+    offered_price,
     reference_of,
     sighting,
     state_of,
     whole_listing,
 )
 from tests.contract.clouds import a_key
+from tests.support.values import an_offer
 
 STATES = {"active": ListedState.RUNNING, "gone": ListedState.GONE}
 
@@ -89,6 +93,14 @@ def test_cents_are_whole_or_not_and_a_fraction_of_a_nano_is_rounded_up() -> None
 def test_an_invalid_amount_makes_the_answer_unreadable(text: str) -> None:
     with pytest.raises(UnreadableAnswer):
         nano_usd(text)
+
+
+def test_an_offer_without_a_readable_price_is_one_that_the_catalogue_leaves_out() -> None:
+    assert offered_price("2.5") == nano_usd("2.5")
+    assert offered_price(250, per_usd=100) == nano_usd("2.5")
+    for text in ("NaN", "-1", "1e400000", "free"):
+        assert offered_price(text) == UNREADABLE_PRICE, text
+        assert oddity(an_offer(cost_nano_per_hour=offered_price(text))) is not None, text
 
 
 def test_a_status_word_is_known_or_unknown_and_never_guessed() -> None:

@@ -297,6 +297,25 @@ async def test_a_body_that_is_not_needed_is_not_read_and_raw_bytes_may_be() -> N
     assert await ask(api(always(202, json="a-bare-id")), kind=str, read=str) == "a-bare-id"
 
 
+async def test_an_answer_without_a_body_is_a_success_only_with_the_status_that_the_adapter_names() -> None:
+    for status, content, named, good in (
+        (204, b"", 204, True),
+        (200, b"", 204, False),
+        (204, b"", None, False),
+        (204, b"{}", 204, False),
+        (204, b'{"id": "1"}', 204, True),
+        (200, b'{"id": "1"}', 204, True),
+    ):
+        rest = api(always(status, content=content))
+        call = rest.call(Verb.TERMINATE, "DELETE", "machines/1", Machine, ignored, empty_status=named)
+        try:
+            await call
+        except OutcomeUnknown:
+            assert not good, (status, content, named)
+        else:
+            assert good, (status, content, named)
+
+
 async def test_a_part_of_a_listing_is_no_listing() -> None:
     assert type(await failure(api(always(206, json={"id": "m-1"})), Verb.INVENTORY)) is Unavailable
 

@@ -19,6 +19,7 @@ FACTS = (
     "intervals",
     "journal",
     "ledger_accounts",
+    "orphan_terminations",
     "placements",
     "postings",
     "price_books",
@@ -85,17 +86,19 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "ledger_accounts": (("INSERT",), ()),
     "loop_reports": ((), ()),
+    "loop_roster": ((), ()),
     "machines": ((), ()),
     "networks": ((), ()),
     "offers": ((), ()),
     "organizations": (("INSERT",), ()),
+    "orphan_terminations": (("INSERT",), ()),
     "orphans": ((), ()),
     "peers": ((), ()),
     "placements": ((), ()),
     "postings": (("INSERT",), ()),
     "price_books": ((), ()),
     "prices": ((), ()),
-    "projects": (("INSERT",), ()),
+    "projects": (("INSERT",), ("name",)),
     "proof_records": ((), ()),
     "proof_references": ((), ()),
     "proofs": ((), ()),
@@ -151,6 +154,93 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 $$
 """
 
+# Runs with the owner's rights: operators see which organizations there are. It answers nothing about them; each is read
+# as its own tenant.
+ORGANIZATION_IDS = """
+CREATE FUNCTION organization_ids(after_at timestamptz, after_id uuid, size integer)
+RETURNS TABLE (id uuid, created_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT o.id, o.created_at FROM public.organizations o
+  WHERE after_at IS NULL OR (o.created_at, o.id) > (after_at, after_id)
+  ORDER BY o.created_at, o.id LIMIT size
+$$
+"""
+
+# Runs with the owner's rights, because the open streams of a process belong to many tenants.
+REVOKED_API_KEYS = """
+CREATE FUNCTION revoked_api_keys(ids uuid[]) RETURNS SETOF uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT k.id FROM public.api_keys k WHERE k.id = ANY(ids) AND k.revoked_at IS NOT NULL
+$$
+"""
+
+# What the API's processes hear (db/listen.py). Changes of leases are only told to the writer, which passes them on after
+# its commit: see db/bell.py. A revocation is rare and has to arrive, so it is sent with the commit itself.
+CHANGES = (
+    """
+    CREATE FUNCTION tell_of_journal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    DECLARE ids text;
+    BEGIN
+      SELECT string_agg(DISTINCT lease_id::text, ' ') INTO ids FROM added;
+      IF ids IS NOT NULL THEN RAISE NOTICE 'splitplane_leases %', ids; END IF;
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tells AFTER INSERT ON journal REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION tell_of_journal()
+    """,
+    # A wait for stock and the steps of a set-up are no lines of the journal, but the status shows them.
+    """
+    CREATE FUNCTION tell_of_wait() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    BEGIN
+      RAISE NOTICE 'splitplane_leases %', NEW.id;
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tells AFTER UPDATE OF waiting_since, waiting_why ON leases
+    FOR EACH ROW WHEN ((NEW.waiting_since, NEW.waiting_why) IS DISTINCT FROM (OLD.waiting_since, OLD.waiting_why))
+    EXECUTE FUNCTION tell_of_wait()
+    """,
+    """
+    CREATE FUNCTION tell_of_claim() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    BEGIN
+      RAISE NOTICE 'splitplane_leases %', NEW.lease_id;
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tells AFTER UPDATE OF step ON claims
+    FOR EACH ROW WHEN (NEW.step IS DISTINCT FROM OLD.step) EXECUTE FUNCTION tell_of_claim()
+    """,
+    """
+    CREATE FUNCTION tell_of_machine() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    DECLARE ids text;
+    BEGIN
+      SELECT string_agg(c.lease_id::text, ' ') INTO ids
+      FROM public.claims c WHERE c.machine_id = NEW.id AND c.ended_at IS NULL;
+      IF ids IS NOT NULL THEN RAISE NOTICE 'splitplane_leases %', ids; END IF;
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tells AFTER UPDATE OF step ON machines
+    FOR EACH ROW WHEN (NEW.step IS DISTINCT FROM OLD.step) EXECUTE FUNCTION tell_of_machine()
+    """,
+    """
+    CREATE FUNCTION notify_api_key() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    BEGIN
+      PERFORM pg_notify('splitplane_api_keys', NEW.id::text);
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER notifies AFTER UPDATE OF revoked_at ON api_keys
+    FOR EACH ROW WHEN (NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) EXECUTE FUNCTION notify_api_key()
+    """,
+)
+
 OUR_ACCOUNTS = """
 INSERT INTO ledger_accounts (id, kind, created_at)
 SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'revenue']) AS kind
@@ -175,6 +265,14 @@ def upgrade() -> None:
     op.execute(API_KEY_OWNER)
     op.execute("REVOKE ALL ON FUNCTION api_key_owner(bytea) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION api_key_owner(bytea) TO splitplane_api")
+    op.execute(ORGANIZATION_IDS)
+    op.execute("REVOKE ALL ON FUNCTION organization_ids(timestamptz, uuid, integer) FROM PUBLIC")
+    op.execute("GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, integer) TO splitplane_api")
+    op.execute(REVOKED_API_KEYS)
+    op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
+    op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
+    for statement in CHANGES:
+        op.execute(statement)
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
     op.execute(OUR_ACCOUNTS)
 
@@ -209,6 +307,14 @@ def _create_tables() -> None:
         sa.Column("notes", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("activations", sa.BigInteger(), server_default=sa.text("1"), nullable=False),
         sa.PrimaryKeyConstraint("loop", "account", "replica", name=op.f("pk_loop_reports")),
+    )
+    op.create_table(
+        "loop_roster",
+        sa.Column("loop", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("wing", sa.Text(), nullable=False),
+        sa.Column("stored_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("loop", "account", name=op.f("pk_loop_roster")),
     )
     op.create_table(
         "organizations",
@@ -251,6 +357,8 @@ def _create_tables() -> None:
         sa.Column("frozen_why", sa.Text(), nullable=True),
         sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("offers_failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("offers_failing_why", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_provider_accounts")),
     )
     op.create_table(
@@ -350,6 +458,7 @@ def _create_tables() -> None:
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("host_key", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
@@ -379,7 +488,7 @@ def _create_tables() -> None:
         sa.Column("suspect_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("erasing_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -446,6 +555,7 @@ def _create_tables() -> None:
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overtaken", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
@@ -479,6 +589,28 @@ def _create_tables() -> None:
     op.create_index("ix_offers_account", "offers", ["account"], unique=False)
     op.create_index("ix_offers_gpu_model_gpu_count", "offers", ["gpu_model", "gpu_count"], unique=False)
     op.create_table(
+        "orphan_terminations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("provider_ref", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["account"],
+            ["provider_accounts.name"],
+            name=op.f("fk_orphan_terminations_account_provider_accounts"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_orphan_terminations")),
+    )
+    op.create_index(
+        "ix_orphan_terminations_account_provider_ref",
+        "orphan_terminations",
+        ["account", "provider_ref"],
+        unique=False,
+    )
+    op.create_table(
         "orphans",
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("provider_ref", sa.Text(), nullable=False),
@@ -489,10 +621,16 @@ def _create_tables() -> None:
         sa.Column("lists_seen", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("note", sa.Text(), nullable=True),
+        sa.Column("held_code", sa.Text(), nullable=True),
+        sa.Column("held_why", sa.Text(), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_orphans_account_provider_accounts")
         ),
         sa.PrimaryKeyConstraint("account", "provider_ref", name=op.f("pk_orphans")),
+    )
+    op.create_index(
+        "ix_orphans_gone", "orphans", ["gone_at"], postgresql_where=sa.text("gone_at IS NOT NULL")
     )
     op.create_table(
         "prices",
@@ -574,6 +712,9 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
         sa.UniqueConstraint("organization_id", "name", name=op.f("uq_ssh_keys_organization_id_name")),
+        sa.UniqueConstraint(
+            "organization_id", "fingerprint", name=op.f("uq_ssh_keys_organization_id_fingerprint")
+        ),
     )
     op.create_table(
         "standings",
@@ -594,9 +735,15 @@ def _create_tables() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_termination_permits_actor_kind_known"),
+        ),
         sa.CheckConstraint("until > at", name=op.f("ck_termination_permits_until_after_at")),
         sa.ForeignKeyConstraint(
             ["account"],
@@ -633,6 +780,12 @@ def _create_tables() -> None:
         sa.Column("state_before", sa.Text(), nullable=True),
         sa.Column("state_after", sa.Text(), nullable=True),
         sa.Column("why", sa.Text(), nullable=True),
+        sa.Column(
+            "transaction",
+            sa.BigInteger(),
+            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
+            nullable=False,
+        ),
         sa.CheckConstraint(
             "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
         ),
@@ -652,7 +805,7 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
     )
-    op.create_index("ix_journal_lease_id_number", "journal", ["lease_id", "number"], unique=False)
+    op.create_index("ix_journal_lease_id_transaction", "journal", ["lease_id", "transaction"], unique=False)
     op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
     op.create_table(
         "leases",
@@ -670,16 +823,23 @@ def _create_tables() -> None:
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
-        sa.Column("authorized_keys", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("ssh_keys", postgresql.JSONB(), nullable=False),
+        sa.Column("labels", postgresql.JSONB(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("wait_timeout_seconds", sa.Integer(), nullable=False),
+        sa.Column("auto_release_after_seconds", sa.Integer(), nullable=True),
+        sa.Column("auto_release_spend_nano", sa.BigInteger(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("end_reason", sa.Text(), nullable=True),
         sa.Column("end_why", sa.Text(), nullable=True),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("waiting_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waiting_why", sa.Text(), nullable=True),
         sa.Column("placement_sha256", sa.LargeBinary(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("release_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
@@ -690,7 +850,7 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('machine_lost', 'no_capacity', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(
@@ -701,11 +861,22 @@ def _create_tables() -> None:
             "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
         ),
         sa.CheckConstraint(
+            "waiting_since IS NULL OR state = 'placing'", name=op.f("ck_leases_only_a_placing_lease_waits")
+        ),
+        sa.CheckConstraint(
+            "(waiting_since IS NULL) = (waiting_why IS NULL)", name=op.f("ck_leases_waiting_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
+        ),
+        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
+        sa.CheckConstraint(
             "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
         ),
         sa.CheckConstraint(
             "billed_until IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_billed_only_after_ready")
         ),
+        sa.CheckConstraint("billed_until >= ready_at", name=op.f("ck_leases_billed_no_earlier_than_ready")),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -728,6 +899,35 @@ def _create_tables() -> None:
         ["organization_id"],
         unique=False,
         postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_index(
+        "uq_leases_live_name",
+        "leases",
+        ["project_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_index(
+        "ix_leases_labels",
+        "leases",
+        ["labels"],
+        unique=False,
+        postgresql_using="gin",
+        postgresql_ops={"labels": "jsonb_path_ops"},
+    )
+    op.create_index(
+        "ix_leases_waiting",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("waiting_since IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_leases_auto_release",
+        "leases",
+        ["release_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
     )
     op.create_index(
         "ix_leases_metered",
@@ -871,7 +1071,7 @@ def _create_tables() -> None:
         sa.Column("fail_reason", sa.Text(), nullable=True),
         sa.Column("fail_why", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_attempts_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -948,6 +1148,7 @@ def _create_tables() -> None:
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("step", sa.Text(), nullable=True),
         sa.Column("step_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("claimed_at", sa.DateTime(timezone=True), nullable=False),
@@ -1132,7 +1333,7 @@ def _create_tables() -> None:
         "peers",
         sa.Column("claim_id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("host_number", sa.Integer(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
         sa.Column("public_key", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["claim_id"], ["claims.id"], name=op.f("fk_peers_claim_id_claims")),
@@ -1140,5 +1341,7 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_peers_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_peers")),
-        sa.UniqueConstraint("organization_id", "slot", name=op.f("uq_peers_organization_id_slot")),
+        sa.UniqueConstraint(
+            "organization_id", "host_number", name=op.f("uq_peers_organization_id_host_number")
+        ),
     )

@@ -18,6 +18,7 @@ from data_plane.proof.verifier.service.metrics import Metrics
 from data_plane.proof.verifier.service.pool import WorkerDied
 from data_plane.proof.verifier.service.server import VerifierServer
 from data_plane.proof.verifier.service.tls import CertificatesError
+from environment.reading import described
 
 log = structlog.get_logger("verifier")
 
@@ -26,7 +27,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m data_plane.proof.verifier.service",
         description="Checks what GPU provers answered. CPU work only: no database, no secret but its own key.",
-        epilog=settings.__doc__,
+        epilog=f"settings, read from the environment:\n\n{described(settings.ServerVariables)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=("serve",))

@@ -11,8 +11,12 @@ If a caller disappears, its jobs are stopped: gRPC cancels the handler, which st
 
 import asyncio
 import contextlib
+import errno
+import os
+import socket
 import time
 from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -42,7 +46,7 @@ from data_plane.proof.verifier.service.pool import (
     QueueFull,
     WorkerDied,
 )
-from data_plane.proof.verifier.service.settings import ServerSettings, SettingsError
+from data_plane.proof.verifier.service.settings import UNIX, ServerSettings, SettingsError
 
 CONNECTION_SECONDS_MAX = 600
 """After this time a caller has to reconnect. So it finds new replicas, and its certificate is checked again."""
@@ -109,14 +113,16 @@ class VerifierServer:
     def _listen(self) -> int:
         address = self._settings.listen
         try:
+            _check_free(address)
             if self._settings.tls is None:
                 return self._server.add_insecure_port(address)
             credentials = tls.server_credentials(tls.CertificateFiles(self._settings.tls))
             return self._server.add_secure_port(address, credentials)
+        except OSError as error:
+            why = error.strerror
         except RuntimeError:
-            raise SettingsError(
-                f"SPLITPLANE_VERIFIER_LISTEN is {address!r}, where we cannot listen"
-            ) from None
+            why = "gRPC does not say why"
+        raise SettingsError(f"SPLITPLANE_VERIFIER_LISTEN is {address!r}, where we cannot listen: {why}")
 
     async def drain(self) -> None:
         """Accept no new calls, let the current ones end within the time limit, and end every worker."""
@@ -232,3 +238,17 @@ def _caller(context: Context) -> str:
     """The name in the caller's certificate; empty without TLS."""
     names = context.auth_context().get("x509_common_name", ())
     return strict.printable(next(iter(names), b"").decode(errors="replace"), 64)
+
+
+def _check_free(address: str) -> None:
+    """Raise OSError where gRPC could not listen. It would write lines of its own, and give no reason."""
+    if address.startswith(UNIX):
+        folder = Path(address.removeprefix(UNIX)).parent
+        if not os.access(folder, os.W_OK):
+            raise OSError(errno.ENOENT if not folder.exists() else errno.EACCES, f"cannot write to {folder}")
+        return
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host.strip("[]"), int(port)))

@@ -1,46 +1,161 @@
 """The settings of both sides of the verifier service, read once from the environment.
 
-The service:
-
-SPLITPLANE_VERIFIER_LISTEN          host:port or unix:/path of the service (127.0.0.1:7443)
-SPLITPLANE_VERIFIER_METRICS_LISTEN  host:port of /metrics (127.0.0.1:9466)
-SPLITPLANE_VERIFIER_CERTIFICATE     PEM file: the service's certificate, with its chain
-SPLITPLANE_VERIFIER_KEY             PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_CLIENT_CA       PEM file: the CA that signs the certificates of callers
-SPLITPLANE_VERIFIER_WORKERS         how many processes check jobs (one per core)
-SPLITPLANE_VERIFIER_QUEUE           how many jobs may wait for a process (512)
-SPLITPLANE_VERIFIER_BATCH_SECONDS   the time limit of a batch: four walks, or one other job (150)
-SPLITPLANE_VERIFIER_DRAIN_SECONDS   the time limit of the current calls after a signal to stop (25)
-
-Its caller (the reconciler):
-
-SPLITPLANE_VERIFIER_ADDRESS             host:port, where the host is a name for all replicas; or IP addresses
-                                        with ports, separated by commas; or unix:/path. If unset, jobs are
-                                        checked in the caller's process
-SPLITPLANE_VERIFIER_NAME                the name in the service's certificate (the host of the address)
-SPLITPLANE_VERIFIER_CA                  PEM file: the CA that signs the service's certificate
-SPLITPLANE_VERIFIER_CALLER_CERTIFICATE  PEM file: the caller's certificate, with its chain
-SPLITPLANE_VERIFIER_CALLER_KEY          PEM file: the key of that certificate
-SPLITPLANE_VERIFIER_SECONDS             the time limit of a call with its retries; at most 200 (180)
-
-Both: SPLITPLANE_VERIFIER_PLAINTEXT=yes allows plaintext, on loopback or a Unix socket only.
+Both sides need certificates, unless SPLITPLANE_VERIFIER_PLAINTEXT=yes allows plaintext, which works on loopback or a
+Unix socket only. `docs/generated/settings.md` lists all variables.
 """
 
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from data_plane.proof.verifier.jobs import CHECK_SECONDS_MAX
 from data_plane.proof.verifier.service.codec import JOBS_MAX
 from data_plane.proof.verifier.service.tls import TlsFiles
+from environment import reading
+from environment.reading import SettingsError, Variable
+
+__all__ = ["ClientSettings", "ServerSettings", "SettingsError", "read_client", "read_server"]
 
 UNIX = "unix:"
 _ONE_FAMILY = ({ipaddress.IPv4Address}, {ipaddress.IPv6Address})
+_CERTIFICATES = "required, unless plaintext"
 
 
-class SettingsError(ValueError):
-    """A variable is missing or invalid. The message names it and says what to set."""
+def _address(value: str) -> str:
+    if value.startswith(UNIX + "/"):
+        return value
+    host, _, port = value.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"is {value!r}; write host:port or unix:/path")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"is {value!r}; write an IPv6 address in brackets, as in [::1]:7443")
+    return value
+
+
+def _addresses(value: str) -> tuple[str, ...]:
+    return tuple(_address(one.strip()) for one in value.split(",") if value)
+
+
+def _metrics_listen(value: str) -> tuple[str, int]:
+    host, port = _split(_address(value))
+    if host is None:
+        raise ValueError(f"is {value!r}; write host:port")
+    return host, port
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Plaintext = Annotated[
+    bool,
+    Variable("SPLITPLANE_VERIFIER_PLAINTEXT", "`yes` allows plaintext, on loopback or a Unix socket only"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerVariables:
+    """The variables of the service."""
+
+    workers: Annotated[
+        int,
+        Field(ge=1, le=1024),
+        Variable("SPLITPLANE_VERIFIER_WORKERS", "processes that check; 60 MB each", "one per core"),
+    ]
+    listen: Annotated[
+        Address, Variable("SPLITPLANE_VERIFIER_LISTEN", "`host:port` or `unix:/path` of the service")
+    ] = "127.0.0.1:7443"
+    metrics_listen: Annotated[
+        tuple[str, int],
+        BeforeValidator(reading.parsed(_metrics_listen)),
+        Variable("SPLITPLANE_VERIFIER_METRICS_LISTEN", "host and port of `/metrics`"),
+    ] = ("127.0.0.1", 9466)
+    certificate: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_VERIFIER_CERTIFICATE",
+            "PEM file: the service's certificate, with its chain",
+            _CERTIFICATES,
+        ),
+    ] = None
+    key: Annotated[
+        Path | None,
+        Variable("SPLITPLANE_VERIFIER_KEY", "PEM file: the key of that certificate", _CERTIFICATES),
+    ] = None
+    client_ca: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_VERIFIER_CLIENT_CA",
+            "PEM file: the CA that signs the certificates of callers",
+            _CERTIFICATES,
+        ),
+    ] = None
+    # The queue must have room for a whole request, which would otherwise always be refused.
+    queue_max: Annotated[
+        int,
+        Field(ge=JOBS_MAX, le=65_536),
+        Variable("SPLITPLANE_VERIFIER_QUEUE", "jobs that may wait for a process; eight GPUs make 48"),
+    ] = 512
+    batch_seconds_max: Annotated[
+        float,
+        Field(ge=1, le=3600),
+        Variable("SPLITPLANE_VERIFIER_BATCH_SECONDS", "time limit of a batch: four walks, or one other job"),
+    ] = 150
+    drain_seconds: Annotated[
+        float,
+        Field(ge=1, le=3600),
+        Variable("SPLITPLANE_VERIFIER_DRAIN_SECONDS", "time limit of running calls after SIGTERM"),
+    ] = 25
+    plaintext: Plaintext = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientVariables:
+    """The variables of its caller, the reconciler."""
+
+    addresses: Annotated[
+        tuple[str, ...],
+        BeforeValidator(reading.parsed(_addresses)),
+        Variable(
+            "SPLITPLANE_VERIFIER_ADDRESS",
+            "`host:port` with a name for all replicas, IP addresses with ports, or `unix:/path`",
+            "jobs are checked in the caller's process",
+        ),
+    ] = ()
+    name: Annotated[
+        str | None,
+        Variable(
+            "SPLITPLANE_VERIFIER_NAME", "the name in the service's certificate", "the host of the address"
+        ),
+    ] = None
+    ca: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_VERIFIER_CA", "PEM file: the CA that signs the service's certificate", _CERTIFICATES
+        ),
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_VERIFIER_CALLER_CERTIFICATE",
+            "PEM file: the caller's certificate, with its chain",
+            _CERTIFICATES,
+        ),
+    ] = None
+    key: Annotated[
+        Path | None,
+        Variable("SPLITPLANE_VERIFIER_CALLER_KEY", "PEM file: the key of that certificate", _CERTIFICATES),
+    ] = None
+    seconds: Annotated[
+        float,
+        Field(ge=1, le=CHECK_SECONDS_MAX),
+        Variable(
+            "SPLITPLANE_VERIFIER_SECONDS",
+            "time limit of a check with its retries; after that no machine is judged",
+        ),
+    ] = 180
+    plaintext: Plaintext = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,100 +184,72 @@ class ClientSettings:
 
 def read_server(environ: Mapping[str, str], *, cores: int) -> ServerSettings:
     """The service's settings. Raises SettingsError."""
-    listen = _address(
-        "SPLITPLANE_VERIFIER_LISTEN", environ.get("SPLITPLANE_VERIFIER_LISTEN") or "127.0.0.1:7443"
-    )
-    metrics = _address(
-        "SPLITPLANE_VERIFIER_METRICS_LISTEN",
-        environ.get("SPLITPLANE_VERIFIER_METRICS_LISTEN") or "127.0.0.1:9466",
-    )
-    host, port = _split(metrics)
-    if host is None:
-        raise SettingsError(f"SPLITPLANE_VERIFIER_METRICS_LISTEN is {metrics!r}; write host:port")
+    given = reading.read(ServerVariables, environ, workers=cores)
     return ServerSettings(
-        listen=listen,
-        metrics_listen=(host, port),
+        listen=given.listen,
+        metrics_listen=given.metrics_listen,
         tls=_tls(
-            environ,
-            (listen,),
-            certificate="SPLITPLANE_VERIFIER_CERTIFICATE",
-            key="SPLITPLANE_VERIFIER_KEY",
-            ca="SPLITPLANE_VERIFIER_CLIENT_CA",
+            (given.listen,),
+            plaintext=given.plaintext,
+            files={
+                "SPLITPLANE_VERIFIER_CERTIFICATE": given.certificate,
+                "SPLITPLANE_VERIFIER_KEY": given.key,
+                "SPLITPLANE_VERIFIER_CLIENT_CA": given.client_ca,
+            },
         ),
-        workers=_whole(environ, "SPLITPLANE_VERIFIER_WORKERS", cores, 1, 1024),
-        # The queue must have room for a whole request, which would otherwise always be refused.
-        queue_max=_whole(environ, "SPLITPLANE_VERIFIER_QUEUE", 512, JOBS_MAX, 65_536),
-        batch_seconds_max=_whole(environ, "SPLITPLANE_VERIFIER_BATCH_SECONDS", 150, 1, 3600),
-        drain_seconds=_whole(environ, "SPLITPLANE_VERIFIER_DRAIN_SECONDS", 25, 1, 3600),
+        workers=given.workers,
+        queue_max=given.queue_max,
+        batch_seconds_max=given.batch_seconds_max,
+        drain_seconds=given.drain_seconds,
     )
 
 
 def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
     """The caller's settings; None if jobs are checked in the caller's process. Raises SettingsError."""
-    text = environ.get("SPLITPLANE_VERIFIER_ADDRESS", "").strip()
-    if not text:
+    given = reading.read(ClientVariables, environ)
+    if not given.addresses:
         return None
-    variable = "SPLITPLANE_VERIFIER_ADDRESS"
-    addresses = tuple(_address(variable, one.strip()) for one in text.split(","))
-    if len(addresses) > 1 and {type(_ip(_split(one)[0])) for one in addresses} not in _ONE_FAMILY:
+    hosts = [_split(one)[0] for one in given.addresses]
+    if len(hosts) > 1 and {type(_ip(host)) for host in hosts} not in _ONE_FAMILY:
         raise SettingsError(
-            f"{variable} has several addresses, so each must be an IP address and a port, of one family;"
-            " or give one name that stands for all replicas"
+            "SPLITPLANE_VERIFIER_ADDRESS has several addresses, so each must be an IP address and a port,"
+            " of one family; or give one name that stands for all replicas"
         )
     tls = _tls(
-        environ,
-        addresses,
-        certificate="SPLITPLANE_VERIFIER_CALLER_CERTIFICATE",
-        key="SPLITPLANE_VERIFIER_CALLER_KEY",
-        ca="SPLITPLANE_VERIFIER_CA",
+        given.addresses,
+        plaintext=given.plaintext,
+        files={
+            "SPLITPLANE_VERIFIER_CALLER_CERTIFICATE": given.certificate,
+            "SPLITPLANE_VERIFIER_CALLER_KEY": given.key,
+            "SPLITPLANE_VERIFIER_CA": given.ca,
+        },
     )
-    name = environ.get("SPLITPLANE_VERIFIER_NAME", "").strip() or None
-    if tls and name is None and (len(addresses) > 1 or _split(addresses[0])[0] is None):
+    if tls and given.name is None and (len(hosts) > 1 or hosts[0] is None):
         raise SettingsError(
             "SPLITPLANE_VERIFIER_NAME is not set: with several addresses, or a Unix socket,"
             " it says which name the service's certificate has"
         )
-    return ClientSettings(
-        addresses=addresses,
-        tls=tls,
-        name=name,
-        seconds=_whole(environ, "SPLITPLANE_VERIFIER_SECONDS", 180, 1, CHECK_SECONDS_MAX),
-    )
+    return ClientSettings(addresses=given.addresses, tls=tls, name=given.name, seconds=given.seconds)
 
 
-def _tls(
-    environ: Mapping[str, str], addresses: tuple[str, ...], *, certificate: str, key: str, ca: str
-) -> TlsFiles | None:
-    plaintext = environ.get("SPLITPLANE_VERIFIER_PLAINTEXT", "no").strip().lower()
-    if plaintext not in ("yes", "no"):
-        raise SettingsError(f"SPLITPLANE_VERIFIER_PLAINTEXT is {plaintext!r}; say yes or no")
-    if plaintext == "yes":
+def _tls(addresses: tuple[str, ...], *, plaintext: bool, files: Mapping[str, Path | None]) -> TlsFiles | None:
+    """`files` are the certificate, its key and the CA, by the names of their variables. None means plaintext."""
+    if plaintext:
         if far := [one for one in addresses if not _is_local(_split(one)[0])]:
+            certificate, key, ca = files
             raise SettingsError(
                 f"SPLITPLANE_VERIFIER_PLAINTEXT is yes, and {', '.join(far)} is not on this machine:"
                 f" use 127.0.0.1, [::1] or a Unix socket, or set {certificate}, {key} and {ca}"
             )
         return None
     paths = []
-    for name in (certificate, key, ca):
-        value = environ.get(name, "").strip()
-        if not value:
+    for name, path in files.items():
+        if path is None:
             raise SettingsError(
                 f"{name} is not set: a PEM file. For development on one machine, set SPLITPLANE_VERIFIER_PLAINTEXT=yes"
             )
-        paths.append(Path(value))
+        paths.append(path)
     return TlsFiles(*paths)
-
-
-def _address(variable: str, value: str) -> str:
-    if value.startswith(UNIX + "/"):
-        return value
-    host, _, port = value.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise SettingsError(f"{variable} is {value!r}; write host:port or unix:/path")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise SettingsError(f"{variable} is {value!r}; write an IPv6 address in brackets, as in [::1]:7443")
-    return value
 
 
 def _split(address: str) -> tuple[str | None, int]:
@@ -184,10 +271,3 @@ def _is_local(host: str | None) -> bool:
     """Whether a host is on this machine. A name is never local, because it may resolve to another address tomorrow."""
     ip = _ip(host)
     return host is None or (ip is not None and ip.is_loopback)
-
-
-def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = environ.get(name, "").strip() or str(default)
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
-        raise SettingsError(f"{name} is {text!r}; write a whole number from {least} to {most}")
-    return int(text)

@@ -12,11 +12,13 @@ from pathlib import Path
 import grpc
 import structlog
 
+from data_plane.private_files import TooOpen, read_private
+
 log = structlog.get_logger("verifier")
 
 
 class CertificatesError(ValueError):
-    """A file is missing or not usable. The message names the file and never contains its content."""
+    """A file is missing or not usable, or other users may read a key. The message names the file, not its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def channel_credentials(found: Certificates) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(found.ca, found.key, found.certificate)
 
 
-def _stamps(files: TlsFiles) -> tuple[tuple[int, int, int], ...]:
+def _stamps(files: TlsFiles) -> tuple[tuple[int, int, int, int], ...]:
     """Values that change if a file is changed or replaced."""
     stamps = []
     for path in (files.certificate, files.key, files.ca):
@@ -91,15 +93,17 @@ def _stamps(files: TlsFiles) -> tuple[tuple[int, int, int], ...]:
             status = path.stat()
         except OSError as error:
             raise CertificatesError(f"{path}: {error.strerror}") from None
-        stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        stamps.append((status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode))
     return tuple(stamps)
 
 
 def _read(files: TlsFiles) -> Certificates:
     try:
-        found = Certificates(files.certificate.read_bytes(), files.key.read_bytes(), files.ca.read_bytes())
+        found = Certificates(files.certificate.read_bytes(), read_private(files.key), files.ca.read_bytes())
     except OSError as error:
         raise CertificatesError(f"{error.filename}: {error.strerror}") from None
+    except TooOpen as error:
+        raise CertificatesError(str(error)) from None
     _prove(files)
     return found
 

@@ -188,19 +188,21 @@ async def test_a_signal_is_a_failed_step() -> None:
 
 
 async def test_a_flood_is_cut_off() -> None:
-    sent = 0
+    for stream, named in (("stdout", "standard output"), ("stderr", "standard error")):
+        sent = 0
 
-    async def flood(process: "Process[bytes]") -> None:
-        nonlocal sent
-        while not process.is_closing():
-            process.stdout.write(b"x" * 65_536)
-            sent += 65_536
-            await process.stdout.drain()
+        async def flood(process: "Process[bytes]", stream: str = stream) -> None:
+            nonlocal sent
+            writer = getattr(process, stream)
+            while not process.is_closing():
+                writer.write(b"x" * 65_536)
+                sent += 65_536
+                await writer.drain()
 
-    async with a_shell(flood) as shell:
-        with pytest.raises(StepFailed, match="more than"):
-            await shell.run(STEP)
-        assert sent < 200 * OUTPUT_BYTES_MAX
+        async with a_shell(flood) as shell:
+            with pytest.raises(StepFailed, match=f"more than {OUTPUT_BYTES_MAX} bytes to {named}"):
+                await shell.run(STEP)
+            assert sent < 200 * OUTPUT_BYTES_MAX, stream
 
 
 async def test_a_step_that_hangs_fails_and_the_connection_still_closes(
@@ -364,6 +366,7 @@ def test_a_host_key_keeps_its_secret_out_of_sight() -> None:
 
 def test_our_key_may_be_a_file_or_text(tmp_path: Path) -> None:
     path = tmp_path / "key"
+    path.touch(mode=0o600)
     path.write_text(OURS.private_openssh)
     access: Access = SshAccess(path)
     assert SshAccess(path).public_key == SshAccess(OURS.private_openssh).public_key == OURS.public

@@ -12,7 +12,7 @@ from data_plane.access.line import LineBroken, LineSilent
 from data_plane.access.port import Unreachable
 from data_plane.access.ssh import SshAccess
 from data_plane.access.ssh_line import ROOM_BYTES, WINDOW_BYTES, SshLine
-from data_plane.access.step import Step
+from data_plane.access.step import OUTPUT_BYTES_MAX, Step
 from data_plane.documents.strict import Malformed
 from tests.support.ssh_server import OURS, Handler, Process, a_machine
 from tests.unit.data_plane.access.test_frames import framed
@@ -218,9 +218,9 @@ async def test_a_stream_of_single_bytes_breaks_the_line() -> None:
             await line.receive(1 << 20, SOON)
 
 
-async def test_errors_without_end_cost_no_memory_and_hide_no_answer() -> None:
+async def test_many_errors_cost_no_memory_and_hide_no_answer() -> None:
     async def complain(process: "Process[bytes]") -> None:
-        for _ in range(100):
+        for _ in range(OUTPUT_BYTES_MAX // 32_768):
             process.stderr.write(b"!" * 32_768)
             await process.stderr.drain()
         process.stdout.write(framed(b"fine"))
@@ -228,6 +228,22 @@ async def test_errors_without_end_cost_no_memory_and_hide_no_answer() -> None:
 
     async with a_line(complain) as line:
         assert (await line.receive(4, SOON)).body == b"fine"
+
+
+async def test_errors_without_end_break_the_line() -> None:
+    sent = 0
+
+    async def complain(process: "Process[bytes]") -> None:
+        nonlocal sent
+        while not process.is_closing():
+            process.stderr.write(b"!" * 32_768)
+            sent += 32_768
+            await process.stderr.drain()
+
+    async with a_line(complain) as line:
+        with pytest.raises(LineBroken, match=f"more than {OUTPUT_BYTES_MAX} bytes to standard error"):
+            await line.receive(4, SOON)
+    assert sent < 200 * OUTPUT_BYTES_MAX
 
 
 async def test_a_prover_that_does_not_read_breaks_the_line_in_bounded_time(

@@ -55,6 +55,18 @@ async def test_a_caller_with_a_certificate_of_the_ca_is_served_and_named_in_the_
     assert service.figure("calls_total", status="ok") == 1
 
 
+def test_a_key_that_other_users_may_read_is_refused_at_the_start_and_at_a_renewal(
+    server_files: TlsFiles,
+) -> None:
+    files = CertificateFiles(server_files)
+    server_files.key.chmod(0o644)
+    with structlog.testing.capture_logs() as lines:
+        assert not files.changed()
+    assert [line["event"] for line in lines] == ["certificates_not_usable"]
+    with pytest.raises(CertificatesError, match=f"chmod 600 {server_files.key}"):
+        CertificateFiles(server_files)
+
+
 async def refused(service: Service, client: ClientSettings) -> None:
     verifier = connect(ClientSettings((service.address,), client.tls, client.name, seconds=20))
     with pytest.raises(VerifierAway, match="UNAVAILABLE"):

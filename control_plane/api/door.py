@@ -1,0 +1,123 @@
+"""The bounds at the door: how many requests a caller may send, and how many of them may be in progress.
+
+A caller is an address before its key is known, and then the key and its organization. A request is in progress until
+its answer begins, so an event stream counts only while it is opened; open streams have a bound of their own.
+"""
+
+from dataclasses import dataclass
+
+from litestar.types import Scope
+
+from control_plane.api import observe
+from control_plane.api.addresses import ClientAddresses
+from control_plane.api.auth import Principal
+from control_plane.api.errors import ApiError
+from control_plane.api.limits import Grant, InProgress, Limiter
+from control_plane.settings import Settings
+
+REQUESTS_MAX = 1_024
+"""Requests in progress in this process. They share a few connections to the database, so more would only time out."""
+ADDRESS_REQUESTS_MAX = 256
+ORGANIZATION_REQUESTS_MAX = 128
+KEY_REQUESTS_MAX = 64
+ANONYMOUS_BURST_SECONDS = 5
+RETRY_AFTER_SECONDS = 1
+_ONCE = frozenset({b"authorization", b"content-type", b"host", b"last-event-id"})
+"""Headers of which a proxy could read another one than we do. A second Idempotency-Key has a code of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A bound on requests in progress, and what a caller beyond it is told."""
+
+    requests: InProgress
+    code: str
+    who: str
+
+
+class Door:
+    def __init__(self, settings: Settings) -> None:
+        rate, burst = settings.organization_requests_per_second, settings.organization_requests_burst
+        self._addresses = ClientAddresses(settings.trusted_proxies)
+        self._per_key = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
+        self._per_organization = Limiter(rate=rate, burst=burst, name="organization")
+        anonymous = settings.anonymous_requests_per_second
+        self._unknown_keys, self._public = (
+            Limiter(rate=anonymous, burst=int(anonymous * ANONYMOUS_BURST_SECONDS), name="address")
+            for _ in range(2)
+        )
+        self._all = _Bound(InProgress(REQUESTS_MAX), "overloaded", "This server")
+        self._of_address = _Bound(InProgress(ADDRESS_REQUESTS_MAX), "too_many_in_progress", "Your address")
+        self._of_organization = _Bound(
+            InProgress(ORGANIZATION_REQUESTS_MAX), "too_many_in_progress", "Your organization"
+        )
+        self._of_key = _Bound(InProgress(KEY_REQUESTS_MAX), "too_many_in_progress", "This API key")
+        self._policy = self._per_key.policy + b", " + self._per_organization.policy
+
+    def address(self, scope: Scope) -> str:
+        return self._addresses.of(scope)
+
+    def arrive(self, scope: Scope, address: str) -> None:
+        """Let a request in before its key is known. Raises ApiError."""
+        _refuse_repeated_headers(scope)
+        _enter(scope, self._all, None)
+        _enter(scope, self._of_address, address)
+
+    def arrive_without_key(self, address: str, now: float) -> None:
+        """Count a request to an endpoint that needs no key. Raises ApiError."""
+        grant = self._public.take(address, now)
+        if not grant.allowed:
+            raise _too_fast("Your address", self._public, grant)
+
+    def may_try_keys(self, address: str, now: float) -> None:
+        """Raises ApiError when the address tried so many wrong keys that no further key is looked up for it."""
+        grant = self._unknown_keys.look(address, now)
+        if not grant.allowed:
+            raise _limited("Your address sent too many requests without a valid API key.", grant)
+
+    def wrong_key(self, address: str, now: float) -> None:
+        self._unknown_keys.take(address, now)
+
+    def enter(self, scope: Scope, principal: Principal, now: float) -> None:
+        """Let a request of this principal in. Raises ApiError."""
+        _enter(scope, self._of_organization, principal.organization_id)
+        _enter(scope, self._of_key, principal.api_key_id)
+        key = self._per_key.take(principal.api_key_id, now)
+        # A key without tokens must not spend those of the organization's other keys.
+        organization = (self._per_organization.take if key.allowed else self._per_organization.look)(
+            principal.organization_id, now
+        )
+        observe.add_headers(
+            scope,
+            (b"ratelimit-policy", self._policy),
+            (b"ratelimit", self._per_key.report(key) + b", " + self._per_organization.report(organization)),
+        )
+        if not key.allowed:
+            raise _too_fast("This API key", self._per_key, key)
+        if not organization.allowed:
+            raise _too_fast("Your organization", self._per_organization, organization)
+
+
+def _refuse_repeated_headers(scope: Scope) -> None:
+    found = [name for name, _ in scope["headers"] if name in _ONCE]
+    if len(found) != len(set(found)):
+        name = next(name for name in found if found.count(name) > 1).decode().title()
+        raise ApiError("bad_request", f"The header {name} is sent more than once.")
+
+
+def _enter(scope: Scope, bound: _Bound, key: object) -> None:
+    if not bound.requests.enter(key):
+        raise ApiError(
+            bound.code,
+            f"{bound.who} has {bound.requests.most} requests in progress, which is the most.",
+            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        )
+    observe.at_answer(scope, lambda: bound.requests.leave(key))
+
+
+def _too_fast(who: str, limiter: Limiter, grant: Grant) -> ApiError:
+    return _limited(f"{who} sends more than {limiter.rate:g} requests per second.", grant)
+
+
+def _limited(why: str, grant: Grant) -> ApiError:
+    return ApiError("rate_limited", why, headers={"Retry-After": str(grant.reset_seconds)})

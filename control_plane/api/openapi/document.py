@@ -1,0 +1,37 @@
+"""The OpenAPI document as it is served, printed and kept as docs/generated/openapi.json."""
+
+from typing import Any
+
+from litestar import Litestar
+
+from control_plane.api.openapi import headers, operations, schemas
+
+_TAGS = {
+    "leases": "The right to use GPUs: what is asked for, followed, explained, released and billed.",
+    "catalogue": "What is sold, what providers have, and what a lease would cost.",
+    "proofs": "How GPUs answered our challenges.",
+    "billing": "Charges, the running bill, and the sums of both.",
+    "projects": "What an organization divides its leases and costs by.",
+    "SSH keys": "The public keys that machines admit.",
+    "API keys": "The keys that requests are authorized by.",
+    "organizations": "Tenants, their money and their quota.",
+    "provider accounts": "For operators: our accounts at providers.",
+    "loops": "For operators: what the reconciler's loops reported.",
+    "orphans": "For operators: machines that no record claims.",
+    "health": "Whether the process can serve. No key is needed.",
+}
+
+
+def document(app: Litestar) -> dict[str, Any]:
+    """The whole document. It costs some tenths of a second, so its callers keep it."""
+    made = app.openapi_schema.to_schema()
+    known = schemas.components()
+    operations.complete(made["paths"], app, known)
+    made["tags"] = [{"name": name, "description": text} for name, text in _TAGS.items()]
+    made["components"] |= {
+        "schemas": known,
+        "responses": operations.problems(),
+        "parameters": headers.PARAMETERS,
+        "headers": headers.components(),
+    }
+    return made

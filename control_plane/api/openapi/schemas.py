@@ -1,0 +1,158 @@
+"""The schemas of the OpenAPI document, made by msgspec from the wire: the types that decode bodies describe them.
+
+An answer always has all of its fields, unless its struct leaves out defaults. Requests refuse unknown fields; answers
+may gain some.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from control_plane.api.errors import KINDS
+from control_plane.api.openapi import docstrings
+from control_plane.domain.gpu import GpuModel
+from control_plane.wire import (
+    accounts,
+    api_keys,
+    billing,
+    catalogue,
+    common,
+    health,
+    journal,
+    leases,
+    loops,
+    organizations,
+    orphans,
+    problems,
+    projects,
+    proofs,
+    ssh_keys,
+)
+
+Schema = dict[str, Any]
+REF = "#/components/schemas/"
+_WIRE: tuple[ModuleType, ...] = (
+    common, organizations, api_keys, ssh_keys, projects, catalogue, leases, journal, proofs, billing, accounts, loops,
+    orphans, health, problems,
+)  # fmt: skip
+_BODIES = (common.Request, common.View)
+_PYTHONS_END = re.compile(r"\$\(\?!\\n\)")
+"""How the wire says "the very end" to Python, where `$` also matches before a last newline. In ECMA 262, whose
+dialect OpenAPI uses, `$` alone says it."""
+
+
+def structs() -> Iterator[type[msgspec.Struct]]:
+    """Every body of the wire."""
+    for module in _WIRE:
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in _BODIES:
+                yield kind
+
+
+def components() -> dict[str, Schema]:
+    """Every struct, enumeration and event of the wire, by name."""
+    kinds = {kind.__name__: kind for kind in structs()}
+    _, made = msgspec.json.schema_components((*kinds.values(), GpuModel), ref_template=f"{REF}{{name}}")
+    shared: dict[str, Schema] = {}
+    found: dict[str, Schema] = _shared(in_ecma(made), shared) | shared
+    for name, kind in kinds.items():
+        _describe(found[name], kind)
+    found["GpuModel"]["description"] = "A GPU model: name, form factor and memory."
+    found["Problem"]["properties"]["code"]["enum"] = sorted(KINDS)
+    return dict(sorted((found | events()).items()))
+
+
+def _describe(schema: Schema, kind: type[msgspec.Struct]) -> None:
+    """Add what msgspec does not read: the docstrings of fields, and that answers are complete."""
+    for name, text in docstrings.of_fields(kind).items():
+        schema["properties"][name]["description"] = text
+    for field in schema["properties"].values():
+        if "anyOf" in field and "description" in field["anyOf"][0]:
+            field.setdefault("description", field["anyOf"][0]["description"])
+    if issubclass(kind, common.View) and not kind.__struct_config__.omit_defaults:
+        schema["required"] = list(schema["properties"])
+        for field in schema["properties"].values():
+            field.pop("default", None)
+
+
+def in_ecma(schema: Any) -> Any:
+    """The same schema with its patterns in the dialect of ECMA 262."""
+    if isinstance(schema, dict):
+        return {
+            key: _PYTHONS_END.sub("$", value)
+            if key == "pattern" and isinstance(value, str)
+            else in_ecma(value)
+            for key, value in schema.items()
+        }
+    return [in_ecma(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def _shared(schema: Any, found: dict[str, Schema]) -> Any:
+    """The schema with each enumeration that has a title moved to `found`, so that all its uses are one type."""
+    if isinstance(schema, list):
+        return [_shared(part, found) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "enum" in schema and "title" in schema and "description" in schema:
+        found[schema["title"]] = schema
+        return {"$ref": REF + schema["title"]}
+    typed = {"type": "string"} if "enum" in schema else {}
+    return typed | {key: _shared(value, found) for key, value in schema.items()}
+
+
+def events() -> dict[str, Schema]:
+    """The server-sent events of a lease, each as an object of its fields."""
+    return {
+        "StatusEvent": _event("status", "StatusView", "The status, at once and after every change."),
+        "JournalEvent": _event("journal", "JournalLine", "A line of the journal.")
+        | {"required": ["event", "id", "data"]},
+        "EndEvent": _event("end", "StreamEnd", "The last event of the stream."),
+        "LeaseEvent": {
+            "title": "LeaseEvent",
+            "description": "One event of the stream. Its `data` is one line of JSON.",
+            "oneOf": [{"$ref": f"{REF}{name}"} for name in ("StatusEvent", "JournalEvent", "EndEvent")],
+        },
+    }
+
+
+def _event(name: str, data: str, description: str) -> Schema:
+    number = {
+        "type": "string",
+        "pattern": "^[0-9]+$",
+        "description": "The number of the line, for Last-Event-ID.",
+    }
+    return {
+        "title": f"{name.capitalize()}Event",
+        "description": description,
+        "type": "object",
+        "properties": {
+            "event": {"type": "string", "const": name, "description": "The name of the event."},
+            **({"id": number} if name == "journal" else {}),
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"$ref": REF + data},
+                "description": f"JSON: `{data}`.",
+            },
+        },
+        "required": ["event", "data"],
+    }
+
+
+def example_of(schema: Schema, known: Mapping[str, Schema]) -> Any:
+    """An example of a schema: its own first one, or one made of the examples of its parts."""
+    if "$ref" in schema:
+        return example_of(known[schema["$ref"].removeprefix(REF)], known)
+    for key in ("examples", "enum"):
+        if key in schema:
+            return schema[key][0]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0], known)
+    if "properties" in schema:
+        return {name: example_of(part, known) for name, part in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [example_of(schema["items"], known)]
+    return schema["default"]

@@ -1,0 +1,60 @@
+"""When a lease is released by itself: after a time, or before it costs more than its customer wants to spend.
+
+Both limits are computed into one moment, `release_at`, when the lease becomes ready: a price never changes during a
+lease, so the moment at which an amount is spent is known beforehand. Nothing watches the money, and the bill stops at
+`release_at` however late the loop comes that ends the lease.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from control_plane.domain.metering import billing_start
+from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, dollars_down
+
+SECONDS_MAX = 10 * 366 * 24 * 3_600
+"""A moment later than ten years after the lease was ready is no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRelease:
+    """The limits that a customer set; None where there is none."""
+
+    after_seconds: int | None = None
+    """The time to live, counted from the moment at which the lease is ready."""
+    spend_nano: Nano | None = None
+    """The most that the lease may cost."""
+
+
+def release_at(
+    limits: AutoRelease, ready_at: datetime, nano_per_gpu_hour: Nano, gpu_count: int
+) -> datetime | None:
+    """The moment at which a lease that became ready at `ready_at` is released; None when no limit applies."""
+    moments = [_lived(limits, ready_at), _spent(limits, ready_at, nano_per_gpu_hour, gpu_count)]
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def why(limits: AutoRelease, ready_at: datetime, at: datetime) -> str:
+    """The reason for a release at `at`, as a sentence for the customer."""
+    if limits.after_seconds is not None and at == _lived(limits, ready_at):
+        return f"released by itself {limits.after_seconds:,} seconds after it was ready, as it was asked to"
+    spend = Nano(0) if limits.spend_nano is None else limits.spend_nano
+    return f"released by itself before its cost would exceed {dollars_down(spend)} USD, as it was asked to"
+
+
+def _lived(limits: AutoRelease, ready_at: datetime) -> datetime | None:
+    if limits.after_seconds is None:
+        return None
+    return ready_at + timedelta(seconds=min(limits.after_seconds, SECONDS_MAX))
+
+
+def _spent(
+    limits: AutoRelease, ready_at: datetime, nano_per_gpu_hour: Nano, gpu_count: int
+) -> datetime | None:
+    """The end of the last whole second that the amount pays for."""
+    if limits.spend_nano is None or nano_per_gpu_hour == 0:
+        return None
+    seconds = limits.spend_nano * SECONDS_PER_HOUR // (nano_per_gpu_hour * gpu_count)
+    # The charge is rounded to the nearest nano-dollar, so one more second may still cost no more than the amount.
+    if accrued(nano_per_gpu_hour, (seconds + 1) * gpu_count) <= limits.spend_nano:
+        seconds += 1
+    return billing_start(ready_at) + timedelta(seconds=seconds) if seconds <= SECONDS_MAX else None

@@ -1,0 +1,217 @@
+"""The words that answers use: every enumeration of the wire with the meaning of each value, and the kinds of id.
+
+They describe. A reader decodes them as plain texts, so that a word which a newer API adds does not break it. Tests hold
+the words of an enumeration against the ones that the control plane uses.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+
+def _one_of(title: str, subject: str, **meanings: str) -> Meta:
+    """An enumeration that the OpenAPI document names `title`."""
+    lines = "\n".join(f"- `{value}`: {meaning}" for value, meaning in meanings.items())
+    return Meta(
+        description=f"{subject}\n\n{lines}", extra_json_schema={"title": title, "enum": list(meanings)}
+    )
+
+
+def _id(prefix: str, noun: str) -> Meta:
+    return Meta(
+        description=f"The id of {noun}.",
+        examples=[f"{prefix}_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra_json_schema={"pattern": f"^{prefix}_[0-9a-f]{{32}}$"},
+    )
+
+
+OrganizationIdText = Annotated[str, _id("org", "an organization")]
+ProjectIdText = Annotated[str, _id("prj", "a project")]
+ApiKeyIdText = Annotated[str, _id("key", "an API key")]
+StoredKeyIdText = Annotated[str, _id("ssh", "an SSH key")]
+LeaseIdText = Annotated[str, _id("le", "a lease")]
+MachineIdText = Annotated[str, _id("mc", "a machine")]
+ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
+ChargeIdText = Annotated[str, _id("ch", "a charge")]
+
+RoleWord = Annotated[
+    str,
+    _one_of(
+        "Role",
+        "The role of an API key, which decides on what it may do.",
+        customer="Everything that concerns its own organization.",
+        operator="Also what concerns all organizations, and our costs.",
+    ),
+]
+LeaseStateWord = Annotated[
+    str,
+    _one_of(
+        "LeaseState",
+        "Where a lease is.",
+        placing="It waits for a machine. Nothing is billed.",
+        starting="A machine is being set up for it. Nothing is billed.",
+        ready="Its machine is verified and can be used. This is what is billed.",
+        ending="It is no longer billed; its machine is being terminated.",
+        ended="Its provider has confirmed that every machine is gone.",
+    ),
+]
+StepWord = Annotated[
+    str,
+    _one_of(
+        "Step",
+        "A step between the request and the ready lease, in this order.",
+        placed="An offer was chosen.",
+        launched="The machine was ordered.",
+        booted="The provider reports that it runs.",
+        connected="It answers over SSH, with the host key that we expect.",
+        gpus_verified="Its GPUs are the ones that were ordered, as its driver reports them.",
+        gpus_proven="Its GPUs passed a challenge; only for SKUs that demand proof.",
+        mesh_joined="It joined the private network of the organization.",
+        keys_installed="It admits the SSH keys of the lease.",
+    ),
+]
+EndReasonWord = Annotated[
+    str,
+    _one_of(
+        "EndReason",
+        "Why a lease ends.",
+        released="Its customer released it.",
+        auto_released="A limit of its `auto_release` was reached.",
+        no_capacity="No provider had stock before it gave up.",
+        unfunded="The balance did not cover the next period.",
+        machine_lost="The provider no longer has its machine.",
+        proof_failed="The GPUs of its machine failed their proof twice in a row.",
+    ),
+]
+MachineStateWord = Annotated[
+    str,
+    _one_of(
+        "MachineState",
+        "Where a machine is.",
+        intended="It is chosen, and nothing has been requested from the provider.",
+        launching="It is being ordered.",
+        booting="The provider accepted the order.",
+        bootstrapping="It runs and has an address; it is being checked and set up.",
+        verified="It is what was ordered, and it can be reached.",
+        terminating="It has to be terminated, and the provider has not confirmed that it is gone.",
+        gone="The provider has confirmed that it is gone.",
+    ),
+]
+AttemptOutcomeWord = Annotated[
+    str,
+    _one_of(
+        "AttemptOutcome",
+        "How a try to serve a lease ended.",
+        admitted="The lease became ready.",
+        failed="The machine could not be had or used; `fail_reason` says why.",
+        abandoned="The lease ended first.",
+    ),
+]
+VerdictWord = Annotated[
+    str,
+    _one_of(
+        "MachineVerdict",
+        "Our verdict on what a machine reported about its GPUs.",
+        verified="They are the ones that were ordered.",
+        mismatch="They differ from what was ordered.",
+    ),
+]
+TierWord = Annotated[
+    str,
+    _one_of(
+        "Tier",
+        "How much is known about the GPUs of a machine, least first.",
+        listed="Only what the machine reports about itself.",
+        proven="All GPUs passed a challenge lately, and none failed since.",
+        watched="Proven, and they passed several challenges over at least a week.",
+        attested="Proven, and we verified a report that the chip's own key signed.",
+    ),
+]
+OccasionWord = Annotated[
+    str,
+    _one_of(
+        "Occasion",
+        "Why the GPUs of a machine were challenged.",
+        start="The machine was about to serve its first customer.",
+        recheck="An earlier challenge failed or was not answered.",
+        idle="The GPUs were idle.",
+        end="The lease had ended.",
+    ),
+]
+ProofOutcomeWord = Annotated[
+    str,
+    _one_of(
+        "ProofOutcome",
+        "The outcome of a challenge.",
+        passed="All answers were right and in time.",
+        failed="An answer was wrong or late.",
+        unanswered="Nothing is known: there was no answer.",
+        emulated="The answers were right, and an emulation gave them.",
+    ),
+]
+PhaseWord = Annotated[
+    str,
+    _one_of(
+        "Phase",
+        "A timed phase of a challenge.",
+        fill="The memory is filled.",
+        walk="The memory is read in an order that nobody can foresee.",
+        int8="Tensor tiles of 8-bit integers are multiplied.",
+        bf16="Tensor tiles of bfloat16 numbers are multiplied.",
+    ),
+]
+CapacityWord = Annotated[
+    str,
+    _one_of("Capacity", "What kind of machine it is.", vm="A virtual machine.", baremetal="A whole host."),
+]
+ConfidenceWord = Annotated[
+    str,
+    _one_of(
+        "Confidence",
+        "How the provider knows its stock, best first.",
+        live="It counts what is free now.",
+        advisory="It says whether there is some, and may be wrong.",
+        static="It says nothing about stock; an order shows whether there is any.",
+    ),
+]
+ActorKindWord = Annotated[
+    str,
+    _one_of(
+        "ActorKind",
+        "Who did something.",
+        customer="A customer, with an API key.",
+        operator="One of us, with an API key.",
+        loop="A loop of the reconciler.",
+    ),
+]
+PurchaseWord = Annotated[
+    str,
+    _one_of(
+        "Purchase",
+        "How a lease is bought.",
+        on_demand="By the second, until it is released.",
+    ),
+]
+HealthWord = Annotated[
+    str,
+    _one_of("HealthStatus", "The health of the process.", up="It runs.", ready="It can serve requests."),
+]
+StreamEndWord = Annotated[
+    str,
+    _one_of(
+        "StreamEndReason",
+        "Why a stream of events ends.",
+        ended="The lease has ended.",
+        ready="The lease is ready; only with `?until=ready`.",
+        ending="The lease will never be ready; only with `?until=ready`.",
+        revoked="The API key of the stream was revoked.",
+    ),
+]
+GpuModelWord = Annotated[
+    str,
+    Meta(
+        description="A GPU model: name, form factor and memory.",
+        examples=["h100-sxm-80gb"],
+        extra_json_schema={"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+    ),
+]

@@ -1,0 +1,33 @@
+"""Reads the figures that the business metrics show: leases, machines, liabilities, orphans, accounts, unrated money.
+
+When the database does not answer, the metrics keep the last figures, and their age shows it.
+"""
+
+from datetime import timedelta
+
+from control_plane.db import figures, usage
+from control_plane.domain.metering import SILENT_AFTER
+from reconciler.figures import FIGURES, Figures
+from reconciler.loop import Loop, Report
+from reconciler.world import World
+
+NAME = "read_figures"
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    async with world.db.reading() as connection:
+        read = Figures(
+            at=now,
+            leases=await figures.leases(connection),
+            unmetered=await usage.silent(connection, before=now - SILENT_AFTER),
+            machines=await figures.machines(connection),
+            unclaimed=await figures.unclaimed(connection, now=now),
+            accounts=await figures.accounts(connection, now=now),
+            unrated=await figures.unrated(connection),
+        )
+    FIGURES.figures = read
+    return Report(looked_at=sum(count.leases for count in read.leases))
+
+
+LOOP = Loop(NAME, timedelta(seconds=15), activate)

@@ -1,0 +1,266 @@
+"""The bounds at the door: rates and requests in progress per key, organization and address; methods; odd headers."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+import httpx
+import pytest
+
+from control_plane.api import door, requests
+from control_plane.api.app import create_app
+from control_plane.settings import Settings
+from tests.integration.api.conftest import SETTINGS, Api, Shared, Tenant
+from tests.integration.api.endpoints import ENDPOINTS
+from tests.integration.api.problems import SOME_ID, hold
+from tests.support.cases import case
+
+pytestmark = pytest.mark.database
+
+
+def _with(api: Api, **settings: Any) -> Settings:
+    """Serve anew with other settings. Clients that were made before use the old app."""
+    changed = replace(SETTINGS, **settings)
+    api.app = create_app(api.world, changed, metrics=api.metrics, sleep=api.sleep)
+    return changed
+
+
+async def test_keys_of_one_organization_share_its_rate(api: Api, acme: Tenant, other: Tenant) -> None:
+    created = await acme.http.post("/v1/api-keys", json={"name": "second", "role": "customer"})
+    _with(
+        api,
+        requests_per_second=1,
+        requests_burst=3,
+        organization_requests_per_second=2,
+        organization_requests_burst=4,
+    )
+    first, second = api.client(acme.secret), api.client(created.json()["secret"])
+    answers = [await first.get("/v1/organization") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"key";q=3;w=3, "organization";q=4;w=2'
+    assert answers[2].headers["ratelimit"] == '"key";r=0;t=3, "organization";r=1;t=2'
+    assert "key" in answers[3].json()["detail"]
+    answers = [await second.get("/v1/organization") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 429], (
+        "a refused request costs the others nothing"
+    )
+    hold(answers[1], "rate_limited")
+    assert "organization" in answers[1].json()["detail"]
+    assert answers[1].headers["retry-after"] == "1"
+    assert (await api.client(other.secret).get("/v1/organization")).status_code == 200
+
+
+async def test_wrong_keys_cost_no_query_once_their_address_has_tried_too_many(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with(api, anonymous_requests_per_second=1, trusted_proxies=(ip_network("127.0.0.1"),))
+    looked_up = 0
+    reading = api.world.db.reading
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looked_up
+        looked_up += 1
+        return reading(*arguments)
+
+    good = api.client(acme.secret)
+    assert (await good.get("/v1/organization", headers={"X-Forwarded-For": "9.9.9.9"})).status_code == 200
+    monkeypatch.setattr(api.world.db, "reading", counted)
+    codes = []
+    for number in range(9):
+        answer = await api.client(f"spk_wrong{number}").get(
+            "/v1/skus", headers={"X-Forwarded-For": "9.9.9.9"}
+        )
+        codes.append(answer.status_code)
+    assert codes == [401] * door.ANONYMOUS_BURST_SECONDS + [429] * 4
+    assert looked_up == door.ANONYMOUS_BURST_SECONDS
+    hold(answer, "rate_limited")
+    # A key that was right before is still heard from there, and other addresses are.
+    await api.clock.sleep(1_000)
+    for number in range(door.ANONYMOUS_BURST_SECONDS + 1):
+        await api.client(f"spk_wrong{number}").get("/v1/skus", headers={"X-Forwarded-For": "9.9.9.9"})
+    assert (await good.get("/v1/skus", headers={"X-Forwarded-For": "9.9.9.9"})).status_code == 200
+    assert (
+        await api.client("spk_x").get("/v1/skus", headers={"X-Forwarded-For": "9.9.9.8"})
+    ).status_code == 401
+
+
+async def test_endpoints_without_a_key_are_limited_per_address(api: Api) -> None:
+    _with(api, anonymous_requests_per_second=1)
+    answers = [await api.anonymous.get("/readyz") for _ in range(50)]  # Far faster than one a second.
+    assert all(answer.is_success for answer in answers[: door.ANONYMOUS_BURST_SECONDS])
+    refused = [answer for answer in answers if not answer.is_success]
+    assert refused
+    hold(refused[0], "rate_limited")
+
+
+async def _never() -> Any:
+    await asyncio.sleep(3_600)
+
+
+async def _half_sent(api: Api, secret: str, address: str, answered: Callable[[int], object]) -> None:
+    """A request whose body never ends."""
+    parts = [{"type": "http.request", "body": b'{"sku"', "more_body": True}]
+
+    async def receive() -> Any:
+        return parts.pop() if parts else await _never()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answered(message["status"])
+
+    scope: Any = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/leases",
+        "raw_path": b"/v1/leases",
+        "root_path": "",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [
+            (b"authorization", f"Bearer {secret}".encode()),
+            (b"content-type", b"application/json"),
+        ],
+        "client": (address, 1),
+        "server": ("api", 80),
+    }
+    await api.app(scope, receive, send)
+
+
+async def test_half_sent_bodies_take_no_more_than_the_bounds_and_end_at_their_deadline(
+    api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.5)
+    second = (await acme.http.post("/v1/api-keys", json={"name": "2", "role": "customer"})).json()["secret"]
+    for bound, secrets, address in (
+        ("KEY_REQUESTS_MAX", [acme.secret], "1.1.1.1"),
+        ("ORGANIZATION_REQUESTS_MAX", [acme.secret, second], "1.1.1.1"),
+        ("ADDRESS_REQUESTS_MAX", [acme.secret, other.secret], "127.0.0.1"),
+        ("REQUESTS_MAX", [acme.secret, other.secret], "1.1.1.1"),
+    ):
+        with case(bound), monkeypatch.context() as bounded:
+            bounded.setattr(door, bound, 4)
+            _with(api)
+            statuses: list[int] = []
+            refused = asyncio.Event()
+
+            def answered(
+                status: int, statuses: list[int] = statuses, refused: asyncio.Event = refused
+            ) -> None:
+                statuses.append(status)
+                if len(statuses) == 6:
+                    refused.set()
+
+            held = [
+                asyncio.create_task(_half_sent(api, secrets[number % len(secrets)], address, answered))
+                for number in range(10)
+            ]
+            await refused.wait()
+            full = 503 if bound == "REQUESTS_MAX" else 429
+            assert statuses == [full] * 6
+            answer = await api.client(secrets[0]).get("/v1/organization")
+            hold(answer, "overloaded" if full == 503 else "too_many_in_progress")
+            assert answer.headers["retry-after"]
+            await asyncio.gather(*held)
+            assert statuses.count(408) == 4
+            assert (await api.client(secrets[0]).get("/v1/organization")).status_code == 200
+
+
+async def test_no_answer_leaves_a_request_in_progress(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "REQUESTS_MAX", 1)
+    _with(api)
+    lease = await acme.lease()
+    client = api.client(acme.secret)
+    for method, path, status in (
+        ("GET", "/healthz", 200),
+        ("GET", "/nowhere", 404),
+        ("PUT", "/v1/leases", 405),
+        ("OPTIONS", "/v1/leases", 204),
+        ("HEAD", "/v1/leases", 200),
+        ("POST", "/v1/leases", 400),
+        ("GET", "/v1/leases?x=1", 400),
+        ("GET", f"/v1/leases/{lease}", 200),
+        ("GET", "/v1/operator/loops", 403),
+        ("GET", "/v1/usage.csv", 200),
+    ):
+        with case(method, path):
+            assert (await client.request(method, path)).status_code == status
+    assert (await client.get("/v1/organization")).status_code == 200
+
+
+async def test_head_answers_as_get_does_without_the_body(shared: Shared) -> None:
+    lease = await shared.acme.lease()
+    for endpoint in ENDPOINTS:
+        if endpoint.method != "GET":
+            continue
+        client = shared.operator.http if endpoint.path.startswith("/v1/operator") else shared.acme.http
+        path = endpoint.at(lease if endpoint.id_prefix == "le" else f"{endpoint.id_prefix}_{SOME_ID}")
+        with case(endpoint):
+            head = await asyncio.wait_for(client.head(path), 10)
+            assert head.content == b""
+            if endpoint.path.endswith("/events"):
+                assert head.headers["content-type"].startswith("text/event-stream")
+                continue
+            get = await client.get(path)
+            assert head.status_code == get.status_code
+            for name in ("content-type", "content-length"):
+                assert head.headers.get(name) == get.headers.get(name), name
+    hold(await shared.acme.http.put("/v1/leases"), "method_not_allowed")
+    assert (await shared.acme.http.head("/v1/quotes")).status_code == 405
+
+
+async def test_options_and_refused_methods_name_every_method_of_the_path(shared: Shared) -> None:
+    methods: dict[str, set[str]] = {}
+    for endpoint in ENDPOINTS:
+        methods.setdefault(endpoint.path, {"OPTIONS"}).add(endpoint.method)
+    for endpoint in ENDPOINTS:
+        path = endpoint.at(f"{endpoint.id_prefix}_{SOME_ID}")
+        expected = methods[endpoint.path] | ({"HEAD"} if "GET" in methods[endpoint.path] else set())
+        with case(endpoint):
+            for answer in (
+                await shared.api.anonymous.options(path),  # The document of the API is public as well.
+                await shared.acme.http.options(path),
+                await shared.acme.http.request("TRACE", path),
+            ):
+                assert set(answer.headers["allow"].split(", ")) == expected
+                assert answer.status_code == (405 if answer.request.method == "TRACE" else 204)
+
+
+async def test_headers_that_two_readers_could_read_differently_are_refused(shared: Shared) -> None:
+    key = f"Bearer {shared.acme.secret}"
+    for name, values in (
+        ("Authorization", (key, key)),
+        ("Authorization", (key, "Bearer spk_x")),
+        ("Authorization", ("Basic x", key)),
+        ("Content-Type", ("text/plain", "application/json")),
+        ("Host", ("a", "b")),
+        ("Last-Event-Id", ("1", "2")),
+    ):
+        with case(name, [value[:8] for value in values]):
+            headers = [(name, value) for value in values]
+            if name != "Authorization":
+                headers.append(("Authorization", key))
+            answer = await shared.api.anonymous.get("/v1/organization", headers=httpx.Headers(headers))
+            hold(answer, "bad_request")
+            assert name in answer.json()["detail"]
+
+
+async def test_a_body_with_a_name_twice_is_refused(shared: Shared) -> None:
+    for path in [endpoint.path for endpoint in ENDPOINTS if endpoint.body]:
+        body = b'{"x": 1, "x": 1}'
+        client = shared.operator.http
+        method = next(endpoint.method for endpoint in ENDPOINTS if endpoint.path == path and endpoint.body)
+        with case(path):
+            answer = await client.request(
+                method,
+                path.replace("{lease_id}", f"le_{SOME_ID}").replace("{organization_id}", f"org_{SOME_ID}"),
+                content=body,
+                headers={"Content-Type": "application/json"},
+            )
+            hold(answer, "malformed_json")
+            assert answer.json()["errors"][0]["field"] == "x"

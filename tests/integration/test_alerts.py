@@ -1,0 +1,274 @@
+"""The alert rules, judged by promtool itself: each one fires when it should, and is silent when all is well."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY, CollectorRegistry, Metric, generate_latest
+
+from control_plane.api.observe import Metrics
+from control_plane.db.engine import PoolUse
+from control_plane.pool_metrics import PoolCollector
+from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
+from providers import guard
+from reconciler import health, proving, registry
+from reconciler.figures import FIGURES
+from tests.support.cases import case
+from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES
+
+RULES = Path("docs/monitoring/alerts.yml")
+RUNBOOK = Path("docs/operating.md")
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing: `python -m demo packages`")
+
+FRESH, STUCK = "0+60x300", "0x300"
+"""A time that is always now, and one that stays at the beginning of the test."""
+LOOP = '{loop="place_leases", account=""}'
+ACTIVATION = f"splitplane_loop_last_activation_timestamp_seconds{LOOP}"
+SUCCESS = f"splitplane_loop_last_success_timestamp_seconds{LOOP}"
+LATE_AFTER = f"splitplane_loop_late_after_seconds{LOOP}"
+OF_A = '{account="a"}'
+OFFERS = f"splitplane_account_offers_timestamp_seconds{OF_A}"
+REFRESHES = 'splitplane_loop_late_after_seconds{loop="refresh_offers", account="a"}'
+OK, FAILED = (f'splitplane_api_requests_total{{status="{status}"}}' for status in (200, 500))
+BUCKET = "splitplane_api_request_seconds_bucket"
+POOL = '{instance="i", pool="reads"}'
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Series while an alert fires and while it does not, the labels it fires with, and when they are looked at."""
+
+    fires: dict[str, str]
+    silent: dict[str, str]
+    labels: dict[str, str]
+    minutes: int = 30
+
+
+def _of_account(metric: str, loud: str, quiet: str, minutes: int = 30) -> Judged:
+    return Judged({metric + OF_A: loud}, {metric + OF_A: quiet}, {"account": "a"}, minutes)
+
+
+def _durations(route: str) -> dict[str, str]:
+    """Nine of ten requests of the route take less than a second, and the tenth less than ten."""
+    bounds = {"1.0": "0+90x300", "10.0": "0+100x300", "+Inf": "0+100x300"}
+    return {f'{BUCKET}{{route="{route}", le="{bound}"}}': values for bound, values in bounds.items()}
+
+
+JUDGED: dict[str, Judged] = {
+    "SplitplaneReconcilerDown": Judged({}, {ACTIVATION: FRESH}, {}),
+    "SplitplaneApiDown": Judged({}, {"splitplane_api_streams": "0x300"}, {}),
+    "SplitplaneLoopLate": Judged(
+        {ACTIVATION: STUCK, LATE_AFTER: "600x300"},
+        {ACTIVATION: FRESH, LATE_AFTER: "600x300"},
+        {"loop": "place_leases"},
+    ),
+    "SplitplaneLoopFailing": Judged(
+        {SUCCESS: STUCK, LATE_AFTER: "60x300"},
+        {SUCCESS: FRESH, LATE_AFTER: "60x300"},
+        {"loop": "place_leases"},
+    ),
+    "SplitplaneFiguresOld": Judged(
+        {"splitplane_figures_read_timestamp_seconds": STUCK},
+        {
+            'splitplane_figures_read_timestamp_seconds{instance="gone"}': STUCK,
+            'splitplane_figures_read_timestamp_seconds{instance="here"}': FRESH,
+        },
+        {},
+    ),
+    "SplitplaneAccountFrozen": _of_account("splitplane_account_frozen", "1x300", "0x300"),
+    "SplitplaneAccountFailing": _of_account("splitplane_account_failing", "1x300", "0x300"),
+    "SplitplaneOffersOld": Judged(
+        {OFFERS: STUCK, REFRESHES: "120x300"}, {OFFERS: FRESH, REFRESHES: "120x300"}, {"account": "a"}
+    ),
+    "SplitplaneProviderBreakerOpen": _of_account("splitplane_provider_breaker_open", "1x300", "0x300"),
+    "SplitplaneOrphanOld": _of_account("splitplane_orphans_oldest_timestamp_seconds", STUCK, FRESH),
+    "SplitplaneOpenLiabilities": Judged(
+        {'splitplane_open_liabilities_usd{kind="orphan"}': "0+1x300"},
+        {'splitplane_open_liabilities_usd{kind="orphan"}': "9x300"},
+        {"kind": "orphan"},
+    ),
+    "SplitplaneMachinesVanished": _of_account(
+        "splitplane_machines_vanished_total", "0x20 3x280", "0x20 1x280"
+    ),
+    "SplitplaneLedgerDifference": Judged(
+        {"splitplane_ledger_difference_usd": "-0.01x300"}, {"splitplane_ledger_difference_usd": "0x300"}, {}
+    ),
+    "SplitplaneLedgerNotAudited": Judged(
+        {"splitplane_ledger_audited_timestamp_seconds": STUCK},
+        {"splitplane_ledger_audited_timestamp_seconds": FRESH},
+        {},
+        minutes=70,
+    ),
+    "SplitplaneUnratedMoney": Judged(
+        {"splitplane_unrated_oldest_timestamp_seconds": STUCK},
+        {"splitplane_unrated_oldest_timestamp_seconds": FRESH},
+        {},
+        minutes=70,
+    ),
+    "SplitplaneMachinesWithoutUsage": Judged(
+        {"splitplane_leases_unmetered": "1x300"}, {"splitplane_leases_unmetered": "0x300"}, {}
+    ),
+    "SplitplaneApiErrors": Judged({OK: "0+95x300", FAILED: "0+5x300"}, {OK: "0+100x300", FAILED: "0x300"}, {}),
+    "SplitplaneApiSlow": Judged(_durations("/v1/leases"), _durations("/v1/leases/{lease_id}/events"), {}),
+    "SplitplaneDatabasePoolExhausted": Judged(
+        {f"splitplane_database_connections_in_use{POOL}": "10x300", f"splitplane_database_connections_max{POOL}": "10x300"},
+        {f"splitplane_database_connections_in_use{POOL}": "9x300", f"splitplane_database_connections_max{POOL}": "10x300"},
+        {"instance": "i", "pool": "reads"},
+    ),
+    "SplitplaneClockDifference": Judged(
+        {'splitplane_clock_difference_seconds{instance="i"}': "-3x300"},
+        {'splitplane_clock_difference_seconds{instance="i"}': "1x300"},
+        {"instance": "i"},
+    ),
+}  # fmt: skip
+
+
+def _rules() -> list[dict[str, object]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def _promtool(*arguments: str, text: str | None = None) -> None:
+    assert PROMTOOL is not None
+    told = subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def _filled(text: str, labels: dict[str, str]) -> str:
+    return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels.get(found[1], ""), text)
+
+
+def _test_of(rule: dict[str, object], judged: Judged, series: dict[str, str], *, fires: bool) -> object:
+    """One test in promtool's format."""
+    annotations, severity = rule["annotations"], rule["labels"]
+    assert isinstance(annotations, dict)
+    assert isinstance(severity, dict)
+    fired = {
+        "exp_labels": severity | judged.labels,
+        "exp_annotations": {name: _filled(text, judged.labels) for name, text in annotations.items()},
+    }
+    return {
+        "interval": "1m",
+        "name": f"{rule['alert']} {'fires' if fires else 'is silent'}",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [
+            {
+                "eval_time": f"{judged.minutes}m",
+                "alertname": rule["alert"],
+                "exp_alerts": [fired] if fires else [],
+            }
+        ],
+    }
+
+
+@needs_promtool
+def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
+    assert {rule["alert"] for rule in _rules()} == JUDGED.keys()
+    tests = []
+    for rule in _rules():
+        judged = JUDGED[str(rule["alert"])]
+        tests += [
+            _test_of(rule, judged, judged.fires, fires=True),
+            _test_of(rule, judged, judged.silent, fires=False),
+        ]
+    path = tmp_path / "tests.yml"  # JSON is YAML.
+    path.write_text(json.dumps({"rule_files": [str(RULES.resolve())], "tests": tests}))
+    _promtool("test", "rules", str(path))
+
+
+@needs_promtool
+def test_the_rules_are_valid_and_lint_free() -> None:
+    _promtool("check", "rules", "--lint-fatal", str(RULES))
+
+
+class _Shown:
+    """A registry with everything that a process exports."""
+
+    def __init__(self, name: str, registry: CollectorRegistry) -> None:
+        self.name = name
+        self.text = generate_latest(registry).decode()
+        self.metrics: Sequence[Metric] = list(registry.collect())
+
+    def names(self) -> set[str]:
+        """The names of its series, those without a sample included."""
+        return {
+            name
+            for metric in self.metrics
+            for name in (
+                metric.name,
+                f"{metric.name}_total",
+                f"{metric.name}_bucket",
+                *(sample.name for sample in metric.samples),
+            )
+        }
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Shown]:
+    registry.discovered()
+    assert health.CLOCK_DIFFERENCE
+    assert proving.PROOFS
+    assert guard.CALLS
+    monkeypatch.setattr(FIGURES, "figures", SAMPLE_FIGURES)
+    monkeypatch.setattr(FIGURES, "audit", SAMPLE_AUDIT)
+    api = Metrics()
+    api.count("GET", "/v1/leases", 200, 0.01)
+    api.registry.register(PoolCollector(lambda: [PoolUse("reads", 1, 10)]))
+    return [
+        _Shown("reconciler", REGISTRY),
+        _Shown("api", api.registry),
+        _Shown("verifier", VerifierMetrics().registry),
+    ]
+
+
+@needs_promtool
+def test_promtool_finds_nothing_wrong_with_any_metric(exported: list[_Shown]) -> None:
+    for shown in exported:
+        with case(shown.name):
+            _promtool("check", "metrics", text=shown.text)
+
+
+def test_every_metric_of_ours_has_our_prefix(exported: list[_Shown]) -> None:
+    ours = {
+        metric.name
+        for shown in exported
+        for metric in shown.metrics
+        if not metric.name.startswith(("python_", "process_"))
+    }
+    assert not [name for name in ours if not name.startswith("splitplane_")]
+
+
+def test_every_metric_that_a_rule_reads_is_exported(exported: list[_Shown]) -> None:
+    names = {name for shown in exported for name in shown.names()}
+    for rule in _rules():
+        with case(rule["alert"]):
+            read = set(re.findall(r"splitplane_\w+", str(rule["expr"])))
+            assert read
+            assert read <= names
+
+
+def test_each_alert_says_how_bad_it_is_and_where_its_runbook_is() -> None:
+    headings = re.findall(r"^#+ (.*)$", RUNBOOK.read_text(), re.MULTILINE)
+    anchors = {f"{RUNBOOK}#{heading.lower().replace(' ', '-')}" for heading in headings}
+    for rule in _rules():
+        with case(rule["alert"]):
+            annotations, labels = rule["annotations"], rule["labels"]
+            assert isinstance(annotations, dict)
+            assert isinstance(labels, dict)
+            assert annotations["runbook"] in anchors
+            assert annotations["summary"].endswith(".")
+            assert labels["severity"] in ("critical", "warning")
+
+
+def test_every_metric_of_ours_is_explained_where_operators_look(exported: list[_Shown]) -> None:
+    page = RUNBOOK.read_text()
+    names = {
+        metric.name for shown in exported for metric in shown.metrics if metric.name.startswith("splitplane_")
+    }
+    assert not {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)}

@@ -1,0 +1,129 @@
+"""The demo's own machinery: one cloud per checkout, and nothing left however it is stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from demo import lock
+from demo.city import City
+from demo.processes import start, wait_for
+from demo.stopping import AGAIN_SECONDS, Stopped, Stopping
+from providers.emulators import host_resources
+from tests.support.clock import START
+
+HOLDER = """
+import sys, time
+from datetime import datetime
+from pathlib import Path
+from demo import lock
+held = lock.hold(Path(sys.argv[1]), "make up", datetime(2026, 11, 20, 12, 0, 0))
+held.tell(url="http://127.0.0.1:4711")
+print("held", flush=True)
+time.sleep(60)
+"""
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(60)"])
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_second_says_that_the_first_runs_and_a_dead_one_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(lock.AlreadyRunningError) as caught:
+            lock.hold(path, "make demo", START)
+        assert str(caught.value) == (
+            f"`make up` already runs here (pid {holder.pid}, since 2026-11-20 12:00:00 UTC)"
+            f" at http://127.0.0.1:4711. To stop it: kill {holder.pid}"
+        )
+    finally:
+        holder.kill()
+        holder.communicate()
+    held = lock.hold(path, "make demo", START)
+    facts = json.loads(path.read_text())
+    assert (facts["pid"], facts["command"], "url" in facts) == (str(os.getpid()), "make demo", False)
+    for name, text in (("starting", json.dumps(facts)), ("empty", ""), ("nonsense", "[]")):
+        path.write_text(text)
+        with pytest.raises(
+            lock.AlreadyRunningError, match="not up yet" if name == "starting" else "starting"
+        ):
+            lock.hold(path, "make up", START)
+    held.release()
+    lock.hold(path, "make up", START).release()
+
+
+def test_the_first_signal_stops_in_order_and_the_second_kills_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    done: list[str] = []
+    clock = iter([10.0, 10.0 + AGAIN_SECONDS / 2, 10.0 + AGAIN_SECONDS])
+    stopping = Stopping(
+        lambda _: done.append("said"),
+        lambda: done.append("killed"),
+        clock=lambda: next(clock),
+        leave=lambda code: done.append(f"left with {code}"),
+    )
+    with pytest.raises(Stopped) as caught:
+        stopping.asked(signal.SIGINT)
+    assert (caught.value.code, done) == (130, ["said"])
+    stopping.asked(signal.SIGINT)
+    assert done == ["said"], "make passes on what the terminal has sent already"
+    stopping.asked(signal.SIGTERM)
+    assert done == ["said", "said", "killed", "left with 143"]
+
+
+def test_a_signal_does_not_interrupt_a_stop_that_has_begun() -> None:
+    said: list[str] = []
+    stopping = Stopping(said.append, lambda: None)
+    stopping.begun = True
+    stopping.asked(signal.SIGINT)
+    assert len(said) == 1
+
+
+def test_a_child_that_does_not_listen_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    script = tmp_path / "stubborn.py"
+    script.write_text(STUBBORN)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ends: tuple[Callable[[City], None], ...] = (City.kill, lambda city: city.children["it"].end(0.2))
+    for number, end in enumerate(ends):
+        log = tmp_path / f"{number}.log"
+        city = City(tmp_path, real_machines=False, say=print)
+        city.children["it"] = child = start("it", ["stubborn"], environment, log)
+        grandchild = int(str(wait_for("its child", 30, log.read_text, child)))
+        end(city)
+        assert child.process.poll() is not None
+        wait_for("the end of its child", 10, partial(_has_ended, grandchild))
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether it is gone, or has ended and nobody has waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_what_a_killed_emulator_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"slot-{number}/machine").mkdir(parents=True)
+    living = host_resources.claim_slot(tmp_path / "other")
+    (tmp_path / "slot-2").mkdir()
+    host_resources.sweep(tmp_path)
+    assert list(tmp_path.glob("slot-*/")) == []
+    host_resources.sweep(tmp_path / "other")
+    assert living.folder.exists()
+    living.release()

@@ -1,0 +1,41 @@
+"""Business figures in which every metric has a sample."""
+
+from datetime import UTC, datetime
+
+from control_plane.db.figures import AccountFigures, LeaseCount, Liability, MachineCount, UnratedMoney
+from control_plane.domain.ids import AccountName
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.machine import MachineState
+from control_plane.domain.money import Nano
+from reconciler.figures import Audit, Figures
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ACCOUNT = AccountName("fake")
+SAMPLE_FIGURES = Figures(
+    at=AT,
+    leases=[LeaseCount(LeaseState.PLACING, leases=2, waiting=1)],
+    unmetered=0,
+    machines=[
+        MachineCount(
+            ACCOUNT, "fake", "eu", "h100-sxm-80gb", MachineState.VERIFIED, machines=1, gpus=8, missed=0
+        )
+    ],
+    unclaimed=Liability(machines=1, nano_per_hour=Nano(2_000_000_000), nano=Nano(500_000_000)),
+    accounts=[
+        AccountFigures(
+            name=ACCOUNT,
+            frozen_since=AT,
+            failing_since=None,
+            offers_failing_since=None,
+            offers_at=AT,
+            listing_asked_at=AT,
+            orphans=1,
+            orphans_unpriced=0,
+            oldest_orphan_at=AT,
+            orphans_nano_per_hour=Nano(1),
+            orphans_nano=Nano(1),
+        )
+    ],
+    unrated=UnratedMoney(intervals=1, oldest_at=AT, nano=Nano(1)),
+)
+SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))

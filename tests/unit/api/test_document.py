@@ -1,0 +1,298 @@
+"""The OpenAPI document says everything that a client needs: it is read here as a generator of clients reads it."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from control_plane.__main__ import document
+from control_plane.api.billing import CSV_COLUMNS
+from control_plane.api.errors import KINDS, TITLES
+from control_plane.api.openapi import docstrings
+from control_plane.api.openapi.page import POLICY, page
+from control_plane.api.openapi.schemas import in_ecma, structs
+from control_plane.api.requests import decode, with_whole_numbers
+from control_plane.domain.actor import ActorKind
+from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
+from control_plane.domain.machine import MachineState
+from control_plane.domain.permission import Permission, Role
+from control_plane.domain.progress import Step
+from control_plane.domain.proof import Occasion, ProofOutcome, Tier
+from control_plane.domain.sku import CapacityShape
+from control_plane.domain.verification import Verdict
+from control_plane.wire.common import NAME_PATTERN
+from control_plane.wire.leases import LeaseRequest
+from providers.base import Confidence
+from tests.support.cases import case
+
+WORDS: Mapping[str, type[StrEnum]] = {
+    "Role": Role,
+    "LeaseState": LeaseState,
+    "Step": Step,
+    "EndReason": EndReason,
+    "MachineState": MachineState,
+    "AttemptOutcome": AttemptOutcome,
+    "MachineVerdict": Verdict,
+    "Tier": Tier,
+    "Occasion": Occasion,
+    "ProofOutcome": ProofOutcome,
+    "Capacity": CapacityShape,
+    "Confidence": Confidence,
+    "ActorKind": ActorKind,
+    "Purchase": PurchaseKind,
+}
+"""The enumerations of the document that the control plane has as well."""
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(document())
+    return found
+
+
+def _operations(whole: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in whole["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def _schemas(node: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the document, with its place."""
+    if isinstance(node, dict):
+        yield where, node
+        for key, part in node.items():
+            if key not in ("example", "examples", "default", "enum"):
+                yield from _schemas(part, f"{where}/{key}")
+    elif isinstance(node, list):
+        for number, part in enumerate(node):
+            yield from _schemas(part, f"{where}/{number}")
+
+
+def _validates(whole: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    root = {"components": whole["components"]} | schema
+    jsonschema.Draft202012Validator(root, format_checker=checker).validate(value)
+
+
+def test_every_operation_has_an_id_a_summary_a_description_and_names_its_permission(
+    whole: dict[str, Any],
+) -> None:
+    ids = [operation["operationId"] for _, operation in _operations(whole)]
+    assert len(ids) == len(set(ids)) > 30
+    tags = {tag["name"] for tag in whole["tags"] if tag["description"]}
+    for name, operation in _operations(whole):
+        with case(name):
+            assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)+", operation["operationId"]), operation["operationId"]
+            assert operation["summary"]
+            assert not operation["summary"].endswith(".")
+            assert operation["description"].startswith(operation["summary"])
+            assert set(operation["tags"]) <= tags
+            if " /v1/" in name:
+                ((permission,),) = [each["apiKey"] for each in operation["security"]]
+                assert permission in set(Permission)
+                assert operation["description"].endswith(f"Needs the permission `{permission}`.")
+
+
+def test_every_schema_field_parameter_header_answer_and_value_is_described(whole: dict[str, Any]) -> None:
+    parts = whole["components"]
+    for kind in ("schemas", "parameters", "headers", "responses"):
+        for name, part in parts[kind].items():
+            assert part["description"], f"{kind}/{name}"
+    for name, schema in parts["schemas"].items():
+        for field, about in schema.get("properties", {}).items():
+            assert about.get("description"), f"{name}.{field} is not described"
+            assert "{" not in about["description"], f"{name}.{field}"
+    for name in WORDS:
+        described = re.findall(r"^- `(\w+)`: .+\.$", parts["schemas"][name]["description"], re.MULTILINE)
+        assert described == parts["schemas"][name]["enum"], name
+    for name, operation in _operations(whole):
+        for parameter in operation["parameters"]:
+            assert "$ref" in parameter or parameter["description"].endswith("."), f"{name} {parameter}"
+        for response in operation["responses"].values():
+            assert "$ref" in response or response["description"], name
+
+
+def test_the_words_of_an_enumeration_are_those_of_the_control_plane(whole: dict[str, Any]) -> None:
+    schemas = whole["components"]["schemas"]
+    for name, kind in WORDS.items():
+        assert set(schemas[name]["enum"]) == set(kind), name
+    reasons = set(schemas["StreamEndReason"]["enum"])
+    assert reasons >= {"ended", "ready", "ending"}
+
+
+def test_the_codes_of_problems_are_the_table(whole: dict[str, Any]) -> None:
+    components = whole["components"]
+    assert components["schemas"]["Problem"]["properties"]["code"]["enum"] == sorted(KINDS)
+    named = [
+        code
+        for part in components["responses"].values()
+        for code in re.findall(r"^- `(\w+)`", part["description"], re.MULTILINE)
+    ]
+    assert sorted(named) == sorted(code for code, kind in KINDS.items() if kind.status >= 400)
+    assert len(components["responses"]) == len(TITLES)
+
+
+def test_every_example_is_valid(whole: dict[str, Any]) -> None:
+    seen = 0
+    for where, schema in _schemas(whole):
+        for example in schema.get("examples", ()) if "type" in schema else ():
+            with case(where):
+                _validates(whole, schema, example)
+                seen += 1
+        if "example" in schema and "schema" in schema:
+            with case(where):
+                _validates(whole, schema["schema"], schema["example"])
+                seen += 1
+    assert seen > 50
+
+
+def test_the_example_of_a_body_is_accepted_as_it_is(whole: dict[str, Any]) -> None:
+    kinds = {kind.__name__: kind for kind in structs()}
+    bodies = 0
+    for name, operation in _operations(whole):
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            kind = kinds[content["schema"]["$ref"].rpartition("/")[2]]
+            with case(name):
+                decode(json.dumps(content["example"]).encode(), kind)
+                assert content["example"].keys() == {field.name for field in msgspec.structs.fields(kind)}
+                bodies += 1
+    assert bodies >= 8
+
+
+def test_a_pattern_is_one_of_ecma_262_and_looks_nowhere_else(whole: dict[str, Any]) -> None:
+    patterns = {schema["pattern"] for _, schema in _schemas(whole) if isinstance(schema.get("pattern"), str)}
+    assert len(patterns) > 15
+    for pattern in patterns:
+        assert "(?" not in pattern, pattern
+        assert pattern.startswith("^"), pattern
+        assert pattern.endswith("$"), pattern
+        re.compile(pattern)
+    assert in_ecma({"pattern": NAME_PATTERN}) == {"pattern": NAME_PATTERN.removesuffix(r"(?!\n)")}
+
+
+def test_a_request_has_no_other_fields_and_an_answer_has_all_of_its_own(whole: dict[str, Any]) -> None:
+    for name, schema in whole["components"]["schemas"].items():
+        if name.endswith("Request"):
+            assert schema["additionalProperties"] is False, name
+        elif "properties" in schema and not name.endswith(("Event", "Problem")):
+            assert schema["required"] == list(schema["properties"]), name
+            assert schema.get("additionalProperties") is not False, name
+
+
+def test_a_list_of_texts_has_texts_as_its_items(whole: dict[str, Any]) -> None:
+    fields = whole["components"]["schemas"]["LeaseRequest"]["properties"]
+    for name in ("regions", "providers"):
+        assert fields[name]["items"]["type"] == "string", name
+    assert fields["ssh_key_ids"]["anyOf"][0]["items"]["pattern"] == "^ssh_[0-9a-f]{32}$"
+
+
+def test_no_schema_is_empty_and_every_reference_leads_somewhere(whole: dict[str, Any]) -> None:
+    for where, node in _schemas(whole):
+        assert node.get("items") != {}, where
+        assert node.get("schema") != {}, where
+        for part in (*node.get("oneOf", ()), *node.get("anyOf", ())):
+            assert part, where
+        if isinstance(node.get("$ref"), str):
+            found = whole
+            for key in node["$ref"].removeprefix("#/").split("/"):
+                found = found[key]
+            assert found
+
+
+def test_each_answer_names_its_headers(whole: dict[str, Any]) -> None:
+    for name, operation in _operations(whole):
+        for status, response in operation["responses"].items():
+            with case(name, status):
+                if status.startswith("2"):
+                    assert "X-Request-Id" in response["headers"]
+                    assert ("RateLimit" in response["headers"]) == (" /v1/" in name)
+                    assert ("Location" in response["headers"]) == (status == "202")
+        refs = [parameter.get("$ref", "") for parameter in operation["parameters"]]
+        assert ("#/components/parameters/IdempotencyKey" in refs) == name.startswith("POST"), name
+        assert ("#/components/parameters/LastEventId" in refs) == name.endswith("/events"), name
+    responses = whole["components"]["responses"]
+    for status, header in (
+        (401, "WWW-Authenticate"),
+        (405, "Allow"),
+        (429, "Retry-After"),
+        (503, "Retry-After"),
+    ):
+        part = responses["".join(word.capitalize() for word in TITLES[status].split())]
+        assert header in part["headers"], status
+
+
+def test_the_columns_of_the_csv_are_those_of_its_schema(whole: dict[str, Any]) -> None:
+    content = whole["paths"]["/v1/usage.csv"]["get"]["responses"]["200"]["content"]["text/csv"]
+    assert content["schema"]["x-item-schema"]["$ref"].endswith("/UsageCsvRow")
+    assert tuple(whole["components"]["schemas"]["UsageCsvRow"]["properties"]) == CSV_COLUMNS
+
+
+def test_the_events_of_a_lease_have_schemas(whole: dict[str, Any]) -> None:
+    content = whole["paths"]["/v1/leases/{lease_id}/events"]["get"]["responses"]["200"]["content"]
+    assert content["text/event-stream"]["schema"]["$ref"].endswith("/LeaseEvent")
+    event = {"event": "end", "data": '{"reason":"ended"}'}
+    _validates(whole, {"$ref": "#/components/schemas/LeaseEvent"}, event)
+    with pytest.raises(jsonschema.ValidationError):
+        _validates(whole, {"$ref": "#/components/schemas/LeaseEvent"}, event | {"event": "later"})
+
+
+def test_what_makes_something_is_linked_to_what_can_be_done_with_it(whole: dict[str, Any]) -> None:
+    links = whole["paths"]["/v1/leases"]["post"]["responses"]["202"]["links"]
+    assert links["releaseLease"]["parameters"] == {"lease_id": "$response.body#/id"}
+    assert {"getLease", "explainLease", "streamLeaseEvents"} <= links.keys()
+
+
+def test_the_docstring_below_a_field_is_read_with_those_of_the_bases() -> None:
+    texts = docstrings.of_fields(LeaseRequest)
+    assert texts["regions"] == "Empty means anywhere."
+    assert "\n" not in texts["wait_timeout_seconds"]
+    assert docstrings.of_fields(datetime) == {}
+
+
+def test_a_number_without_a_fraction_is_a_whole_number() -> None:
+    body = b'{"sku": "a", "wait_timeout_seconds": 60.0, "auto_release": {"after_seconds": 6e1}}'
+    read = decode(body, LeaseRequest)
+    assert (read.wait_timeout_seconds, read.auto_release.after_seconds) == (60, 60)
+    assert isinstance(read.wait_timeout_seconds, int)
+    assert with_whole_numbers([1.5, {"a": float("inf")}, True, "1.0"]) == [
+        1.5,
+        {"a": float("inf")},
+        True,
+        "1.0",
+    ]
+
+
+def test_the_page_shows_every_operation_and_schema_and_every_link_in_it_leads_somewhere(
+    whole: dict[str, Any],
+) -> None:
+    html = page(whole).decode()
+    anchors = set(re.findall(r' id="([^"]+)"', html))
+    links = set(re.findall(r'href="([^"]+)"', html))
+    assert {operation["operationId"] for _, operation in _operations(whole)} <= anchors
+    assert {f"schema-{name}" for name in whole["components"]["schemas"]} <= anchors
+    assert {link.removeprefix("#") for link in links if link.startswith("#")} <= anchors
+    assert {link for link in links if not link.startswith("#")} == {"/schema/openapi.json"}
+
+
+def test_the_page_loads_nothing_and_runs_no_script(whole: dict[str, Any]) -> None:
+    html = page(whole).decode()
+    assert not re.search(r"<script|<link|<img|<iframe|@import|url\(| on[a-z]+=|style=", html)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert POLICY.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
+
+
+def test_a_text_of_the_document_is_escaped_on_the_page(whole: dict[str, Any]) -> None:
+    hostile = whole | {"info": whole["info"] | {"title": "<script>", "description": "`<b>` & <i>"}}
+    html = page(hostile).decode()
+    assert "<script>" not in html
+    assert "<code>&lt;b&gt;</code> &amp; &lt;i&gt;" in html

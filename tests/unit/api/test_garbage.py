@@ -1,0 +1,18 @@
+"""What was made at the start is looked at by no later collection."""
+
+import gc
+
+from control_plane.api.server import GARBAGE_OBJECTS, keep_what_stays
+
+
+def test_collections_pass_over_what_was_made_at_the_start() -> None:
+    before = gc.get_threshold()
+    kept = {"made at the start": ["it"]}
+    try:
+        keep_what_stays()
+        assert all(one is not kept for one in gc.get_objects())
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] == GARBAGE_OBJECTS
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -1,0 +1,199 @@
+"""Text that came over the wire cannot drive the terminal: in every string of every answer, through every command."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from control_plane.cli import main, words
+from control_plane.cli.terminal import CleanConsole
+from tests.support.cases import check_every
+from tests.unit.cli import answers
+from tests.unit.cli.answers import LEASE_ID, a_lease
+from tests.unit.cli.stand import Answer, Became, Screen, Stand, Typed
+from tests.unit.cli.test_help import COMMANDS
+from tests.unit.cli.test_screens import SCREENS
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b3J\x7f\x08\u202e\u2066\u200b\u2028\ufeff"
+"""Sets the title, clears the screen, returns, rings, deletes, reverses, hides, and ends a line."""
+ALLOWED_AT_A_TERMINAL = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r(?=\x1b\[2K|\n|$)")
+"""What the console itself sends: colours, and the movements of bars."""
+SHOW = f"GET /v1/leases/{LEASE_ID}"
+KEYS: dict[str, Answer] = {"GET /v1/ssh-keys": answers.SSH_KEYS}
+STREAM = "event: status\ndata: {data}\nid: 1{evil}\n\nevent: end{evil}\ndata: {data}\n\n"
+
+
+def _evil(value: Any) -> Any:
+    """The same JSON with EVIL at the end of every string that is not a time."""
+    if isinstance(value, str):
+        return value if _is_time(value) else f"{value}{EVIL}"
+    if isinstance(value, list):
+        return [_evil(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _evil(one) for name, one in value.items()}
+    return value
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Evil(dict[str, Answer]):
+    """Answers by path. A path that an evil id is part of is the one of the id."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return super().get(key.replace(EVIL, ""), default)
+
+
+def _stream(request: httpx.Request) -> httpx.Response:
+    text = STREAM.format(data=json.dumps(_evil(answers.status("ready"))), evil="\x1b[2J\x07")
+    return httpx.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+
+def _csv(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, text=f"charge_id,lease_name\r\nch_1,{EVIL}\r\n")
+
+
+MORE: dict[str, tuple[str, dict[str, Answer]]] = {
+    "lease create": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("placing"), f"{SHOW}/events": _stream, SHOW: a_lease()}),
+    "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
+    "lease watch": (f"lease watch {LEASE_ID}", {f"{SHOW}/events": _stream, SHOW: a_lease("starting")}),
+    "lease release": (f"lease release {LEASE_ID}", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/release": a_lease("ending")}),
+    "lease ssh": (f"lease ssh {LEASE_ID} --print", {SHOW: a_lease()}),
+    "lease ssh, not ready": (f"lease ssh {LEASE_ID}", {SHOW: a_lease("starting")}),
+    "lease, unknown": ("lease show train-2", {"GET /v1/leases": {"items": answers.leases(), "next_cursor": None}}),
+    "ssh-key add": ("ssh-key add laptop -", {"POST /v1/ssh-keys": answers.SSH_KEYS["items"][0]}),
+    "ssh-key delete": ("ssh-key delete laptop", KEYS),
+    "ssh-key delete, known": ("ssh-key delete ssh_019aa000000070008000000000000001", KEYS),
+    "api-key rotate": ("api-key rotate --yes", {"GET /v1/api-keys": answers.API_KEYS, "POST /v1/api-keys": answers.ISSUED}),
+    "api-key revoke": ("api-key revoke ci", {"GET /v1/api-keys": answers.API_KEYS}),
+    "login": ("login --key-stdin", {"GET /v1/organization": answers.ORGANIZATION}),
+    "logout": ("logout", {}),
+    "completion": ("completion bash", {}),
+    "usage --csv": ("usage --csv", {"GET /v1/usage.csv": _csv}),
+}  # fmt: skip
+Forms = Sequence[tuple[str, bool]]
+ALL = SCREENS | MORE
+
+
+def _shown(stand: Stand, command: str) -> str:
+    """Everything that the command prints."""
+    try:
+        shown = stand.run(*command.split())
+    except Became as became:
+        return " ".join(became.command)
+    return shown.out + shown.err
+
+
+def _is_clean(text: str) -> bool:
+    return all(character in "\n\t" or words.printable(character) == character for character in text)
+
+
+FORMS = (("", False), ("", True), (" --json", False), (" --quiet", False))
+"""What is added to a command, and whether it runs at a terminal."""
+
+
+def _stands(
+    folder: Path, known: dict[str, Answer], spoil: Callable[[Answer], Answer], forms: Forms
+) -> Iterator[tuple[str, Stand]]:
+    spoiled = Evil({path: spoil(answer) for path, answer in known.items()})
+    for form, at_a_terminal in forms:
+        stdin = Typed("y\n") if at_a_terminal else Typed("spk_abc\n")
+        yield form, Stand(folder, spoiled, stdin=stdin, at_a_terminal=at_a_terminal)
+
+
+def _hold(
+    folder: Path,
+    name: str,
+    spoil: Callable[[Answer], Answer],
+    forms: Forms = (("", True), (" --json", False)),
+) -> None:
+    command, known = ALL[name]
+    for form, stand in _stands(folder, known, spoil, forms):
+        text = _shown(stand, command + form)
+        if stand.at_a_terminal:
+            text = ALLOWED_AT_A_TERMINAL.sub("", text)
+        assert _is_clean(text.replace("\r\n", "\n")), f"{form} {stand.at_a_terminal}: {text!r}"
+
+
+def _spoiled(answer: Answer) -> Answer:
+    if isinstance(answer, dict):
+        return httpx.Response(200, content=json.dumps(_evil(answer)))
+    if isinstance(answer, httpx.Response):
+        return httpx.Response(answer.status_code, content=json.dumps(_evil(answer.json())))
+    return answer
+
+
+def test_no_control_character_of_an_answer_is_printed(tmp_path: Path) -> None:
+    check_every(ALL, lambda name: _hold(tmp_path, name, _spoiled, FORMS))
+
+
+def test_no_control_character_of_an_error_is_printed(tmp_path: Path) -> None:
+    fault = {"field": f"regions[0]{EVIL}", "detail": f"no{EVIL}"}
+    problem = dict.fromkeys(
+        ("type", "title", "detail", "code", "request_id", "permission", "new"), f"x{EVIL}"
+    ) | {"status": 422, "errors": [fault]}
+    refused = httpx.Response(422, content=json.dumps(problem))
+    half = httpx.Response(200, content=b'{"items": [{"id": "\\ud800"}]}')
+    visible = {"location": "https://a.example/\x1b[2J"}
+    for answer in (refused, httpx.Response(302, headers=visible), half, httpx.Response(200, text=EVIL)):
+
+        def check(name: str, answer: httpx.Response = answer) -> None:
+            _hold(tmp_path, name, lambda _: answer)
+
+        check_every(ALL, check)
+
+
+def test_no_control_character_of_a_broken_connection_is_printed(tmp_path: Path) -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.RemoteProtocolError(f"illegal header line: {EVIL}")
+
+    check_every(("whoami", "lease_list", "lease watch"), lambda name: _hold(tmp_path, name, lambda _: broken))
+
+
+def test_every_command_is_among_them() -> None:
+    run = {command for command, _ in ALL.values()}
+    missing = [
+        name for name in COMMANDS if not any(f"splitplane {one}".startswith(f"{name} ") or f"splitplane {one}" == name for one in run)
+    ]  # fmt: skip
+    assert missing == []
+
+
+def test_whatever_is_drawn_passes_the_console_clean() -> None:
+    """Also what a later command draws without a thought for where its text is from."""
+    screen = Screen()
+    console = CleanConsole(file=screen, force_terminal=True, color_system=None, width=200)
+    console.print(f"name {EVIL}", markup=False)
+    assert _is_clean(screen.getvalue())
+    assert "name" in screen.getvalue()
+
+
+def test_a_delete_character_is_escaped_in_json_and_replaced_elsewhere(tmp_path: Path) -> None:
+    stand = Stand(
+        tmp_path, {SHOW: a_lease(id="le_\x7f"), "GET /v1/skus": httpx.Response(403, json={"code": "\x7f"})}
+    )
+    assert "\x7f" not in stand.run("lease", "show", LEASE_ID, "--quiet").out
+    out = stand.run("lease", "show", LEASE_ID, "--json").out
+    assert ("\x7f" in out, json.loads(out)["id"]) == (False, "le_\x7f")
+    err = stand.run("skus", "--json").err
+    assert ("\x7f" in err, json.loads(err)["code"]) == (False, "\x7f")
+
+
+def test_the_installed_command_prints_through_the_same_terminal() -> None:
+    source = Path(main.__file__).parent
+    writes = [
+        f"{path.relative_to(source)}: {line.strip()}"
+        for path in source.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"\b(print\(|stdout\.write|stderr\.write|Console\()", line) and "out.print" not in line
+        and "err.print" not in line and "_screen.print" not in line
+    ]  # fmt: skip
+    assert sorted({write.partition(":")[0] for write in writes}) == ["main.py", "terminal.py"], writes

@@ -1,0 +1,47 @@
+"""What the operators' commands ask the API for."""
+
+import json
+from pathlib import Path
+
+from tests.unit.cli import answers
+from tests.unit.cli.stand import Stand
+
+
+def test_orphans_that_are_gone_are_asked_for_only_when_all_are_wanted(tmp_path: Path) -> None:
+    for words, asked in (("orphan list", ""), ("orphan list --all", "gone=true")):
+        stand = Stand(tmp_path, {"GET /v1/operator/orphans": answers.ORPHANS})
+        assert stand.run(*words.split()).code == 0
+        assert stand.requests[-1].url.query.decode() == asked, words
+
+
+def test_orphans_are_terminated_by_id_or_all_that_are_held_back_and_never_without_a_yes(
+    tmp_path: Path,
+) -> None:
+    first, known = answers.ORPHANS_HELD["items"][0]["provider_ref"], answers.ORPHANS_HELD
+    for words, sent in (
+        (["some-id", "other-id", "--yes"], ["some-id", "other-id"]),
+        (["--held", "--yes"], [first]),
+        (["--held"], None),
+        (["some-id", "--held", "--yes"], None),
+        (["--yes"], None),
+    ):
+        stand = Stand(
+            tmp_path,
+            {
+                "GET /v1/operator/orphans": known,
+                "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
+            },
+        )
+        code = stand.run("orphan", "terminate", "lambda_cloud", *words, "--why", "ticket 4711").code
+        posted = [json.loads(request.content) for request in stand.requests if request.method == "POST"]
+        bodies = (
+            [] if sent is None else [{"account": "lambda_cloud", "provider_refs": sent, "why": "ticket 4711"}]
+        )
+        assert (code == 0, posted) == (sent is not None, bodies), words
+
+
+def test_nothing_is_sent_when_no_orphan_is_held_back(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/operator/orphans": answers.ORPHANS})
+    shown = stand.run("orphan", "terminate", "lambda_cloud", "--held", "--yes", "--why", "ticket 4711")
+    assert shown.code == 1
+    assert "nothing_held" in shown.err

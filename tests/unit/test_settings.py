@@ -1,0 +1,110 @@
+"""The settings of every process: what is refused, in one sentence that names the variable and tells no secret."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from control_plane import settings as api
+from data_plane.proof.verifier.service import settings as verifier
+from environment.reading import SettingsError
+from providers.emulators import settings as emulators
+from reconciler import settings as reconciler
+from tests.support.cases import case
+
+DATABASE = {"SPLITPLANE_DATABASE_URL": "postgresql://u:planted@h/d"}
+REACH = DATABASE | {
+    "SPLITPLANE_PROVIDER_ACCOUNTS": "local, lambda_cloud/research,",
+    "SPLITPLANE_SSH_KEY_PATH": "/etc/key",
+    "SPLITPLANE_HUB": "hub:22",
+    "SPLITPLANE_HUB_HOST_KEY": "ssh-ed25519 AAAA hub",
+}
+SERVICE = {"SPLITPLANE_VERIFIER_PLAINTEXT": "yes"}
+READERS: Mapping[str, tuple[Callable[[Mapping[str, str]], object], Mapping[str, str]]] = {
+    "API": (api.read, DATABASE),
+    "reconciler": (reconciler.read, DATABASE),
+    "accounts": (reconciler.read_accounts, REACH),
+    "reach": (reconciler.read_reach, REACH),
+    "verifier": (lambda environ: verifier.read_server(environ, cores=2), SERVICE),
+    "caller": (verifier.read_client, {}),
+    "emulators": (emulators.images, {}),
+}
+
+
+def test_every_process_refuses_a_variable_that_none_reads_and_names_the_nearest() -> None:
+    for name, (read, environ) in READERS.items():
+        with case(name):
+            read(environ)
+            with pytest.raises(SettingsError) as refused:
+                read({**environ, "SPLITPLANE_SSH_KEY_PAHT": "planted"})
+            assert str(refused.value) == (
+                "SPLITPLANE_SSH_KEY_PAHT is not a setting of Splitplane; did you mean SPLITPLANE_SSH_KEY_PATH?"
+            )
+
+
+def test_a_process_accepts_the_variables_of_the_others() -> None:
+    everything = {
+        **REACH,
+        "SPLITPLANE_URL": "http://h",
+        "SPLITPLANE_IMAGES": "/images",
+        "PROVIDER_X_KEY": "k",
+    }
+    for name, (read, environ) in READERS.items():
+        with case(name):
+            read({**everything, **environ})
+
+
+def test_a_setting_that_cannot_be_used_is_named_in_one_sentence() -> None:
+    url = "SPLITPLANE_DATABASE_URL"
+    cases = (
+        ("API", {url: ""}, f"{url} is not set: the PostgreSQL database, `postgresql://...`; may hold a password"),
+        ("reconciler", {url: " "}, f"{url} is not set: the PostgreSQL database"),
+        ("API", {url: "planted"}, f"{url} names no PostgreSQL database: it must begin with postgresql://"),
+        ("API", {"SPLITPLANE_LISTEN": "8080"}, "SPLITPLANE_LISTEN must be a host and a port, such as 127.0.0.1:8080"),
+        (
+            "API",
+            {"SPLITPLANE_STREAMS_MAX": "planted"},
+            "SPLITPLANE_STREAMS_MAX cannot be used: input should be a valid integer",
+        ),
+        ("API", {"SPLITPLANE_REQUESTS_PER_SECOND": "0"}, "greater than or equal to 1"),
+        ("API", {"SPLITPLANE_LOG_LEVEL": "planted"}, "input should be 'debug', 'info', 'warning' or 'error'"),
+        ("reach", {"SPLITPLANE_ORPHANS_DRY_RUN": "planted"}, "SPLITPLANE_ORPHANS_DRY_RUN cannot be used: "),
+        ("reach", {"SPLITPLANE_HUB": ""}, "SPLITPLANE_HUB is not set: the mesh hub's SSH endpoint, host and port"),
+        ("reach", {"SPLITPLANE_SSH_KEY_PATH": ""}, "SPLITPLANE_SSH_KEY_PATH is not set"),
+        ("accounts", {"SPLITPLANE_PROVIDER_ACCOUNTS": ""}, "SPLITPLANE_PROVIDER_ACCOUNTS is not set"),
+        ("verifier", {"SPLITPLANE_VERIFIER_WORKERS": "0"}, "SPLITPLANE_VERIFIER_WORKERS cannot be used: "),
+    )  # fmt: skip
+    for name, variables, sentence in cases:
+        with case(name, variables):
+            read, environ = READERS[name]
+            with pytest.raises(SettingsError) as refused:
+                read({**environ, **variables})
+            assert sentence in str(refused.value)
+            assert "\n" not in str(refused.value)
+            assert "planted" not in str(refused.value)
+
+
+def test_values_get_their_types_and_no_settings_show_a_password() -> None:
+    given = api.read(
+        DATABASE
+        | {"SPLITPLANE_LISTEN": "[::1]:80", "SPLITPLANE_LOG_LEVEL": "DEBUG", "SPLITPLANE_STREAMS_MAX": "7"}
+    )
+    assert (given.listen, given.log_level, given.streams_max) == (api.Address("::1", 80), "debug", 7)
+    assert (given.requests_burst, str(given.metrics_listen)) == (200, "127.0.0.1:9090")
+    reached = reconciler.read_reach(REACH | {"SPLITPLANE_PROOF_DRY_RUN": "yes"})
+    assert reached.accounts == ("local", "lambda_cloud/research")
+    assert (reached.ssh_key, reached.proof_dry_run, reached.orphans_dry_run) == (
+        Path("/etc/key"),
+        True,
+        False,
+    )
+    assert reached.hub is not None
+    assert (reached.hub.address, reached.hub.ssh_port) == ("hub", 22)
+    simulated = reconciler.read_reach(REACH | {"SPLITPLANE_SIMULATED_MACHINES": "yes", "SPLITPLANE_HUB": ""})
+    assert (simulated.ssh_key, simulated.hub) == (None, None)
+    assert "planted" not in f"{given!r} {reconciler.read(DATABASE)!r}"
+
+
+def test_the_images_of_machines_are_in_the_cache_of_the_user_unless_a_folder_is_named() -> None:
+    assert emulators.images({"XDG_CACHE_HOME": "/cache"}) == Path("/cache/splitplane/images")
+    assert emulators.images({"SPLITPLANE_IMAGES": "/images"}) == Path("/images")

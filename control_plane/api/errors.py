@@ -101,6 +101,7 @@ KINDS: dict[str, Kind] = {
         402, "Add credit: the available balance has to cover the first hour of the lease."
     ),
     RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
+    RefusalCode.ORGANIZATION_CLOSED: Kind(403, "A closed organization is not opened again."),
     RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
     RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
     RefusalCode.NAME_TAKEN: Kind(409, "Choose another name.", "name"),

@@ -12,6 +12,7 @@ from control_plane.db.rows import read, read_one, write
 from control_plane.domain.admission import Standing
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.organization import OrganizationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,9 @@ class Organization:
 
     id: OrganizationId
     name: str
-    suspended: bool
+    state: OrganizationState
+    platform: bool
+    """Whether it is the organization of those who run the installation."""
     gpu_quota: int
     gpus_held: int
     posted_nano: Nano
@@ -30,12 +33,13 @@ class Organization:
 
 _INSERT = text("""
 WITH made AS (
-  INSERT INTO organizations (id, name, created_at) VALUES (:id, :name, :now) ON CONFLICT (name) DO NOTHING RETURNING id
+  INSERT INTO organizations (id, name, platform, created_at) VALUES (:id, :name, :platform, :now)
+  ON CONFLICT (name) DO NOTHING RETURNING id
 )
 INSERT INTO standings (organization_id, gpu_quota) SELECT id, :gpu_quota FROM made
 """)
 _GET = text("""
-SELECT o.id, o.name, o.suspended, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano, o.created_at
+SELECT o.id, o.name, o.state, o.platform, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano, o.created_at
 FROM organizations o JOIN standings s ON s.organization_id = o.id WHERE o.id = :id
 """)
 # A function that runs with its owner's rights: the tenant filter would hide all organizations but one.
@@ -44,7 +48,7 @@ SELECT id FROM organization_ids(CAST(:after_at AS timestamptz), CAST(:after_id A
 """)
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text("""
-SELECT o.suspended, s.gpu_quota, s.gpus_held, s.posted_nano - s.held_nano AS available_nano
+SELECT o.state, s.gpu_quota, s.gpus_held, s.posted_nano - s.held_nano AS available_nano
 FROM standings s JOIN organizations o ON o.id = s.organization_id WHERE s.organization_id = :id
 """)
 _LOCKED_STANDING = text(_STANDING.text + " FOR UPDATE OF s")
@@ -54,10 +58,17 @@ SELECT organization_id FROM standings WHERE organization_id = ANY(:ids) ORDER BY
 
 
 async def insert(
-    connection: Connection, organization_id: OrganizationId, name: str, *, gpu_quota: int, now: datetime
+    connection: Connection,
+    organization_id: OrganizationId,
+    name: str,
+    *,
+    gpu_quota: int,
+    platform: bool,
+    now: datetime,
 ) -> bool:
     """Store an organization and its standing. False when the name is taken."""
-    return bool(await write(connection, _INSERT, id=organization_id, name=name, gpu_quota=gpu_quota, now=now))
+    values = {"name": name, "gpu_quota": gpu_quota, "platform": platform, "now": now}
+    return bool(await write(connection, _INSERT, id=organization_id, **values))
 
 
 async def get(connection: Connection, organization_id: OrganizationId) -> Organization | None:

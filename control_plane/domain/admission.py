@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from control_plane.domain.money import Nano, accrued, dollars_down, dollars_up
+from control_plane.domain.organization import EFFECTS, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Sku
@@ -20,7 +21,7 @@ HOLD_SECONDS = 3_600
 class Standing:
     """What we know of an organization at this moment, read under its lock."""
 
-    suspended: bool
+    state: OrganizationState
     gpu_quota: int
     gpus_held: int
     """GPUs of leases that are placing, starting or ready."""
@@ -58,6 +59,16 @@ def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
     return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
 
 
+def not_spending(state: OrganizationState) -> Refused:
+    """The refusal of what an organization in this state must not do."""
+    if state is OrganizationState.SUSPENDED:
+        return Refused(
+            RefusalCode.ORGANIZATION_SUSPENDED,
+            "The organization is suspended; settle its account to lease again.",
+        )
+    return Refused(RefusalCode.ORGANIZATION_CLOSED, "The organization is closed.")
+
+
 def admit(
     request: CapacityRequest, price: Price | None, standing: Standing, *, sold: Iterable[str] = ()
 ) -> Admitted | Refused:
@@ -66,11 +77,8 @@ def admit(
     `price` is the price book's entry for `request.sku`, or None when we do not sell it; `sold` names the SKUs that a
     refusal then offers instead.
     """
-    if standing.suspended:
-        return Refused(
-            RefusalCode.ORGANIZATION_SUSPENDED,
-            "The organization is suspended; settle its account to lease again.",
-        )
+    if not EFFECTS[standing.state].spends:
+        return not_spending(standing.state)
     if price is None:
         why = f"There is no SKU {request.sku!r}; {choose(request.sku, sold)} (GET /v1/skus)."
         return Refused(RefusalCode.SKU_UNKNOWN, why)

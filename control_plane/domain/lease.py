@@ -54,6 +54,10 @@ class LeaseEvent(StrEnum):
     """The machine of a ready lease is gone, according to the provider."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
+    ORGANIZATION_SUSPENDED = "organization_suspended"
+    """An operator suspended its organization for a reason that ends its leases."""
+    ORGANIZATION_CLOSED = "organization_closed"
+    """An operator closed its organization."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
 
@@ -72,6 +76,8 @@ class EndReason(StrEnum):
     UNFUNDED = "unfunded"
     MACHINE_LOST = "machine_lost"
     PROOF_FAILED = "proof_failed"
+    ORGANIZATION_SUSPENDED = "organization_suspended"
+    ORGANIZATION_CLOSED = "organization_closed"
 
 
 _S = LeaseState
@@ -80,15 +86,21 @@ _E = LeaseEvent
 NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.PLACING, _E.PLACED): _S.STARTING,
     (_S.PLACING, _E.RELEASED): _S.ENDING,
+    (_S.PLACING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
+    (_S.PLACING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.PLACING, _E.GAVE_UP): _S.ENDING,  # Not ENDED: an attempt with an unknown answer may have a machine.
     (_S.STARTING, _E.VERIFIED): _S.READY,
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
     (_S.STARTING, _E.RELEASED): _S.ENDING,
+    (_S.STARTING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
+    (_S.STARTING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.READY, _E.RELEASED): _S.ENDING,
     (_S.READY, _E.AUTO_RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
+    (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
+    (_S.READY, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.ENDING, _E.MACHINES_GONE): _S.ENDED,
 }
 
@@ -104,6 +116,8 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.UNFUNDED: EndReason.UNFUNDED,
     _E.MACHINE_LOST: EndReason.MACHINE_LOST,
     _E.PROOF_FAILED: EndReason.PROOF_FAILED,
+    _E.ORGANIZATION_SUSPENDED: EndReason.ORGANIZATION_SUSPENDED,
+    _E.ORGANIZATION_CLOSED: EndReason.ORGANIZATION_CLOSED,
 }
 
 

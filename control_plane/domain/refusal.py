@@ -10,6 +10,7 @@ class RefusalCode(StrEnum):
     """Codes never change meaning. The API documents each under docs/errors.md."""
 
     ORGANIZATION_SUSPENDED = "organization_suspended"
+    ORGANIZATION_CLOSED = "organization_closed"
     SKU_UNKNOWN = "sku_unknown"
     SKU_NOT_OFFERED = "sku_not_offered"
     NO_SSH_KEY = "no_ssh_key"

@@ -24,7 +24,14 @@ async def bootstrap(
     """Create an organization, its first key with this role, and its first credit if any, in one transaction."""
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
-        refused = await organizations.create(connection, world, organization_id, name, gpu_quota=gpu_quota)
+        refused = await organizations.create(
+            connection,
+            world,
+            organization_id,
+            name,
+            gpu_quota=gpu_quota,
+            platform=role is Role.OPERATOR,
+        )
         if refused is not None:
             return refused
         issued = await api_keys.issue(connection, world, organization_id, name="first key", role=role)

@@ -37,10 +37,13 @@ async def create(
     name: str,
     *,
     gpu_quota: int = GPU_QUOTA_DEFAULT,
+    platform: bool = False,
 ) -> Refused | None:
     """Create an organization under an id chosen by the caller (the tenant of this transaction)."""
     now = world.now()
-    if not await organizations.insert(connection, organization_id, name, gpu_quota=gpu_quota, now=now):
+    if not await organizations.insert(
+        connection, organization_id, name, gpu_quota=gpu_quota, platform=platform, now=now
+    ):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
     wallet = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, AccountKind.WALLET, now)
     await ledger.open_account(connection, wallet)

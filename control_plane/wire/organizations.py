@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from control_plane.wire.api_keys import ApiKeyView
 from control_plane.wire.common import Money, Name, NextCursor, PositiveUsdText, Request, View
-from control_plane.wire.vocabulary import ApiKeyIdText, OrganizationIdText, RoleWord
+from control_plane.wire.vocabulary import ApiKeyIdText, OrganizationIdText, OrganizationStateWord, RoleWord
 
 
 class OrganizationView(View):
@@ -17,8 +17,10 @@ class OrganizationView(View):
     """The id of the organization."""
     name: str
     """Its name."""
-    suspended: bool
-    """Whether it is suspended: it cannot create leases then."""
+    state: OrganizationStateWord
+    """Where it is in its life."""
+    platform: bool
+    """Whether it is the organization of those who run the installation."""
     gpu_quota: int
     """How many GPUs it may hold at once."""
     gpus_held: int

@@ -43,6 +43,18 @@ RoleWord = Annotated[
         operator="Also what concerns all organizations, and our costs.",
     ),
 ]
+OrganizationStateWord = Annotated[
+    str,
+    _one_of(
+        "OrganizationState",
+        "Where an organization is in its life.",
+        active="It leases and pays.",
+        suspended="Its API keys read and release. Its running leases run on what is held for them.",
+        closing="Its API keys are refused and its leases end; machines may live, and usage may not be posted yet.",
+        closed="Nothing is alive, all usage is posted and nothing is held.",
+        deleted="Its personal data is erased; the ledger and the journals stay.",
+    ),
+]
 LeaseStateWord = Annotated[
     str,
     _one_of(
@@ -81,6 +93,8 @@ EndReasonWord = Annotated[
         unfunded="The balance did not cover the next period.",
         machine_lost="The provider no longer has its machine.",
         proof_failed="The GPUs of its machine failed their proof twice in a row.",
+        organization_suspended="Its organization was suspended for a reason that ends its leases.",
+        organization_closed="Its organization was closed.",
     ),
 ]
 MachineStateWord = Annotated[

@@ -12,10 +12,11 @@ from typing import Any
 
 from control_plane.api.app import create_app
 from control_plane.api.requests import permission_of
-from control_plane.domain import lease, machine
+from control_plane.domain import lease, machine, organization
 from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.machine import MachineEvent, MachineState
+from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
@@ -110,6 +111,23 @@ def test_the_state_machine_of_a_machine_is_drawn_as_it_is() -> None:
     path = "control_plane/domain/machine.py"
     text = _state_machine("Machine", machine, path, MachineState.INTENDED, MachineState, MachineEvent)
     golden.check(GENERATED / "machine.md", text)
+
+
+def test_the_state_machine_of_an_organization_is_drawn_with_what_its_states_mean() -> None:
+    path = "control_plane/domain/organization.py"
+    first, states, events = OrganizationState.ACTIVE, OrganizationState, OrganizationEvent
+    lines = [
+        _state_machine("Organization", organization, path, first, states, events),
+        "## What a state means",
+        "",
+    ]
+    topics = ("new_leases", "running_leases", "keys", "data", "money")
+    for state in OrganizationState:
+        effects = organization.EFFECTS[state]
+        lines += [f"### `{state.value}`", ""]
+        lines += [f"- {topic.replace('_', ' ').capitalize()}: {getattr(effects, topic)}" for topic in topics]
+        lines.append("")
+    golden.check(GENERATED / "organization.md", "\n".join(lines))
 
 
 def _first_sentence(module: ModuleType) -> str:
@@ -268,6 +286,7 @@ def test_every_generated_page_is_still_drawn() -> None:
     drawn = {
         "lease.md",
         "machine.md",
+        "organization.md",
         "loops.md",
         "providers.md",
         "codes.md",

@@ -14,7 +14,8 @@ def organization_view(organization: Organization) -> OrganizationView:
     return OrganizationView(
         id=on_wire(Prefix.ORGANIZATION, organization.id),
         name=organization.name,
-        suspended=organization.suspended,
+        state=organization.state.value,
+        platform=organization.platform,
         gpu_quota=organization.gpu_quota,
         gpus_held=organization.gpus_held,
         balance=money(organization.posted_nano),

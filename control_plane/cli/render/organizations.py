@@ -17,6 +17,7 @@ from control_plane.wire.organizations import (
     OwnOrganizationView,
 )
 
+STATE_STYLES = {"active": "green", "suspended": "red", "closing": "yellow"}
 Fact = tuple[str, str | Text | None]
 
 
@@ -40,7 +41,7 @@ def one_page(organization: OrganizationView, now: datetime) -> RenderableType:
 
 
 def _title(organization: OrganizationView) -> Text:
-    return heading(organization.name, "suspended" if organization.suspended else "")
+    return heading(organization.name, "" if organization.state == "active" else organization.state)
 
 
 def _standing(organization: OrganizationView) -> tuple[Fact, ...]:
@@ -58,7 +59,7 @@ def organization_table(organizations: Sequence[OrganizationView]) -> RenderableT
         (
             short_id(organization.id, ids),
             Text(organization.name, style="bold"),
-            Text("suspended", style="red") if organization.suspended else Text("active", style="green"),
+            Text(organization.state, style=STATE_STYLES.get(organization.state, "")),
             f"{organization.gpus_held}/{organization.gpu_quota}",
             rounded(organization.balance),
             rounded(organization.available),

@@ -18,14 +18,19 @@ from sqlalchemy import (
 )
 
 from control_plane.db.tables.marks import at, known, table, tenant
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Role
 
 organizations = table(
     "organizations",
     Column("id", Uuid, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("suspended", Boolean, nullable=False, server_default=text("false")),
+    # Whether it is the organization of those who run the installation. It cannot be suspended or closed.
+    Column("platform", Boolean, nullable=False, server_default=text("false")),
+    Column("state", Text, nullable=False, server_default=text("'active'")),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
     at("created_at", nullable=False),
+    known("state", OrganizationState),
     api=("INSERT",),
 )
 

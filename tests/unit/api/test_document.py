@@ -24,6 +24,7 @@ from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Permission, Role
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
@@ -39,6 +40,7 @@ WORDS: Mapping[str, type[StrEnum]] = {
     "LeaseState": LeaseState,
     "Step": Step,
     "EndReason": EndReason,
+    "OrganizationState": OrganizationState,
     "MachineState": MachineState,
     "AttemptOutcome": AttemptOutcome,
     "MachineVerdict": Verdict,

@@ -25,7 +25,8 @@ def usd(nano: int) -> Json:
 ORGANIZATION: Json = {
     "id": "org_019aa0000000700080000000000000aa",
     "name": "Heliotrope Labs",
-    "suspended": False,
+    "state": "active",
+    "platform": False,
     "gpu_quota": 64,
     "gpus_held": 9,
     "balance": usd(1_250_417_800_000),
@@ -76,7 +77,7 @@ ISSUED: Json = {
 OTHER_ORGANIZATION: Json = ORGANIZATION | {
     "id": "org_019aa1b2c3d470008000000000000abc",
     "name": "fresh",
-    "suspended": True,
+    "state": "suspended",
     "gpus_held": 0,
     "balance": usd(-1_500_000_000),
     "held": usd(0),
@@ -85,7 +86,7 @@ OTHER_ORGANIZATION: Json = ORGANIZATION | {
 }
 ORGANIZATIONS: Json = {"items": [ORGANIZATION, OTHER_ORGANIZATION], "next_cursor": None}
 CREATED_ORGANIZATION: Json = {
-    "organization": OTHER_ORGANIZATION | {"suspended": False, "created_at": at(seconds=0)},
+    "organization": OTHER_ORGANIZATION | {"state": "active", "created_at": at(seconds=0)},
     "key": ISSUED["key"] | {"name": "first key"},
     "secret": ISSUED["secret"],
 }

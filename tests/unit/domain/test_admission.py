@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from control_plane.domain.admission import HOLD_SECONDS, Admitted, Price, Standing, admit, hold_for
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
@@ -20,7 +21,7 @@ PRICE = Price(
 )
 HOUR = 8 * 2_490_000_000
 REQUEST = CapacityRequest("h100x8")
-FINE = Standing(suspended=False, gpu_quota=8, gpus_held=0, available_nano=Nano(HOUR))
+FINE = Standing(OrganizationState.ACTIVE, gpu_quota=8, gpus_held=0, available_nano=Nano(HOUR))
 
 
 def expect_refusal(verdict: Admitted | Refused, code: RefusalCode, *words: str) -> None:
@@ -37,8 +38,15 @@ def test_a_request_within_quota_balance_and_ceiling_is_admitted_with_its_first_h
 
 def test_a_suspended_organization_is_refused() -> None:
     expect_refusal(
-        admit(REQUEST, PRICE, replace(FINE, suspended=True)), RefusalCode.ORGANIZATION_SUSPENDED, "settle"
+        admit(REQUEST, PRICE, replace(FINE, state=OrganizationState.SUSPENDED)),
+        RefusalCode.ORGANIZATION_SUSPENDED,
+        "settle",
     )
+
+
+def test_an_organization_that_is_closing_closed_or_deleted_is_refused() -> None:
+    for state in (OrganizationState.CLOSING, OrganizationState.CLOSED, OrganizationState.DELETED):
+        expect_refusal(admit(REQUEST, PRICE, replace(FINE, state=state)), RefusalCode.ORGANIZATION_CLOSED)
 
 
 def test_a_sku_that_is_not_sold_is_refused() -> None:
@@ -89,9 +97,9 @@ def test_a_balance_below_zero_is_too_low() -> None:
 
 def test_refusals_come_in_the_order_in_which_a_customer_can_fix_them() -> None:
     request = replace(REQUEST, price_nano_per_hour_max=Nano(0))
-    hopeless = Standing(suspended=True, gpu_quota=0, gpus_held=8, available_nano=Nano(-1))
+    hopeless = Standing(OrganizationState.SUSPENDED, gpu_quota=0, gpus_held=8, available_nano=Nano(-1))
     expect_refusal(admit(request, None, hopeless), RefusalCode.ORGANIZATION_SUSPENDED)
-    welcome = replace(hopeless, suspended=False)
+    welcome = replace(hopeless, state=OrganizationState.ACTIVE)
     expect_refusal(admit(request, None, welcome), RefusalCode.SKU_UNKNOWN)
     expect_refusal(admit(request, PRICE, welcome), RefusalCode.PRICE_ABOVE_CEILING)
     expect_refusal(admit(REQUEST, PRICE, welcome), RefusalCode.QUOTA_EXCEEDED)
@@ -99,19 +107,19 @@ def test_refusals_come_in_the_order_in_which_a_customer_can_fix_them() -> None:
 
 
 @given(
-    suspended=st.booleans(),
+    state=st.sampled_from(OrganizationState),
     quota=st.integers(0, 32),
     held=st.integers(0, 32),
     available=st.integers(-HOUR, 2 * HOUR),
     ceiling=st.none() | st.integers(0, 2 * HOUR),
 )
 def test_who_is_admitted_stays_within_quota_balance_and_ceiling(
-    suspended: bool, quota: int, held: int, available: int, ceiling: int | None
+    state: OrganizationState, quota: int, held: int, available: int, ceiling: int | None
 ) -> None:
-    standing = Standing(suspended, quota, held, Nano(available))
+    standing = Standing(state, quota, held, Nano(available))
     request = replace(REQUEST, price_nano_per_hour_max=None if ceiling is None else Nano(ceiling))
     within = (
-        not suspended
+        state is OrganizationState.ACTIVE
         and held + 8 <= quota
         and available >= HOUR
         and (ceiling is None or ceiling >= PRICE.nano_per_hour)

@@ -14,6 +14,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.machine import MachineEvent, MachineState
+from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
@@ -36,6 +37,8 @@ CODES: list[type[StrEnum]] = [
     LeaseEvent,
     MachineState,
     MachineEvent,
+    OrganizationState,
+    OrganizationEvent,
     Step,
     ListedState,
     AccountKind,

@@ -320,8 +320,14 @@ def _create_tables() -> None:
         "organizations",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("suspended", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("platform", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("state", sa.Text(), server_default=sa.text("'active'"), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "state IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
+            name=op.f("ck_organizations_state_known"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
         sa.UniqueConstraint("name", name=op.f("uq_organizations_name")),
     )
@@ -850,7 +856,8 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'organization_closed',"
+            " 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(

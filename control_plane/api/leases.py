@@ -11,7 +11,7 @@ from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id, read_lease_id
-from control_plane.api.paging import Cursor, Limit, PositionCursor
+from control_plane.api.paging import Cursor, Limit, LongCursor
 from control_plane.api.projects import OfProject
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.journal import journal_line
@@ -192,7 +192,7 @@ class LeaseController(Controller):
         request: ApiRequest,
         lease_id: FromPath[str],
         limit: Limit = paging.LIMIT_DEFAULT,
-        cursor: PositionCursor = None,
+        cursor: LongCursor = None,
     ) -> JournalPage:
         """Everything that happened to the lease, oldest first."""
         found = await leases.journal_page(

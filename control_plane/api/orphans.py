@@ -8,7 +8,7 @@ from litestar.params import JSONBody, QueryParameter
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.idempotency import Made
-from control_plane.api.paging import Cursor, Limit
+from control_plane.api.paging import Limit, LongCursor
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.orphans import orphan_termination_view, orphan_view
 from control_plane.domain.ids import AccountName, ProviderRef
@@ -16,6 +16,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.services import orphans
 from control_plane.services.idempotency import Connection
+from control_plane.services.orphans import Place
 from control_plane.wire.orphans import OrphanList, OrphanTerminationList, OrphanTerminationRequest
 
 Gone = Annotated[
@@ -34,13 +35,12 @@ class OrphanController(Controller):
         *,
         gone: Gone = False,
         limit: Limit = paging.LIMIT_DEFAULT,
-        cursor: Cursor = None,
+        cursor: LongCursor = None,
     ) -> OrphanList:
         """Machines with our launch keys that no open record claims, as the last lists showed them."""
-        found = await orphans.every(request.world, gone=gone)
-        page, following = paging.window(
-            "orphans", found, lambda row: f"{row.account} {row.provider_ref}", limit=limit, cursor=cursor
-        )
+        after = paging.place("orphans", cursor, Place)
+        found = await orphans.page(request.world, gone=gone, after=after, limit=limit + 1)
+        page, following = paging.cut(found, limit, lambda row: paging.after_place("orphans", row.place))
         return OrphanList(tuple(orphan_view(row) for row in page), following)
 
     @post(
@@ -61,7 +61,7 @@ class OrphanController(Controller):
                 AccountName(data.account),
                 [ProviderRef(ref) for ref in data.provider_refs],
                 why=data.why,
-                actor=request.principal.key_name,
+                actor=request.actor,
             )
             if isinstance(decisions, Refused):
                 return decisions

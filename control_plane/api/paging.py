@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 from uuid import UUID
 
+import msgspec
 from litestar.params import QueryParameter
 
 from control_plane.api.errors import ApiError
@@ -25,11 +26,12 @@ Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Rows per 
 Cursor = Annotated[
     str | None, QueryParameter(max_length=1_000, description="`next_cursor` of the previous page, unchanged.")
 ]
-PositionCursor = Annotated[
+LongCursor = Annotated[
     str | None, QueryParameter(max_length=6_000, description="`next_cursor` of the previous page, unchanged.")
 ]
 
 Row = TypeVar("Row")
+Place = TypeVar("Place")
 
 _MOMENT = re.compile(r"([a-z]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
 _NAMED = re.compile(r"([a-z]+):([0-9]{1,9}):(.+)", re.DOTALL)
@@ -75,6 +77,25 @@ def after_moment(kind: str, at: datetime, row_id: UUID) -> str:
 
 def after_position(kind: str, reached: Position) -> str:
     return _pack(f"{kind}:{reached}")
+
+
+def after_place(kind: str, place: object) -> str:
+    return _pack(f"{kind}:{msgspec.json.encode(place).decode()}")
+
+
+def place(kind: str, cursor: str | None, of: type[Place]) -> Place | None:
+    """The place, such as a composite key, in a cursor of this kind; None for the first page."""
+    if cursor is None:
+        return None
+    found_kind, _, text = _unpack(cursor).partition(":")
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, str | None])
+        found = msgspec.convert(parts, of)
+    except (msgspec.MsgspecError, UnicodeError):
+        raise _invalid() from None
+    if found_kind != kind or "\0" in "".join(filter(None, parts.values())):  # PostgreSQL takes no NUL.
+        raise _invalid()
+    return found
 
 
 def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:

@@ -1,18 +1,13 @@
-"""Queries on provider accounts: when each is listed next, its last list, its orphans, and its call budget."""
+"""Queries on provider accounts: when each is listed next, its last list, and its call budget."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.db.tables.marks import among
-from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
-from control_plane.domain.machine import MAY_EXIST
-from control_plane.domain.orphan import Held, HeldCode, Orphan
-from control_plane.domain.sighting import Sighting
+from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ids import AccountName
 from control_plane.domain.sweep import Freeze
 
 
@@ -159,153 +154,6 @@ async def record_offers_failure(
 ) -> None:
     """Store that the account's offers could not be refreshed, for operators."""
     await write(connection, _OFFERS_FAILING, name=name, why=why, now=now)
-
-
-# Orphans
-
-
-@dataclass(frozen=True, slots=True)
-class ListedOrphan:
-    """An orphan as operators read it."""
-
-    account: AccountName
-    provider_ref: ProviderRef
-    launch_key: LaunchKey
-    native_status: str
-    first_seen_at: datetime
-    last_seen_at: datetime
-    lists_seen: int
-    terminate_asked_at: datetime | None
-    note: str | None
-    """The result of the last try to terminate it."""
-    gone_at: datetime | None
-    """When the first list was asked for that no longer shows it; None while it is listed."""
-    held_code: HeldCode | None
-    """Why the last run did not terminate it; None when it tried, or when there was none yet."""
-    held_why: str | None
-    decided_at: datetime | None
-    decided_by: str | None
-    decided_why: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _HeldRow:
-    provider_ref: ProviderRef
-    code: HeldCode
-    why: str
-
-
-_LISTING = Recordset(Sighting, "listed")
-_HELD = Recordset(_HeldRow, "held")
-_ADOPTED = f"""
-EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref = o.provider_ref
-        AND {among("m.state", MAY_EXIST)})
-"""
-# An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
-_SEE_ORPHANS = text(f"""
-WITH seen AS (
-  SELECT provider_ref, launch_key, native_status FROM {_LISTING}
-), unlisted AS (
-  SELECT o.provider_ref, {_ADOPTED} AS adopted FROM orphans AS o
-  WHERE o.account = :account AND o.gone_at IS NULL AND o.provider_ref NOT IN (SELECT provider_ref FROM seen)
-), adopted AS (
-  DELETE FROM orphans AS o USING unlisted AS u
-  WHERE o.account = :account AND o.provider_ref = u.provider_ref AND u.adopted
-), gone AS (
-  UPDATE orphans AS o SET gone_at = :asked_at FROM unlisted AS u
-  WHERE o.account = :account AND o.provider_ref = u.provider_ref AND NOT u.adopted AND CAST(:believed AS boolean)
-)
-INSERT INTO orphans (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
-SELECT :account, provider_ref, launch_key, native_status, :asked_at, :asked_at FROM seen
-ON CONFLICT (account, provider_ref) DO UPDATE SET
-  launch_key = excluded.launch_key, native_status = excluded.native_status, last_seen_at = excluded.last_seen_at,
-  first_seen_at = CASE WHEN orphans.gone_at IS NULL THEN orphans.first_seen_at ELSE excluded.first_seen_at END,
-  lists_seen = CASE WHEN orphans.gone_at IS NULL THEN orphans.lists_seen + 1 ELSE 1 END,
-  gone_at = NULL
-""")
-# A decision counts for the machine that its operator saw: one that was gone since is watched anew.
-_ORPHANS_FROM = """
-SELECT o.account, o.provider_ref, o.launch_key, o.native_status, o.first_seen_at, o.last_seen_at, o.lists_seen,
-       o.terminate_asked_at, o.note, o.gone_at, o.held_code, o.held_why, d.at AS decided_at, d.actor AS decided_by,
-       d.why AS decided_why
-FROM orphans AS o LEFT JOIN LATERAL (
-  SELECT t.at, t.actor, t.why FROM orphan_terminations AS t
-  WHERE t.account = o.account AND t.provider_ref = o.provider_ref AND t.launch_key = o.launch_key
-    AND t.at >= o.first_seen_at
-  ORDER BY t.at DESC LIMIT 1) AS d ON true
-"""
-_ORPHANS_SHOWN = text(f"""
-{_ORPHANS_FROM} WHERE o.gone_at IS NULL OR CAST(:gone AS boolean)
-ORDER BY o.gone_at DESC NULLS FIRST, o.account, o.provider_ref
-""")
-# A record may have claimed one since the last list.
-_ORPHANS = text(f"""
-{_ORPHANS_FROM} WHERE o.account = :account AND o.gone_at IS NULL AND NOT EXISTS (
-  SELECT FROM machines AS m WHERE m.account = o.account AND {among("m.state", MAY_EXIST)}
-    AND (m.provider_ref = o.provider_ref OR m.provider_ref IS NULL AND m.launch_key = o.launch_key))
-ORDER BY o.provider_ref
-""")
-_HOLD_ORPHANS = text(f"""
-UPDATE orphans AS o SET held_code = held.code, held_why = held.why
-FROM orphans AS l LEFT JOIN {_HELD} ON held.provider_ref = l.provider_ref
-WHERE l.account = :account AND l.gone_at IS NULL AND o.account = l.account AND o.provider_ref = l.provider_ref
-  AND (o.held_code, o.held_why) IS DISTINCT FROM (held.code, held.why)
-""")
-_FORGET_ORPHANS = text("""
-DELETE FROM orphans WHERE (account, provider_ref) IN (
-  SELECT account, provider_ref FROM orphans WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
-""")
-_NOTE_ORPHAN = text("""
-UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now), note = :note
-WHERE account = :account AND provider_ref = :ref
-""")
-
-
-async def see_orphans(
-    connection: Connection,
-    account: AccountName,
-    listed: Sequence[Sighting],
-    *,
-    believed: bool,
-    asked_at: datetime,
-) -> None:
-    """Store the orphans that the account's last list shows; those that it no longer shows are gone.
-
-    A list that is not `believed` ends no orphan, because it proves no absence.
-    """
-    document = _LISTING.document(listed)
-    values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
-    await write(connection, _SEE_ORPHANS, **values)
-
-
-async def orphans(connection: Connection, account: AccountName) -> list[Orphan]:
-    """The orphans of an account that are still listed and that no record has claimed since."""
-    return await read(connection, _ORPHANS, Orphan, account=account)
-
-
-async def orphans_shown(connection: Connection, *, gone: bool) -> list[ListedOrphan]:
-    """The orphans of every account, for operators; with `gone`, also those that are no longer listed, last."""
-    return await read(connection, _ORPHANS_SHOWN, ListedOrphan, gone=gone)
-
-
-async def forget_orphans(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Delete orphans that were gone before `before`, oldest first. Returns how many."""
-    return await write(connection, _FORGET_ORPHANS, before=before, limit=limit)
-
-
-async def hold_orphans(
-    connection: Connection, account: AccountName, held: Mapping[ProviderRef, Held]
-) -> None:
-    """Store why the last run did not terminate the account's orphans; one that is not in `held` is not held."""
-    rows = [_HeldRow(ref, reason.code, reason.why) for ref, reason in held.items()]
-    await write(connection, _HOLD_ORPHANS, account=account, held=_HELD.document(rows))
-
-
-async def note_orphan(
-    connection: Connection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
-) -> None:
-    """Store the result of a try to terminate an orphan."""
-    await write(connection, _NOTE_ORPHAN, account=account, ref=ref, note=note, now=now)
 
 
 # The call budget that all replicas share

@@ -2,21 +2,26 @@
 
 from collections.abc import Sequence
 
-from control_plane.db import accounts, orphan_terminations
-from control_plane.db.accounts import ListedOrphan
+from control_plane.db import orphan_terminations, orphans
 from control_plane.db.connection import Connection
 from control_plane.db.orphan_terminations import OrphanTermination
+from control_plane.db.orphans import ListedOrphan, Place
+from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-__all__ = ["ListedOrphan", "OrphanTermination"]  # For controllers, which must not import the layer below.
+__all__ = [
+    "ListedOrphan",
+    "OrphanTermination",
+    "Place",
+]  # For controllers, which must not import the layer below.
 
 
-async def every(world: World, *, gone: bool) -> Sequence[ListedOrphan]:
+async def page(world: World, *, gone: bool, after: Place | None, limit: int) -> Sequence[ListedOrphan]:
     """The orphans of all accounts, as the last lists showed them; with `gone`, also those of the last 30 days."""
     async with world.db.reading() as connection:
-        return await accounts.orphans_shown(connection, gone=gone)
+        return await orphans.page(connection, gone=gone, after=after, limit=limit)
 
 
 async def terminate(
@@ -26,19 +31,25 @@ async def terminate(
     refs: Sequence[ProviderRef],
     *,
     why: str,
-    actor: str,
+    actor: Actor,
 ) -> list[OrphanTermination] | Refused:
     """Decide that these orphans are terminated, whatever holds them back. If one is not listed, nothing is decided."""
-    listed = {
-        orphan.provider_ref: orphan
-        for orphan in await accounts.orphans_shown(connection, gone=False)
-        if orphan.account == account
-    }
+    listed = await orphans.launch_keys(connection, account, refs)
     for ref in refs:
         if ref not in listed:
             return Refused(RefusalCode.ORPHAN_UNKNOWN, f"{account} lists no orphan {ref!r} now.")
     decisions = [
-        OrphanTermination(world.new_id(), account, ref, listed[ref].launch_key, why, actor, world.now())
+        OrphanTermination(
+            id=world.new_id(),
+            account=account,
+            provider_ref=ref,
+            launch_key=listed[ref],
+            why=why,
+            actor_kind=actor.kind,
+            actor=actor.name,
+            request_id=actor.request_id,
+            at=world.now(),
+        )
         for ref in dict.fromkeys(refs)
     ]
     await orphan_terminations.insert(connection, decisions)

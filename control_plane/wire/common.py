@@ -72,6 +72,17 @@ AccountText = Annotated[
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 _PRINTABLE = f"[^{_HIDDEN}]"
 _PRINTABLE_AND_NO_SPACE = rf"[^{_HIDDEN}\s]"
+ProviderRefText = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_PRINTABLE}+$(?!\n)",
+        max_length=256,
+        description="A provider's own id of a machine.",
+        examples=["0920582c7ff041399e34823a0be62549"],
+        extra={"must": "the provider's id of a machine, as the list of orphans shows it"},
+    ),
+]
+"""As long as `providers/listings.py` accepts one, so that every orphan which is listed can be named."""
 Sentence = Annotated[
     str,
     Meta(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, View
+from control_plane.wire.common import AccountText, NextCursor, ProviderRefText, Request, Sentence, View
 
 ORPHANS_PER_REQUEST_MAX = 1_000
 
@@ -16,19 +16,7 @@ class OrphanTerminationRequest(Request):
     account: AccountText
     """The provider account that lists them."""
     provider_refs: Annotated[
-        tuple[
-            Annotated[
-                str,
-                Meta(
-                    pattern=r"^[!-~]+$(?!\n)",
-                    max_length=200,
-                    examples=["0920582c7ff041399e34823a0be62549"],
-                    extra={"must": "the provider's id of a machine, as the list of orphans shows it"},
-                ),
-            ],
-            ...,
-        ],
-        Meta(min_length=1, max_length=ORPHANS_PER_REQUEST_MAX),
+        tuple[ProviderRefText, ...], Meta(min_length=1, max_length=ORPHANS_PER_REQUEST_MAX)
     ]
     """The provider's ids of the orphans. All of them are listed, or nothing is decided."""
     why: Sentence

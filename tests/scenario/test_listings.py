@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from control_plane.db import accounts, catalogue
 from control_plane.db.connection import Connection
+from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
@@ -19,6 +20,7 @@ from control_plane.domain.orphan import HeldCode
 from control_plane.domain.request import CapacityRequest
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import orphans
+from control_plane.services.orphans import ListedOrphan
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import FakeMachine, Fault
 from reconciler import network
@@ -26,6 +28,7 @@ from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
+OPERATOR = Actor(ActorKind.OPERATOR, "key_1")
 
 _METERED = text("SELECT metered_until FROM leases WHERE id = :id")
 
@@ -462,14 +465,14 @@ async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_accoun
     await stage.finish()
 
 
-async def _orphans(stage: Stage) -> list[accounts.ListedOrphan]:
-    return [*await orphans.every(stage.api, gone=False)]
+async def _orphans(stage: Stage) -> list[ListedOrphan]:
+    return [*await orphans.page(stage.api, gone=False, after=None, limit=1_000)]
 
 
 async def _decide(stage: Stage, machines: list[FakeMachine], *, why: str = "it is ours") -> None:
     refs = [machine.provider_ref for machine in machines]
     async with stage.db.transaction() as connection:
-        decided = await orphans.terminate(connection, stage.api, FAKE, refs, why=why, actor="key_1")
+        decided = await orphans.terminate(connection, stage.api, FAKE, refs, why=why, actor=OPERATOR)
     assert isinstance(decided, list), decided
 
 

@@ -6,7 +6,7 @@ Facts (the journal, usage, the ledger, verification reports) are never deleted.
 
 from datetime import timedelta
 
-from control_plane.db import accounts, idempotency, loops
+from control_plane.db import idempotency, loops, orphans
 from reconciler.loop import Loop, Report
 from reconciler.world import World
 
@@ -28,9 +28,7 @@ async def activate(world: World) -> Report:
     async with world.db.transaction() as connection:
         dropped = (
             await idempotency.forget(connection, before=now - ANSWERS_KEPT, limit=DROPPED_PER_ACTIVATION_MAX),
-            await accounts.forget_orphans(
-                connection, before=now - ORPHANS_KEPT, limit=DROPPED_PER_ACTIVATION_MAX
-            ),
+            await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=DROPPED_PER_ACTIVATION_MAX),
             await idempotency.forget_surplus(
                 connection,
                 most=ANSWERS_MAX,

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from control_plane.db import accounts
+from control_plane.db import orphans as rows
 from control_plane.domain import orphan as orphan_rules
 from control_plane.domain.ids import AccountName
 from control_plane.domain.orphan import HeldCode, Orphan, Verdict
@@ -29,7 +30,7 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
         state = await accounts.get(connection, account)
-        orphans = await accounts.orphans(connection, account)
+        orphans = await rows.of_account(connection, account)
     verdict = orphan_rules.to_terminate(
         orphans,
         listing_size=state.listing_size,
@@ -38,7 +39,7 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         now=now,
     )
     async with world.db.transaction() as connection:
-        await accounts.hold_orphans(connection, account, verdict.held)
+        await rows.hold(connection, account, verdict.held)
     report = Report(looked_at=len(orphans))
     _tell(orphans, verdict, report)
     for orphan in verdict.terminate:
@@ -86,7 +87,7 @@ async def _terminate(world: MachineWorld, account: AccountName, orphan: Orphan, 
             )
         )
     async with world.db.transaction() as connection:
-        await accounts.note_orphan(connection, account, ref, note=note, now=world.now())
+        await rows.note(connection, account, ref, note=note, now=world.now())
 
 
 def _reason(orphan: Orphan) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import accounts, machines
+from control_plane.db import accounts, machines, orphans
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
@@ -118,7 +118,7 @@ async def _write_account(
     connection: Connection, account: AccountName, swept: Swept, *, size: int, asked_at: datetime
 ) -> None:
     believed = swept.freeze is None or swept.freeze.persists(asked_at)
-    await accounts.see_orphans(connection, account, swept.orphans, believed=believed, asked_at=asked_at)
+    await orphans.see(connection, account, swept.orphans, believed=believed, asked_at=asked_at)
     await accounts.record_listing(
         connection, account, asked_at=asked_at, size=size, foreign=swept.foreign, freeze=swept.freeze
     )

@@ -1,12 +1,22 @@
 """Orphans over HTTP."""
 
-import pytest
+from dataclasses import replace
 
-from control_plane.db import accounts
+import pytest
+from sqlalchemy import text
+
+from control_plane.api import paging
+from control_plane.db import accounts, orphans
+from control_plane.domain.ids import AccountName, ProviderRef
+from providers.listings import REFERENCE_CHARACTERS_MAX
 from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.problems import hold
+from tests.support.rows import rows
 from tests.support.stage import Stage
+from tests.support.values import a_sighting
 
 pytestmark = pytest.mark.database
+DECISIONS = text("SELECT actor_kind, request_id FROM orphan_terminations")
 
 
 async def test_an_operator_sees_machines_that_no_record_claims(
@@ -14,9 +24,9 @@ async def test_an_operator_sees_machines_that_no_record_claims(
 ) -> None:
     stage.plant()
     await stage.play(10)
-    orphans = (await operator.http.get("/v1/operator/orphans")).json()["items"]
-    assert [orphan["account"] for orphan in orphans] == ["fake"]
-    assert orphans[0]["launch_key"] in stage.planted
+    (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
+    assert orphan["account"] == "fake"
+    assert orphan["launch_key"] in stage.planted
 
 
 async def test_an_orphan_that_was_terminated_is_on_record_for_thirty_days(
@@ -46,7 +56,7 @@ async def test_an_orphan_that_was_terminated_is_on_record_for_thirty_days(
         stage.clock.advance(days * 86_400)
         await stage.run("prune_records")
         async with stage.db.reading() as connection:
-            assert len(await accounts.orphans_shown(connection, gone=True)) == kept, days
+            assert len(await orphans.page(connection, gone=True, after=None, limit=10)) == kept, days
 
 
 async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_who_and_why(
@@ -69,3 +79,43 @@ async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_w
     assert decided["actor"].startswith("key_")
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
     assert orphan["termination"] == decided
+
+
+async def test_whatever_id_a_provider_gives_an_orphan_it_can_be_decided_and_who_did_is_stored(
+    api: Api, operator: Tenant
+) -> None:
+    account = AccountName("odd/ids")
+    refs = ["i 1", "x" * REFERENCE_CHARACTERS_MAX, "\u00e9", "a/b", '"', "\\u0000"]
+    listed = [replace(a_sighting(number), provider_ref=ProviderRef(ref)) for number, ref in enumerate(refs)]
+    now = api.world.now()
+    async with api.owner.db.transaction() as connection:
+        await accounts.register(connection, account, "odd", now=now)
+        await orphans.see(connection, account, listed, believed=True, asked_at=now)
+    for fault in (
+        '{"gone_at":null,"account":"a","provider_ref":"\\u0000"}',
+        '{"gone_at":null}',
+        "{",
+        "[]",
+        "",
+    ):
+        wrong = {"cursor": paging._pack(f"orphans:{fault}")}
+        hold(await operator.http.get("/v1/operator/orphans", params=wrong), "invalid_cursor")
+    assert await _pages(operator, limit=1) == await _pages(operator, limit=50) == sorted(refs)
+    body = {"account": account, "provider_refs": refs, "why": "ticket 4711"}
+    answer = await operator.http.post("/v1/operator/orphan-terminations", json=body)
+    assert answer.status_code == 201, answer.text
+    async with api.owner.db.reading() as connection:
+        stored = await rows(connection, DECISIONS)
+    request_id = answer.headers["x-request-id"]
+    assert [(row.actor_kind, row.request_id) for row in stored] == [("operator", request_id)] * len(refs)
+
+
+async def _pages(operator: Tenant, *, limit: int) -> list[str]:
+    found: list[str] = []
+    query: dict[str, str] = {"limit": str(limit)}
+    while True:
+        page = (await operator.http.get("/v1/operator/orphans", params=query)).json()
+        found += [orphan["provider_ref"] for orphan in page["items"]]
+        if page["next_cursor"] is None:
+            return sorted(found)
+        query["cursor"] = page["next_cursor"]

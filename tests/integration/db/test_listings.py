@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, attempts, catalogue, machines, usage
+from control_plane.db import accounts, attempts, catalogue, machines, orphans, usage
 from control_plane.db.engine import Database
 from control_plane.domain.attempt import Attempt, AttemptOutcome
 from control_plane.domain.failure import FailReason
@@ -146,14 +146,15 @@ async def _seen(
 ) -> dict[str, tuple[datetime, int]]:
     listed = [a_sighting(number) for number in numbers]
     async with database.transaction() as connection:
-        await accounts.see_orphans(connection, ACCOUNT, listed, believed=believed, asked_at=at)
-        known = await accounts.orphans(connection, ACCOUNT)
-    return {one.provider_ref: (one.first_seen_at, one.lists_seen) for one in known}
+        await orphans.see(connection, ACCOUNT, listed, believed=believed, asked_at=at)
+        known = await orphans.of_account(connection, ACCOUNT)
+    return {orphan.provider_ref: (orphan.first_seen_at, orphan.lists_seen) for orphan in known}
 
 
 async def _gone(database: Database) -> dict[str, datetime | None]:
     async with database.reading() as connection:
-        return {one.provider_ref: one.gone_at for one in await accounts.orphans_shown(connection, gone=True)}
+        found = await orphans.page(connection, gone=True, after=None, limit=9)
+    return {orphan.provider_ref: orphan.gone_at for orphan in found}
 
 
 async def test_an_orphan_is_counted_while_it_is_listed_and_anew_when_it_is_listed_again(
@@ -170,6 +171,22 @@ async def test_an_orphan_is_counted_while_it_is_listed_and_anew_when_it_is_liste
     assert list(await _gone(own)) == ["ref-1", "ref-2", "ref-3"], "those that went last come first"
 
 
+async def test_pages_of_orphans_of_any_size_are_the_whole_list(own: Database) -> None:
+    async with own.transaction() as connection:
+        await accounts.register(connection, ACCOUNT, "a", now=START)
+    for minutes, numbers in ((0, range(1, 9)), (1, range(3, 9)), (2, range(4, 9)), (3, range(5, 9))):
+        await _seen(own, START + minutes * MINUTE, *numbers)
+    whole = ["ref-5", "ref-6", "ref-7", "ref-8", "ref-4", "ref-3", "ref-1", "ref-2"]
+    for gone, expected in ((True, whole), (False, whole[:4])):
+        for limit in range(1, 10):
+            found, after = [], None
+            async with own.reading() as connection:
+                while page := await orphans.page(connection, gone=gone, after=after, limit=limit):
+                    found += [orphan.provider_ref for orphan in page]
+                    after = page[-1].place
+            assert found == expected, (gone, limit)
+
+
 async def test_a_list_that_is_not_believed_ends_no_orphan(own: Database) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
@@ -181,8 +198,8 @@ async def test_a_list_that_is_not_believed_ends_no_orphan(own: Database) -> None
 async def test_an_orphan_that_a_record_adopts_was_none_and_leaves_no_record(filled: Database) -> None:
     listed = replace(a_sighting(), provider_ref=ProviderRef("ref"))
     async with filled.transaction() as connection:
-        await accounts.see_orphans(connection, ACCOUNT, [listed], believed=True, asked_at=START)
-        await accounts.see_orphans(connection, ACCOUNT, [], believed=True, asked_at=START + MINUTE)
+        await orphans.see(connection, ACCOUNT, [listed], believed=True, asked_at=START)
+        await orphans.see(connection, ACCOUNT, [], believed=True, asked_at=START + MINUTE)
     assert "ref" not in await _gone(filled)
 
 
@@ -194,10 +211,10 @@ async def test_an_orphan_that_is_gone_is_erased_when_its_time_is_over_and_a_list
     for minutes, numbers in ((0, (1, 2, 3)), (1, (2, 3)), (2, (3,))):
         await _seen(own, START + minutes * MINUTE, *numbers)
     async with own.transaction() as connection:
-        assert await accounts.forget_orphans(connection, before=START + 2 * MINUTE, limit=10) == 1
+        assert await orphans.forget(connection, before=START + 2 * MINUTE, limit=10) == 1
     assert set(await _gone(own)) == {"ref-2", "ref-3"}
     async with own.transaction() as connection:
-        assert await accounts.forget_orphans(connection, before=START + 60 * MINUTE, limit=10) == 1
+        assert await orphans.forget(connection, before=START + 60 * MINUTE, limit=10) == 1
     assert set(await _gone(own)) == {"ref-3"}
 
 
@@ -206,22 +223,23 @@ async def test_orphans_of_another_account_are_its_own(own: Database) -> None:
     async with own.transaction() as connection:
         for name in (ACCOUNT, other):
             await accounts.register(connection, name, "a", now=START)
-            await accounts.see_orphans(connection, name, [a_sighting()], believed=True, asked_at=START)
-        await accounts.see_orphans(connection, other, [], believed=True, asked_at=START)
-        assert [one.provider_ref for one in await accounts.orphans(connection, ACCOUNT)] == ["ref-1"]
-        assert await accounts.orphans(connection, other) == []
-        assert [one.account for one in await accounts.orphans_shown(connection, gone=False)] == [ACCOUNT]
+            await orphans.see(connection, name, [a_sighting()], believed=True, asked_at=START)
+        await orphans.see(connection, other, [], believed=True, asked_at=START)
+        assert [orphan.provider_ref for orphan in await orphans.of_account(connection, ACCOUNT)] == ["ref-1"]
+        assert await orphans.of_account(connection, other) == []
+        (orphan,) = await orphans.page(connection, gone=False, after=None, limit=9)
+    assert orphan.account == ACCOUNT
 
 
 async def test_what_was_tried_on_an_orphan_is_kept_from_the_first_time_on(own: Database) -> None:
     async with own.transaction() as connection:
         await accounts.register(connection, ACCOUNT, "a", now=START)
         listed = a_sighting(native_status="odd")
-        await accounts.see_orphans(connection, ACCOUNT, [listed], believed=True, asked_at=START)
+        await orphans.see(connection, ACCOUNT, [listed], believed=True, asked_at=START)
         for minutes, note in ((1, "could not be terminated"), (2, "terminated")):
             at = START + minutes * MINUTE
-            await accounts.note_orphan(connection, ACCOUNT, ProviderRef("ref-1"), note=note, now=at)
-        (shown,) = await accounts.orphans_shown(connection, gone=False)
+            await orphans.note(connection, ACCOUNT, ProviderRef("ref-1"), note=note, now=at)
+        (shown,) = await orphans.page(connection, gone=False, after=None, limit=9)
     assert (shown.terminate_asked_at, shown.note) == (START + MINUTE, "terminated")
     assert (shown.launch_key, shown.native_status) == (listed.launch_key, "odd")
 

@@ -601,8 +601,14 @@ def _create_tables() -> None:
         sa.Column("provider_ref", sa.Text(), nullable=False),
         sa.Column("launch_key", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_orphan_terminations_actor_kind_known"),
+        ),
         sa.ForeignKeyConstraint(
             ["account"],
             ["provider_accounts.name"],

@@ -1,0 +1,201 @@
+"""Queries on orphans: machines with our launch keys that no open record matches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
+from control_plane.domain.machine import MAY_EXIST
+from control_plane.domain.orphan import Held, HeldCode, Orphan
+from control_plane.domain.sighting import Sighting
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place of an orphan in the order of the pages: those that are listed come first, then the last to go."""
+
+    gone_at: datetime | None
+    account: AccountName
+    provider_ref: ProviderRef
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOrphan:
+    """An orphan as operators read it."""
+
+    account: AccountName
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+    native_status: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    lists_seen: int
+    terminate_asked_at: datetime | None
+    note: str | None
+    """The result of the last try to terminate it."""
+    gone_at: datetime | None
+    """When the first list was asked for that no longer shows it; None while it is listed."""
+    held_code: HeldCode | None
+    """Why the last run did not terminate it; None when it tried, or when there was none yet."""
+    held_why: str | None
+    decided_at: datetime | None
+    decided_by: str | None
+    decided_why: str | None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.gone_at, self.account, self.provider_ref)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldRow:
+    provider_ref: ProviderRef
+    code: HeldCode
+    why: str
+
+
+_LISTING = Recordset(Sighting, "listed")
+_HELD = Recordset(_HeldRow, "held")
+_ADOPTED = f"""
+EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref = o.provider_ref
+        AND {among("m.state", MAY_EXIST)})
+"""
+# An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
+_SEE = text(f"""
+WITH seen AS (
+  SELECT provider_ref, launch_key, native_status FROM {_LISTING}
+), unlisted AS (
+  SELECT o.provider_ref, {_ADOPTED} AS adopted FROM orphans AS o
+  WHERE o.account = :account AND o.gone_at IS NULL AND o.provider_ref NOT IN (SELECT provider_ref FROM seen)
+), adopted AS (
+  DELETE FROM orphans AS o USING unlisted AS u
+  WHERE o.account = :account AND o.provider_ref = u.provider_ref AND u.adopted
+), gone AS (
+  UPDATE orphans AS o SET gone_at = :asked_at FROM unlisted AS u
+  WHERE o.account = :account AND o.provider_ref = u.provider_ref AND NOT u.adopted AND CAST(:believed AS boolean)
+)
+INSERT INTO orphans (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
+SELECT :account, provider_ref, launch_key, native_status, :asked_at, :asked_at FROM seen
+ON CONFLICT (account, provider_ref) DO UPDATE SET
+  launch_key = excluded.launch_key, native_status = excluded.native_status, last_seen_at = excluded.last_seen_at,
+  first_seen_at = CASE WHEN orphans.gone_at IS NULL THEN orphans.first_seen_at ELSE excluded.first_seen_at END,
+  lists_seen = CASE WHEN orphans.gone_at IS NULL THEN orphans.lists_seen + 1 ELSE 1 END,
+  gone_at = NULL
+""")
+# A decision counts for the machine that its operator saw: one that was gone since is watched anew.
+_SELECT = """
+SELECT o.account, o.provider_ref, o.launch_key, o.native_status, o.first_seen_at, o.last_seen_at, o.lists_seen,
+       o.terminate_asked_at, o.note, o.gone_at, o.held_code, o.held_why, d.at AS decided_at, d.actor AS decided_by,
+       d.why AS decided_why
+FROM orphans AS o LEFT JOIN LATERAL (
+  SELECT t.at, t.actor, t.why FROM orphan_terminations AS t
+  WHERE t.account = o.account AND t.provider_ref = o.provider_ref AND t.launch_key = o.launch_key
+    AND t.at >= o.first_seen_at
+  ORDER BY t.at DESC LIMIT 1) AS d ON true
+"""
+_GONE_AT = "coalesce(o.gone_at, 'infinity')"
+_AFTER = "coalesce(CAST(:after_gone_at AS timestamptz), 'infinity')"
+_PAGE = text(f"""
+{_SELECT} WHERE (o.gone_at IS NULL OR CAST(:gone AS boolean))
+  AND (CAST(:after_ref AS text) IS NULL OR {_GONE_AT} < {_AFTER} OR {_GONE_AT} = {_AFTER}
+       AND (o.account, o.provider_ref) > (CAST(:after_account AS text), :after_ref))
+ORDER BY {_GONE_AT} DESC, o.account, o.provider_ref LIMIT :limit
+""")
+_LISTED = text("""
+SELECT provider_ref, launch_key FROM orphans
+WHERE account = :account AND provider_ref = ANY(:refs) AND gone_at IS NULL
+""")
+# A record may have claimed one since the last list.
+_OF_ACCOUNT = text(f"""
+{_SELECT} WHERE o.account = :account AND o.gone_at IS NULL AND NOT EXISTS (
+  SELECT FROM machines AS m WHERE m.account = o.account AND {among("m.state", MAY_EXIST)}
+    AND (m.provider_ref = o.provider_ref OR m.provider_ref IS NULL AND m.launch_key = o.launch_key))
+ORDER BY o.provider_ref
+""")
+_HOLD = text(f"""
+UPDATE orphans AS o SET held_code = held.code, held_why = held.why
+FROM orphans AS l LEFT JOIN {_HELD} ON held.provider_ref = l.provider_ref
+WHERE l.account = :account AND l.gone_at IS NULL AND o.account = l.account AND o.provider_ref = l.provider_ref
+  AND (o.held_code, o.held_why) IS DISTINCT FROM (held.code, held.why)
+""")
+_FORGET = text("""
+DELETE FROM orphans WHERE (account, provider_ref) IN (
+  SELECT account, provider_ref FROM orphans WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
+""")
+_NOTE = text("""
+UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now), note = :note
+WHERE account = :account AND provider_ref = :ref
+""")
+
+
+async def see(
+    connection: Connection,
+    account: AccountName,
+    listed: Sequence[Sighting],
+    *,
+    believed: bool,
+    asked_at: datetime,
+) -> None:
+    """Store the orphans that the account's last list shows; those that it no longer shows are gone.
+
+    A list that is not `believed` ends no orphan, because it proves no absence.
+    """
+    document = _LISTING.document(listed)
+    values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
+    await write(connection, _SEE, **values)
+
+
+async def of_account(connection: Connection, account: AccountName) -> list[Orphan]:
+    """The orphans of an account that are still listed and that no record has claimed since."""
+    return await read(connection, _OF_ACCOUNT, Orphan, account=account)
+
+
+async def page(connection: Connection, *, gone: bool, after: Place | None, limit: int) -> list[ListedOrphan]:
+    """The orphans of all accounts after a place, for operators; with `gone`, also those that are no longer listed."""
+    return await read(
+        connection,
+        _PAGE,
+        ListedOrphan,
+        gone=gone,
+        after_gone_at=after.gone_at if after else None,
+        after_account=after.account if after else None,
+        after_ref=after.provider_ref if after else None,
+        limit=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+
+
+async def launch_keys(
+    connection: Connection, account: AccountName, refs: Sequence[ProviderRef]
+) -> dict[ProviderRef, LaunchKey]:
+    """The launch keys of those of these machines that are listed as orphans of the account now."""
+    found = await read(connection, _LISTED, _Listed, account=account, refs=list(refs))
+    return {orphan.provider_ref: orphan.launch_key for orphan in found}
+
+
+async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Delete orphans that were gone before `before`, oldest first. Returns how many."""
+    return await write(connection, _FORGET, before=before, limit=limit)
+
+
+async def hold(connection: Connection, account: AccountName, held: Mapping[ProviderRef, Held]) -> None:
+    """Store why the last run did not terminate the account's orphans; one that is not in `held` is not held."""
+    rows = [_HeldRow(ref, reason.code, reason.why) for ref, reason in held.items()]
+    await write(connection, _HOLD, account=account, held=_HELD.document(rows))
+
+
+async def note(
+    connection: Connection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
+) -> None:
+    """Store the result of a try to terminate an orphan."""
+    await write(connection, _NOTE, account=account, ref=ref, note=note, now=now)

@@ -6,7 +6,8 @@ from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.loops import loop_views, missing_loop_view
+from control_plane.api.views.loops import loop_view, missing_loop_view
+from control_plane.domain.loop_silence import judged
 from control_plane.domain.permission import Permission
 from control_plane.services import loops
 from control_plane.wire.loops import LoopList
@@ -22,8 +23,13 @@ class LoopController(Controller):
     ) -> LoopList:
         """The last report of every loop in every replica, and the loops that no replica reports on."""
         reports, missing = await loops.reports(request.world)
-        shown = loop_views(reports, request.world.now())
+        now = request.world.now()
         page, following = paging.window(
-            "loops", shown, lambda row: f"{row.loop} {row.account} {row.replica}", limit=limit, cursor=cursor
+            "loops",
+            judged(reports, now),
+            lambda row: f"{row[0].loop} {row[0].account} {row[0].replica}",
+            limit=limit,
+            cursor=cursor,
         )
-        return LoopList(tuple(page), tuple(map(missing_loop_view, missing)), following)
+        views = tuple(loop_view(report, silence, now) for report, silence in page)
+        return LoopList(views, tuple(map(missing_loop_view, missing)), following)

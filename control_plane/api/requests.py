@@ -235,9 +235,8 @@ async def public(request: AnyRequest) -> None:
 
 async def authorized(request: AnyRequest) -> None:
     """The door of everything else: a valid key, within its bounds, with the route's permission, and a known query."""
-    if (
-        request.method == "OPTIONS"
-    ):  # The framework answers with the methods of the endpoint, which are public.
+    # The framework answers OPTIONS with the methods of the endpoint, which are public.
+    if request.method == "OPTIONS":
         await public(request)
         return
     door = _arrive(request)

@@ -35,7 +35,7 @@ def is_database_trouble(error: BaseException) -> bool:
     A group of errors passes when each of them does.
     """
     if isinstance(error, BaseExceptionGroup):
-        return all(is_database_trouble(one) for one in error.exceptions)
+        return all(is_database_trouble(part) for part in error.exceptions)
     if is_bad_value(error):
         return False
     if isinstance(error, InterfaceError | OperationalError | PoolTimeoutError | OSError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.domain.metering import billing_start
-from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, dollars_down
+from control_plane.domain.money import Nano, affordable, dollars_down
 
 SECONDS_MAX = 10 * 366 * 24 * 3_600
 """A moment later than ten years after the lease was ready is no limit."""
@@ -53,8 +53,5 @@ def _spent(
     """The end of the last whole second that the amount pays for."""
     if limits.spend_nano is None or nano_per_gpu_hour == 0:
         return None
-    seconds = limits.spend_nano * SECONDS_PER_HOUR // (nano_per_gpu_hour * gpu_count)
-    # The charge is rounded to the nearest nano-dollar, so one more second may still cost no more than the amount.
-    if accrued(nano_per_gpu_hour, (seconds + 1) * gpu_count) <= limits.spend_nano:
-        seconds += 1
+    seconds = affordable(nano_per_gpu_hour, limits.spend_nano) // gpu_count
     return billing_start(ready_at) + timedelta(seconds=seconds) if seconds <= SECONDS_MAX else None

@@ -44,6 +44,11 @@ class Anchor:
         apart = abs((self.time(stopwatch) - other.time(stopwatch)).total_seconds())
         return apart <= self.error_at(stopwatch) + other.error_at(stopwatch)
 
+    def contradicts(self, time: datetime, stopwatch: float) -> bool:
+        """Whether `time` certainly differs from it by more than DIFFERENCE_MAX; a slow reading says little."""
+        difference = abs((time - self.time(stopwatch)).total_seconds())
+        return difference - self.error_at(stopwatch) > DIFFERENCE_MAX.total_seconds()
+
 
 def anchor(asked: float, answered: float, at: datetime) -> Anchor:
     """What a reading shows that was asked for and answered at these moments of the stopwatch.
@@ -74,27 +79,20 @@ class Reckoning:
         return host - self.database.time(stopwatch)
 
     def refusal(self, host: datetime, now: datetime, stopwatch: float) -> str | None:
-        """Why this process must not work, as a sentence; None when it may.
-
-        Only a difference that is certain counts: a slow reading says little about the time.
-        """
-        if self._differs(host, stopwatch):
+        """Why this process must not work, as a sentence; None when it may."""
+        if self.database.contradicts(host, stopwatch):
             difference = self.difference(host, stopwatch)
             return (
                 f"The clock of this host is {_apart(difference)} the database's; they may differ by"
                 f" {DIFFERENCE_MAX.total_seconds():g} s. Correct the one that is wrong."
             )
-        if self._differs(now, stopwatch):
+        if self.database.contradicts(now, stopwatch):
             difference = now - self.database.time(stopwatch)
             return (
                 f"This process is {_apart(difference)} the database's clock, which was set meanwhile."
                 " Restart the process, or wait until the time has caught up."
             )
         return None
-
-    def _differs(self, time: datetime, stopwatch: float) -> bool:
-        difference = abs((time - self.database.time(stopwatch)).total_seconds())
-        return difference - self.database.error_at(stopwatch) > DIFFERENCE_MAX.total_seconds()
 
 
 def reckoned(held: Reckoning | None, read: Anchor, *, host: datetime, stopwatch: float) -> Reckoning:
@@ -104,9 +102,7 @@ def reckoned(held: Reckoning | None, read: Anchor, *, host: datetime, stopwatch:
     database = read
     if held.database.agrees(read, stopwatch):
         database = min(read, held.database, key=lambda known: known.error_at(stopwatch))
-    apart = abs((host - database.time(stopwatch)).total_seconds())
-    contradicted = apart - database.error_at(stopwatch) > DIFFERENCE_MAX.total_seconds()
-    follows = not contradicted or held.work.agrees(database, stopwatch)
+    follows = not database.contradicts(host, stopwatch) or held.work.agrees(database, stopwatch)
     return Reckoning(database=database, work=database if follows else held.work)
 
 

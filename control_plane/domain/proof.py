@@ -128,10 +128,10 @@ OWN_CODES = {
     OwnCode.SOLD_TWICE: "Another live machine of this account has reported the same GPU. It fails.",
     OwnCode.SHOWN_ELSEWHERE: "A live machine of another account has reported the same GPU. It fails, without blame.",
     OwnCode.DISTURBED: "The customer began to compute during the challenge, which therefore does not count.",
-    OwnCode.BUSY_UNCLAIMED: "The GPUs are in use although no customer has been admitted to the machine. A silence.",
-    OwnCode.NO_HEALTH: "The machine did not report whether its GPUs are in use, so it was not challenged. A silence.",
-    OwnCode.NO_PROVER: "The prover could not be started on the machine. A silence.",
-    OwnCode.NO_END: "The challenge as a whole took longer than its limit. A silence.",
+    OwnCode.BUSY_UNCLAIMED: "The GPUs are in use although no customer has been admitted to the machine. Unanswered.",
+    OwnCode.NO_HEALTH: "The machine did not report whether its GPUs are in use, so it was not challenged. Unanswered.",
+    OwnCode.NO_PROVER: "The prover could not be started on the machine. Unanswered.",
+    OwnCode.NO_END: "The challenge as a whole took longer than its limit. Unanswered.",
 }
 
 VOID = frozenset({OwnCode.DISTURBED.value, "memory_in_use"})

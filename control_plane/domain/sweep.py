@@ -214,6 +214,8 @@ class Swept:
     orphans: tuple[Sighting, ...]
     foreign: int
     freeze: Freeze | None
+    believed: bool
+    """Whether an absence from this list proves something."""
 
     @property
     def written(self) -> frozenset[MachineId]:
@@ -237,7 +239,8 @@ def sweep(
     """
     findings = match(machines, listing, installation=installation, asked_at=asked_at)
     freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
-    absent = findings.missed if freeze is None or freeze.persists(asked_at) else ()
+    believed = freeze is None or freeze.persists(asked_at)
+    absent = findings.missed if believed else ()
     conclusions = [
         *(conclusion for pair in findings.found for conclusion in _of_sighting(*pair, timing, asked_at)),
         *(conclusion for machine in absent for conclusion in _of_absence(machine, timing, asked_at)),
@@ -254,6 +257,7 @@ def sweep(
         orphans=tuple(sighting for sighting in findings.orphans if sighting.state is not ListedState.GONE),
         foreign=findings.foreign,
         freeze=freeze,
+        believed=believed,
     )
 
 

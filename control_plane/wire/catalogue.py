@@ -155,7 +155,7 @@ class RejectedView(View):
     why: str
     """The reason, as a sentence."""
     proofs: tuple[str, ...] = ()
-    """The failed GPU proofs that speak against the offer. Empty without the permission to see proof records."""
+    """The failed GPU proofs that count against the offer. Empty without the permission to see proof records."""
 
 
 class QuoteView(View):

@@ -122,13 +122,15 @@ PositiveUsdText = Annotated[
 ]
 
 
-LABEL_KEY_PATTERN = r"^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$(?!\n)"
+_LABEL_KEY, _LABEL_VALUE = "[a-z0-9]([a-z0-9._/-]*[a-z0-9])?", f"{_PRINTABLE}*"
+LABEL_PATTERN = rf"^{_LABEL_KEY}={_LABEL_VALUE}$(?!\n)"
+"""A label as a filter has it: `key=value`."""
 LABEL_LENGTH_MAX = 63
 LABELS_MAX = 32
 LabelKey = Annotated[
     str,
     Meta(
-        pattern=LABEL_KEY_PATTERN,
+        pattern=rf"^{_LABEL_KEY}$(?!\n)",
         max_length=LABEL_LENGTH_MAX,
         description="1 to 63 lower-case letters, digits or . _ / -, starting and ending with a letter or digit.",
         examples=["team"],
@@ -140,7 +142,7 @@ LabelKey = Annotated[
 LabelValue = Annotated[
     str,
     Meta(
-        pattern=rf"^{_PRINTABLE}*$(?!\n)",
+        pattern=rf"^{_LABEL_VALUE}$(?!\n)",
         max_length=LABEL_LENGTH_MAX,
         description="Up to 63 printable characters.",
         examples=["vision"],

@@ -67,7 +67,6 @@ class _Stream(asyncssh.SSHClientSession[bytes]):
         self._errors_bytes += len(data)
         if self._errors_bytes > OUTPUT_BYTES_MAX and not self.closed:
             self._break(f"the prover printed more than {OUTPUT_BYTES_MAX} bytes to standard error")
-            self.news.set()
 
     def flow(self) -> None:
         """Pause reading while enough is buffered, resume when there is room."""

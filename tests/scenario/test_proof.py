@@ -407,7 +407,7 @@ async def test_an_attested_sku_takes_no_machine_that_is_only_proven(stage: Stage
 
 
 def test_what_a_challenge_waits_for_by_itself_ends_before_it_is_cut_off() -> None:
-    """A challenge that is cut off counts as unanswered. A slow verifier of ours must not speak against a machine."""
+    """A challenge that is cut off counts as unanswered. A slow verifier of ours must not count against a machine."""
     pushing_the_agent_and_saying_goodbye = 30
     own = CONVERSATION_SECONDS_MAX + CHECK_SECONDS_MAX + pushing_the_agent_and_saying_goodbye
     assert own < proving.CHALLENGE_SECONDS_MAX

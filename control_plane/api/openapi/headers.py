@@ -40,7 +40,7 @@ LAST_EVENT_ID = {
     "description": "The id of the last event that the client has; the stream goes on after it. Anything that is no "
     "such id starts the stream at the beginning.",
     "schema": {"type": "string"},
-    "example": "42",
+    "example": "751.12.1",
 }
 PARAMETERS = {"IdempotencyKey": IDEMPOTENCY_KEY, "LastEventId": LAST_EVENT_ID}
 

@@ -15,7 +15,7 @@ from control_plane.api.errors import KINDS, MEDIA_TYPE, TITLES
 from control_plane.api.openapi import headers
 from control_plane.api.openapi.schemas import REF, Schema, example_of, in_ecma
 from control_plane.domain.ids import Prefix
-from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
+from control_plane.wire.common import LABEL_PATTERN, NAME_LENGTH_MAX, NAME_PATTERN
 
 Operation = dict[str, Any]
 _SOME_ID = "0190c2f07d1e7b3a9c54e1f2a3b4c5d6"
@@ -31,7 +31,7 @@ _QUERY: Mapping[str, Schema] = {
     "since": {"format": "date-time", "description": "Only what starts then or later; a year from 2000 to 2200."},
     "until": {"format": "date-time", "description": "Only what starts before; a year from 2000 to 2200."},
     "cursor": {"pattern": "^[A-Za-z0-9_-]+$"},
-    "label": {"items": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?=[ -~]*$"}},
+    "label": {"items": {"type": "string", "pattern": LABEL_PATTERN}},
     "gpu_model": {"description": "Only offers with this GPU model."},
 }  # fmt: skip
 """What the framework does not say of a parameter of a query."""
@@ -45,13 +45,6 @@ _TEXTS: Mapping[str, Schema] = {
     },
 }  # fmt: skip
 _PROJECT: dict[str, Any] = in_ecma(
-    {
-        "description": "The name or the id of the project.",
-        "schema": {"type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_LENGTH_MAX},
-        "example": "default",
-    }
-)
-_PROJECT = in_ecma(
     {
         "description": "The name or the id of the project.",
         "schema": {"type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_LENGTH_MAX},

@@ -119,10 +119,10 @@ def events() -> dict[str, Schema]:
 
 
 def _event(name: str, data: str, description: str) -> Schema:
-    number = {
+    position = {
         "type": "string",
-        "pattern": "^[0-9]+$",
-        "description": "The number of the line, for Last-Event-ID.",
+        "pattern": "^-?[0-9]+(\\.[0-9]+)*$",
+        "description": "The reader's position behind the line, for Last-Event-ID.",
     }
     return {
         "title": f"{name.capitalize()}Event",
@@ -130,7 +130,7 @@ def _event(name: str, data: str, description: str) -> Schema:
         "type": "object",
         "properties": {
             "event": {"type": "string", "const": name, "description": "The name of the event."},
-            **({"id": number} if name == "journal" else {}),
+            **({"id": position} if name == "journal" else {}),
             "data": {
                 "type": "string",
                 "contentMediaType": "application/json",

@@ -19,7 +19,7 @@ class Disclosure:
     provider_words: bool
     """What providers said about our orders, in their own words: they may name our accounts and limits."""
     proof_records: bool
-    """Which GPU proofs, of any customer's machines, speak against an offer."""
+    """Which GPU proofs, of any customer's machines, count against an offer."""
 
     @classmethod
     def of(cls, permissions: frozenset[Permission]) -> Self:

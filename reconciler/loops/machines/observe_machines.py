@@ -117,8 +117,7 @@ async def _write_machines(
 async def _write_account(
     connection: Connection, account: AccountName, swept: Swept, *, size: int, asked_at: datetime
 ) -> None:
-    believed = swept.freeze is None or swept.freeze.persists(asked_at)
-    await orphans.see(connection, account, swept.orphans, believed=believed, asked_at=asked_at)
+    await orphans.see(connection, account, swept.orphans, believed=swept.believed, asked_at=asked_at)
     await accounts.record_listing(
         connection, account, asked_at=asked_at, size=size, foreign=swept.foreign, freeze=swept.freeze
     )

@@ -26,6 +26,7 @@ from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Permission, Role
+from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.sku import CapacityShape
@@ -298,3 +299,24 @@ def test_a_text_of_the_document_is_escaped_on_the_page(whole: dict[str, Any]) ->
     html = page(hostile).decode()
     assert "<script>" not in html
     assert "<code>&lt;b&gt;</code> &amp; &lt;i&gt;" in html
+
+
+def test_what_events_and_filters_really_hold_is_valid_by_the_document(whole: dict[str, Any]) -> None:
+    journal = whole["components"]["schemas"]["JournalEvent"]["properties"]["id"]
+    positions = (Position(), Position(751), Position(751, (12, 13, 90)), Position(START + 7, (1,)))
+    for position in positions:
+        _validates(whole, journal, str(position))
+    for text in ("", "a", "7.", "7.-1"):
+        assert parse(text) is None
+        with pytest.raises(jsonschema.ValidationError):
+            _validates(whole, journal, text)
+    assert parse(whole["components"]["parameters"]["LastEventId"]["example"]) is not None
+    (label,) = (
+        parameter["schema"]
+        for parameter in whole["paths"]["/v1/leases"]["get"]["parameters"]
+        if parameter.get("name") == "label"
+    )
+    _validates(whole, label, ["team=vision", "team=", "team=M\u00fcnchen 3", "a/b=x=y"])
+    for text in ("team", "=x", "Team=x", "team=\x07"):
+        with pytest.raises(jsonschema.ValidationError):
+            _validates(whole, label, [text])

@@ -312,7 +312,7 @@ def swept(machines: list[Machine], listing: list[Sighting], before: Freeze | Non
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), 0, None), **other)
+    return replace(Swept((), (), (), (), (), (), 0, None, believed=True), **other)
 
 
 def test_a_steady_machine_means_nothing_and_costs_no_write() -> None:

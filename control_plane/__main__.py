@@ -28,6 +28,7 @@ from control_plane.services.catalogue import CatalogueError
 from control_plane.services.organizations import GPU_QUOTA_DEFAULT
 from control_plane.settings import Settings, SettingsError
 from control_plane.world import World
+from tracing import settings as traces
 
 
 class Failure(Exception):  # noqa: N818 - an expected end of a command, not a bug
@@ -151,6 +152,7 @@ def document() -> bytes:
 def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.command == "serve":
         configuration.refuse_secrets(os.environ)
+        traces.read(os.environ)  # The worker that makes them could not say in one sentence what is wrong.
         server.serve(settings)
     elif arguments.command == "migrate":
         asyncio.run(migrate(settings.database_url))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from control_plane.db.engine import Database
+from tracing.tracer import NO_TRACER, Tracer
 
 
 def utc_now() -> datetime:
@@ -48,3 +49,4 @@ class World:
     new_id: Callable[[], UUID] = uuid7
     clock_refusal: Callable[[], str | None] = no_refusal
     """Why the clock must not be trusted now, as a sentence; None when it is right."""
+    tracer: Tracer = NO_TRACER

@@ -43,6 +43,8 @@ from providers.breaker import Breaker
 from providers.error_law import ERRORS_OF, Meaning, error_for, place_of
 from providers.listings import whole_listing
 from providers.pacing import Budget, LocallyThrottled, NotCalled, Pacer
+from tracing.attributes import Attribute
+from tracing.tracer import NO_TRACER, Kind, Span, Tracer
 
 READ_ATTEMPTS_MAX = 3
 PREPARE_CALLS_MAX = 4
@@ -97,6 +99,7 @@ class Guard:
         breaker: Breaker | None = None,
         timeouts: Mapping[Verb, Timeout] = TIMEOUTS,
         pace_in_process: bool = True,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.capabilities = inner.capabilities
         self.breaker = breaker or Breaker()
@@ -105,6 +108,7 @@ class Guard:
         self._now = now
         self._sleep = sleep
         self._timeouts = timeouts
+        self._tracer = tracer
         self._pacer = Pacer(
             account,
             inner.capabilities.rate_limits,
@@ -128,7 +132,7 @@ class Guard:
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
         await self._prepare(order)
-        return await self._once(Verb.LAUNCH, lambda: self._inner.launch(order))
+        return await self._once(Verb.LAUNCH, lambda: self._inner.launch(order), region=order.native_region)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self._once(Verb.TERMINATE, lambda: self._inner.terminate(provider_ref))
@@ -161,23 +165,37 @@ class Guard:
         )
         return await retrying(self._once, verb, call)
 
-    async def _once(self, verb: Verb, call: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def _once(
+        self, verb: Verb, call: Callable[[], Awaitable[Answer]], *, region: str | None = None
+    ) -> Answer:
         """Make one call or none. Every ProviderError that leaves here is one that the law allows for the verb."""
+        with self._tracer.span(f"provider {verb}", Kind.CLIENT) as span:
+            span.set(Attribute.VERB, verb)
+            span.set(Attribute.ACCOUNT, self._account)
+            span.set(Attribute.REGION, region)
+            return await self._in_turn(verb, call, span)
+
+    async def _in_turn(self, verb: Verb, call: Callable[[], Awaitable[Answer]], span: Span) -> Answer:
         if not self.breaker.admit(self._now()) and verb is not Verb.TERMINATE:
             CALLS.labels(self._account, verb, NotCalled.__name__).inc()
+            span.set(Attribute.OUTCOME, NotCalled.__name__)
             raise NotCalled(
                 f"{self._account} is left alone after {self.breaker.failures} calls without an answer"
             )
         try:
+            begun = self._now()
             await self._pacer.wait_for_turn(verb, self._timeouts[verb].turn)
+            span.set(Attribute.WAITED, (self._now() - begun).total_seconds())
             answer = await self._answer(verb, call)
         except ProviderError as error:
             self._note(verb, error)
+            span.set(Attribute.OUTCOME, type(error).__name__)
             raise
         except BaseException:
             self.breaker.abandoned()
             raise
         self._note(verb, None)
+        span.set(Attribute.OUTCOME, "ok")
         return answer
 
     async def _answer(self, verb: Verb, call: Callable[[], Awaitable[Answer]]) -> Answer:

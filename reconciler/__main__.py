@@ -29,6 +29,8 @@ from reconciler.health import Health
 from reconciler.listener import Listener
 from reconciler.process import BuildWorld, Process, stop_on_signals
 from reconciler.world import World
+from tracing import starting as tracing
+from tracing.tracer import Tracer
 
 log = structlog.get_logger()
 
@@ -94,10 +96,12 @@ def _print_accounts(environ: Mapping[str, str]) -> None:
 async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:
     """Run the loops of `wings` until a signal. Raises SettingsError, before anything is done."""
     chosen = settings.read(environ)
+    tracer = tracing.tracer(environ, "splitplane-reconciler", _note_traces)
     async with AsyncExitStack() as closing:
+        closing.callback(tracer.close)
         db = Database(chosen.database_url, role=Role.RECONCILER, pool_size=16, readers=16, rings=True)
         closing.push_async_callback(db.close)
-        build = _world_of(environ, wings, db, replica=chosen.replica, closing=closing)
+        build = _world_of(environ, wings, db, replica=chosen.replica, tracer=tracer, closing=closing)
         pools = PoolCollector(db.pools)
         REGISTRY.register(pools)
         closing.callback(REGISTRY.unregister, pools)
@@ -112,9 +116,15 @@ async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:
             wings=list(wings),
             metrics_listen=f"{chosen.metrics_listen[0]}:{listener.port}",
             database=db.place,
+            traces=tracer.on,
         )
         await process.run()
     log.info("reconciler_stopped", replica=chosen.replica)
+
+
+def _note_traces(why: str) -> None:
+    """Log that traces are not exported as they should be. It never stops anything else."""
+    log.warning("traces_not_exported", why=why)
 
 
 def _listen(chosen: settings.Settings, health: Health) -> Listener:
@@ -133,13 +143,21 @@ def _world_of(
     db: Database,
     *,
     replica: str,
+    tracer: Tracer,
     closing: AsyncExitStack,
 ) -> BuildWorld:
     """How the world of these wings is built, once the database is there. Raises SettingsError."""
     if registry.ROWS_ONLY.issuperset(wings):
 
         async def build_rows(clock: DatabaseClock) -> World:
-            return World(db=db, now=clock.now, new_id=uuid7, clock_refusal=clock.refusal, replica=replica)
+            return World(
+                db=db,
+                now=clock.now,
+                new_id=uuid7,
+                clock_refusal=clock.refusal,
+                replica=replica,
+                tracer=tracer,
+            )
 
         return build_rows
     from reconciler.compose import compose, connect_all  # noqa: PLC0415 - as above
@@ -147,7 +165,7 @@ def _world_of(
     reached = connect_all(settings.read_reach(environ), db, environ, closing)
 
     async def build(clock: DatabaseClock) -> World:
-        return await compose(reached, db, clock, replica=replica)
+        return await compose(reached, db, clock, replica=replica, tracer=tracer)
 
     return build
 

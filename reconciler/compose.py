@@ -34,6 +34,7 @@ from reconciler.budget import SharedBudget
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
 from reconciler.worlds.complete import CompleteWorld
+from tracing.tracer import Tracer
 
 log = structlog.get_logger()
 
@@ -81,7 +82,9 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
     return Reached(reach, on, connected, verifier, access, hub, login_key, build_agent())
 
 
-async def compose(reached: Reached, db: Database, clock: DatabaseClock, *, replica: str) -> CompleteWorld:
+async def compose(
+    reached: Reached, db: Database, clock: DatabaseClock, *, replica: str, tracer: Tracer
+) -> CompleteWorld:
     """The world of every wing. Raises what the database raises."""
     async with db.transaction() as connection:
         installation = await account_rows.installation(connection)
@@ -94,10 +97,11 @@ async def compose(reached: Reached, db: Database, clock: DatabaseClock, *, repli
         new_id=uuid7,
         clock_refusal=clock.refusal,
         replica=replica,
+        tracer=tracer,
         account_names=tuple(reached.connected),
         installation=installation,
         accounts={
-            name: Guard(provider, account=name, now=clock.now, budget=budget)
+            name: Guard(provider, account=name, now=clock.now, budget=budget, tracer=tracer)
             for name, provider in reached.connected.items()
         },
         access=reached.access,

@@ -18,6 +18,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.errors import is_database_trouble
 from control_plane.db.loops import Turn
 from control_plane.domain.ids import AccountName
+from reconciler import traced
 from reconciler.loop import AccountLoop, Report, is_being_cancelled
 from reconciler.registry import AnyLoop
 from reconciler.roster import Roster
@@ -185,6 +186,7 @@ class _Reporting:
     def __init__(self, world: World, loop: AnyLoop, account: AccountName | None) -> None:
         self._world = world
         self._loop = loop
+        self._account = account
         self._labels = (loop.name, account or "")
         self._written_at: datetime | None = None
         self._failed_before = False
@@ -196,7 +198,7 @@ class _Reporting:
         started_at = self._world.now()
         try:
             with SECONDS.labels(*self._labels).time():
-                report = await activate()
+                report = await traced.activation(self._world, self._loop.name, self._account, activate)
         except (Exception, asyncio.CancelledError) as error:
             if is_being_cancelled():
                 raise

@@ -9,6 +9,7 @@ from control_plane.db.engine import Database
 from control_plane.domain import actor
 from control_plane.domain.actor import Actor
 from control_plane.world import no_refusal
+from tracing.tracer import NO_TRACER, Tracer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class World:
     """Why no activation may start, because the clock must not be trusted; None when it is right."""
     replica: str = "one"
     """The name of this process in reports."""
+    tracer: Tracer = NO_TRACER
 
     def actor(self, loop: str) -> Actor:
         """The loop as the journal's actor."""

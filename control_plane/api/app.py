@@ -83,5 +83,5 @@ def create_app(
         logging_config=None,
         debug=False,
     )
-    app.asgi_handler = Envelope(Methods(app.asgi_handler, app.routes), metrics, world.new_id)
+    app.asgi_handler = Envelope(Methods(app.asgi_handler, app.routes), metrics, world)
     return app

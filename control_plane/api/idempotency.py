@@ -19,6 +19,7 @@ from control_plane.services import api_keys, idempotency
 from control_plane.services.idempotency import Connection, OtherBody, Produced
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
+from tracing.attributes import Attribute
 
 KEY_LENGTH_MAX = 255
 
@@ -58,13 +59,17 @@ async def once(
         body = msgspec.json.encode(made.view)
         return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
 
-    answer = await idempotency.once(
-        request.world,
-        request.principal.organization_id,
-        key=_key(request),
-        request_sha256=await _digest(request),
-        effect=produce,
-    )
+    key, digest = _key(request), await _digest(request)
+    with request.world.tracer.span("transaction") as span:
+        answer = await idempotency.once(
+            request.world,
+            request.principal.organization_id,
+            key=key,
+            request_sha256=digest,
+            effect=produce,
+        )
+        if not isinstance(answer, OtherBody):
+            span.set(Attribute.REPLAYED, answer.replayed)
     if isinstance(answer, OtherBody):
         raise ApiError("idempotency_key_reused", "This Idempotency-Key was used for another request.")
     headers = {}

@@ -8,15 +8,19 @@ that somebody pastes into a URL must not end up in a log.
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
-from uuid import UUID
 
 import msgspec
 import structlog
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.world import World
+from tracing.attributes import Attribute
+from tracing.tracer import Kind, Span
 
 _REQUEST_ID = "splitplane.request_id"
 _FAULT = "splitplane.fault"
@@ -45,8 +49,8 @@ def _to_json(event: Any, **_: Any) -> bytes:
     return msgspec.json.encode(event, enc_hook=str)
 
 
-def note_start(*, listen: str, metrics_listen: str, database: str) -> None:
-    log.info("api_started", listen=listen, metrics_listen=metrics_listen, database=database)
+def note_start(*, listen: str, metrics_listen: str, database: str, traces: bool) -> None:
+    log.info("api_started", listen=listen, metrics_listen=metrics_listen, database=database, traces=traces)
 
 
 def note_stop() -> None:
@@ -59,6 +63,11 @@ def note_database(fault: str | None) -> None:
         log.info("database_usable")
     else:
         log.warning("database_not_usable", why=fault)
+
+
+def note_traces(why: str) -> None:
+    """Log that traces are not exported as they should be. It never stops anything else."""
+    log.warning("traces_not_exported", why=why)
 
 
 def note_clock(refusal: str | None) -> None:
@@ -158,16 +167,38 @@ def record_fault(scope: Scope, error: Exception) -> None:
     }
 
 
+def _traceparent(scope: Scope) -> str | None:
+    found = [value for name, value in scope["headers"] if name == b"traceparent"]
+    return found[0].decode("latin-1") if len(found) == 1 else None
+
+
+def _describe(span: Span, scope: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Record on a span what the log line says, and which operation it was. No path: it may hold anything."""
+    matched = fields["route"] != "none"
+    span.rename(f"{fields['method']} {fields['route']}" if matched else fields["method"])
+    span.set(Attribute.METHOD, "_OTHER" if fields["method"] == "other" else fields["method"])
+    span.set(Attribute.ROUTE, fields["route"] if matched else None)
+    span.set(Attribute.STATUS, fields["status"] or None)
+    span.set(Attribute.REQUEST, fields["request_id"])
+    operation = getattr(scope.get("route_handler"), "operation_id", None)
+    span.set(Attribute.OPERATION, operation if isinstance(operation, str) else None)
+    if (principal := scope.get("auth")) is not None:
+        span.set(Attribute.ORGANIZATION, on_wire(Prefix.ORGANIZATION, principal.organization_id))
+    if fields["status"] >= 500:
+        span.fail(scope[_FAULT]["error"] if _FAULT in scope else str(fields["status"]))
+
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Envelope:
     """Wraps the routed app: gives the request its id, times the answer, writes the log line."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, new_id: Callable[[], UUID]) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, world: World) -> None:
         self._app = app
         self._metrics = metrics
-        self._new_id = new_id
+        self._new_id = world.new_id
+        self._tracer = world.tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != ScopeType.HTTP:
@@ -188,13 +219,19 @@ class Envelope:
                 message["headers"] = headers
             await send(message)
 
-        try:
-            await self._app(scope, receive, stamped)
-        finally:
-            _answered(scope)
-            self._record(_notes(scope), name, status, time.perf_counter() - started)
+        with self._span(scope) as span:
+            try:
+                await self._app(scope, receive, stamped)
+            finally:
+                _answered(scope)
+                self._record(_notes(scope), name, status, time.perf_counter() - started, span)
 
-    def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float) -> None:
+    def _span(self, scope: Scope) -> Span:
+        """The span of a request, in the trace that the client is in, if it says so."""
+        parent = _traceparent(scope) if self._tracer.on else None
+        return self._tracer.span("request", Kind.SERVER, parent=parent, root=parent is None)
+
+    def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float, span: Span) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         # The template of the route, or one word for all that matched none: a scanner must not create labels.
         route = str(scope.get("path_template") or "none")
@@ -210,6 +247,9 @@ class Envelope:
         if principal is not None:
             fields["api_key"] = principal.key_name
         fault = scope.get(_FAULT)
+        if span.traceparent is not None:
+            fields["trace_id"] = span.traceparent.split("-")[1]
+            _describe(span, scope, fields)
         if fault is not None:
             log.error("request_failed", **fields, **fault)
         else:

@@ -27,11 +27,13 @@ from control_plane.api.observe import (
     note_database,
     note_start,
     note_stop,
+    note_traces,
 )
 from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
 from control_plane.services import process
 from control_plane.settings import Address, Settings, SettingsError
+from tracing import starting as tracing
 
 HEAD_SECONDS = 10
 """How long the head of a request may take, and how long a connection may stay idle between two requests."""
@@ -88,6 +90,7 @@ def application() -> Litestar:
         connections=settings.database_connections,
         say=note_database,
         say_clock=note_clock,
+        tracer=tracing.tracer(os.environ, "splitplane-api", note_traces),
     )
     metrics = Metrics()
     metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
@@ -102,13 +105,19 @@ def application() -> Litestar:
             with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
                 keep_what_stays()
                 _end_without_parent()  # A signal before this moment met no handler.
-                note_start(listen=str(settings.listen), metrics_listen=str(listen), database=served.place)
+                note_start(
+                    listen=str(settings.listen),
+                    metrics_listen=str(listen),
+                    database=served.place,
+                    traces=served.world.tracer.on,
+                )
                 yield
         finally:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
             await served.world.db.close()
+            served.world.tracer.close()
             note_stop()
 
     return create_app(

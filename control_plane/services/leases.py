@@ -18,6 +18,7 @@ from control_plane.db import (
     proof_records,
     proofs,
     ssh_keys,
+    traces,
     verification_reports,
 )
 from control_plane.db.attempts import AttemptOverview
@@ -162,12 +163,16 @@ async def create(
     )
     why = f"{request.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
     stored = partial(leases.insert, connection, hold_nano=verdict.hold_nano, actor=actor, why=why)
-    if await stored(lease):
-        return lease
-    if name is not None:
-        return await _name_taken(connection, of_project, name)
-    lease = replace(lease, name=f"{request.sku[:30]}-{lease.id.hex}")  # An id is unique, and so is this name.
-    return lease if await stored(lease) else await _name_taken(connection, of_project, lease.name)
+    if not await stored(lease):
+        if name is not None:
+            return await _name_taken(connection, of_project, name)
+        lease = replace(
+            lease, name=f"{request.sku[:30]}-{lease.id.hex}"
+        )  # An id is unique, and so is this name.
+        if not await stored(lease):
+            return await _name_taken(connection, of_project, lease.name)
+    await traces.follow(connection, lease.id, world.tracer.traceparent())
+    return lease
 
 
 async def _name_taken(connection: Connection, project: Project, name: str) -> Refused:
@@ -296,9 +301,10 @@ async def release(
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id:
         return _NOT_FOUND
-    await outcomes.end(
+    if await outcomes.end(
         connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
-    )
+    ):
+        await traces.follow(connection, lease.id, world.tracer.traceparent())
     overview = await lease_overviews.show(connection, organization_id, lease_id)
     if overview is None:
         raise LookupError(f"lease {lease_id} vanished while it was locked")

@@ -26,7 +26,7 @@ from control_plane.services import process
 from control_plane.settings import Settings
 from data_plane.proof.challenger import judgement
 from data_plane.proof.verifier.service import settings as verifier_settings
-from environment.names import KNOWN
+from environment.names import KNOWN, PREFIX
 from environment.reading import Variable, variables
 from providers import registry as providers
 from providers.base import Capabilities
@@ -35,6 +35,7 @@ from reconciler import registry as loops
 from reconciler import settings as reconciler_settings
 from reconciler.loop import AccountLoop
 from tests.support import golden
+from tracing import settings as trace_settings
 
 GENERATED = Path("docs/generated")
 NOTE = "<!-- Drawn from the code by tests/arch/test_generated.py: run `make golden`. -->\n"
@@ -240,6 +241,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
     ),
     "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),
     "Emulated clouds: `python -m providers.emulators`": (emulator_settings.Settings,),
+    "Traces, of the API and the reconciler": (trace_settings.Settings,),
 }
 """The settings of each process. A setting of two processes is in the table of each."""
 
@@ -265,7 +267,8 @@ def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
         "Each process reads these variables of its environment once, when it starts. An empty one counts as not set. A",
         "variable that begins with `SPLITPLANE_` and is in no table is refused. A provider account has its own variables:",
         "[providers.md](../providers.md). The command line reads `SPLITPLANE_URL`, `SPLITPLANE_API_KEY` and",
-        "`SPLITPLANE_ALLOW_HTTP`: [cli.md](../cli.md).",
+        "`SPLITPLANE_ALLOW_HTTP`: [cli.md](../cli.md). Traces are turned on by OpenTelemetry's own variables, of which its",
+        "SDK also reads those that are not listed here.",
         "",
     ]
     drawn = {"SPLITPLANE_URL", "SPLITPLANE_API_KEY", "SPLITPLANE_ALLOW_HTTP"}
@@ -273,7 +276,8 @@ def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
         lines += [f"## {process_name}", "", "| Variable | Meaning | Default |", "| --- | --- | --- |"]
         for kind in kinds:
             for field, variable in variables(kind):
-                drawn.add(variable.name)
+                if variable.name.startswith(PREFIX):
+                    drawn.add(variable.name)
                 lines.append(
                     f"| `{variable.name}` | {variable.meaning} | {_default(kind, field, variable)} |"
                 )

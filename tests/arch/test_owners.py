@@ -26,6 +26,7 @@ OWNERS = {
         r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
     "pydantic": r"environment/reading\.py|.*/settings\.py",
+    "opentelemetry": r"tracing/exporting\.py",
     "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",

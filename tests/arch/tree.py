@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-PRODUCT = ("environment", "control_plane", "providers", "reconciler", "data_plane")
+PRODUCT = ("environment", "tracing", "control_plane", "providers", "reconciler", "data_plane")
 AROUND = ("demo", "benchmarks", "tests")
 
 

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import text
 
@@ -38,7 +39,7 @@ from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
-from reconciler import registry, simulated
+from reconciler import registry, simulated, traced
 from reconciler.loop import AccountLoop, Loop, Report
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
@@ -46,6 +47,7 @@ from tests.support import laws
 from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
 from tests.support.rows import rows
+from tracing.tracer import NO_TRACER, Tracer
 
 _ONE, _EIGHT = (
     Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),
@@ -255,9 +257,12 @@ class Stage:
         world = world or self.world
         loop = LOOPS[name]
         if isinstance(loop, AccountLoop):
-            return [await loop.activate(world, account) for account in world.account_names]
+            return [
+                await traced.activation(world, name, account, partial(loop.activate, world, account))
+                for account in world.account_names
+            ]
         assert isinstance(loop, Loop)
-        return [await loop.activate(world)]
+        return [await traced.activation(world, name, None, partial(loop.activate, world))]
 
     async def round(
         self, *, world: CompleteWorld | None = None, without: Collection[str] = ()
@@ -325,9 +330,13 @@ def _chance() -> float:
     return 0.5
 
 
-def _guarded(clouds: dict[AccountName, FakeProvider], clock: Clock) -> dict[AccountName, Provider]:
+def _guarded(
+    clouds: dict[AccountName, FakeProvider], clock: Clock, tracer: Tracer = NO_TRACER
+) -> dict[AccountName, Provider]:
     return {
-        name: Guard(cloud, account=name, now=clock.now, sleep=clock.sleep, pace_in_process=False)
+        name: Guard(
+            cloud, account=name, now=clock.now, sleep=clock.sleep, pace_in_process=False, tracer=tracer
+        )
         for name, cloud in clouds.items()
     }
 
@@ -355,6 +364,7 @@ async def set_stage(
     settings: FakeSettings | None = None,
     capabilities: Capabilities = CAPABILITIES,
     api_db: Database | None = None,
+    tracer: Tracer = NO_TRACER,
 ) -> Stage:
     clouds = {
         AccountName(name): FakeProvider(
@@ -375,7 +385,7 @@ async def set_stage(
         new_id=uuid7,
         installation=installation,
         account_names=tuple(clouds),
-        accounts=_guarded(clouds, clock),
+        accounts=_guarded(clouds, clock, tracer),
         access=access,
         hub=hub,
         agent=AgentBundle(b"agent", "0" * 64),
@@ -384,6 +394,7 @@ async def set_stage(
         challenger=challenger,
         chance=_chance,
         accept_emulated=True,
+        tracer=tracer,
     )
-    api = ApiWorld(api_db or db, now=clock.now)
+    api = ApiWorld(api_db or db, now=clock.now, tracer=tracer)
     return Stage(clock, db, api, world, clouds, access, hub, challenger)

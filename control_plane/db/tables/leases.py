@@ -73,6 +73,8 @@ leases = table(
     at("metered_until"),
     Column("intervals", Integer, nullable=False, server_default=text("0")),
     Column("meter_closed", Boolean, nullable=False, server_default=text("false")),
+    # Where the request that created it, or released it, is in its trace; null while traces are off (db/traces.py).
+    Column("traceparent", Text),
     known("state", LeaseState),
     known("purchase", PurchaseKind),
     known("end_reason", EndReason),

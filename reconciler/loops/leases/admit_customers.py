@@ -25,9 +25,10 @@ from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.customer import install_keys
 from data_plane.access.port import AccessError, Session, Target
 from data_plane.mesh.machine import join_mesh, mesh_public_key
-from reconciler import network, patience
+from reconciler import network, patience, traced
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.leases import LeaseWorld
+from tracing.tracer import Kind
 
 NAME = "admit_customers"
 CLAIMS_PER_ACTIVATION_MAX = 16
@@ -48,17 +49,24 @@ async def activate(world: LeaseWorld, account: AccountName) -> Report:
             connection, account, token=token, until=now + HELD_FOR, now=now, limit=CLAIMS_PER_ACTIVATION_MAX
         )
         targets = await claims.targets(connection, [claim.id for claim in waiting])
+        steps = await traced.of_leases(world, connection, NAME, [claim.lease_id for claim in waiting])
     report = Report(looked_at=len(waiting), more=len(waiting) == CLAIMS_PER_ACTIVATION_MAX)
-    await each(waiting, lambda claim: _admit(world, claim, targets[claim.id], token, report), report)
+    await each(
+        waiting,
+        lambda claim: steps.around(claim.lease_id, _admit(world, claim, targets[claim.id], token, report)),
+        report,
+    )
     return report
 
 
 async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UUID, report: Report) -> None:
     if target.address is None or target.host_key is None:
         raise ValueError(f"{claim.machine_id} is verified without an address or a host key")
+    reached = Target(target.address, target.ssh_port, target.host_key)
     try:
-        async with world.access.connect(Target(target.address, target.ssh_port, target.host_key)) as session:
-            prepared = await _prepare(world, claim, target, session, token)
+        with world.tracer.span("machine session", Kind.CLIENT):
+            async with world.access.connect(reached) as session:
+                prepared = await _prepare(world, claim, target, session, token)
     except (network.HubAway, network.NetworkBusy) as error:
         await _wait_for_our_hub(world, claim, token)
         report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")

@@ -5,6 +5,7 @@ from datetime import timedelta
 from control_plane.db import leases
 from control_plane.domain.lease import LeaseEvent, LeaseMove, step
 from control_plane.domain.transitions import Moved
+from reconciler import traced
 from reconciler.loop import Loop, Report
 from reconciler.world import World
 
@@ -21,6 +22,9 @@ async def activate(world: World) -> Report:
             if isinstance(moved, Moved):
                 moves.append(LeaseMove(lease.id, lease.generation, moved))
         closed = await leases.move(connection, moves, actor=world.actor(NAME), now=world.now())
+        steps = await traced.of_leases(world, connection, NAME, sorted(closed))
+    for lease_id in closed:
+        steps.note(lease_id, LeaseEvent.MACHINES_GONE)
     return Report(
         looked_at=len(finished), acted_on=len(closed), more=len(finished) == CLOSED_PER_ACTIVATION_MAX
     )

@@ -34,8 +34,11 @@ from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes.claims import Placed, place
 from control_plane.outcomes.leases import unhealthy_accounts
+from reconciler import traced
 from reconciler.loop import Loop, Report
+from reconciler.traced import Steps
 from reconciler.worlds.accounts import AccountWorld
+from tracing.attributes import Attribute
 
 NAME = "place_leases"
 PLACED_PER_ACTIVATION_MAX = 100
@@ -50,7 +53,10 @@ async def activate(world: AccountWorld) -> Report:
             return Report()
         market = await _market(connection, waiting, now)
         rankings = {lease.id: market.rank(lease, now) for lease in waiting}
-        acted = await _record(connection, world, waiting, rankings, now)
+        decided = _decide(world, waiting, rankings, now)
+        acted = await _record(connection, world, decided, rankings, now)
+        steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
+    _trace(steps, decided)
     return Report(
         looked_at=len(waiting), acted_on=acted, more=len(waiting) == PLACED_PER_ACTIVATION_MAX and acted > 0
     )
@@ -93,14 +99,16 @@ async def _market(connection: Connection, waiting: Sequence[Lease], now: datetim
     )
 
 
-async def _record(
-    connection: Connection,
-    world: AccountWorld,
-    waiting: Sequence[Lease],
-    rankings: Mapping[LeaseId, Ranking],
-    now: datetime,
-) -> int:
-    """Store the decisions; returns how many leases were placed or given up."""
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    placed: Sequence[Placed]
+    given_up: Sequence[LeaseMove]
+    waits: Sequence[Waits]
+
+
+def _decide(
+    world: AccountWorld, waiting: Sequence[Lease], rankings: Mapping[LeaseId, Ranking], now: datetime
+) -> _Decisions:
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
     waits: list[Waits] = []
@@ -114,13 +122,34 @@ async def _record(
         else:
             due_at = min(now + LOOK_AGAIN_AFTER, lease.gives_up_at)
             waits.append(Waits(lease.id, waiting_why(ranking), due_at))
+    return _Decisions(placed, given_up, waits)
 
+
+async def _record(
+    connection: Connection,
+    world: AccountWorld,
+    decided: _Decisions,
+    rankings: Mapping[LeaseId, Ranking],
+    now: datetime,
+) -> int:
+    """Store the decisions; returns how many leases were placed or given up."""
     actor = world.actor(NAME)
     await _store_changed(connection, rankings, now)
-    await leases.wait(connection, waits, now=now)
-    count = await place(connection, placed, actor=actor, now=now)
+    await leases.wait(connection, decided.waits, now=now)
+    count = await place(connection, decided.placed, actor=actor, now=now)
     # Last, because it locks the standings of their organizations. A waiting lease has no open claim to end.
-    return count + len(await leases.move(connection, given_up, actor=actor, now=now))
+    return count + len(await leases.move(connection, decided.given_up, actor=actor, now=now))
+
+
+def _trace(steps: Steps, decided: _Decisions) -> None:
+    """A lease that goes on waiting adds no span to its trace: it is looked at for hours."""
+    for placed in decided.placed:
+        with steps.of(placed.lease.id) as span:
+            span.set(Attribute.EVENT, LeaseEvent.PLACED)
+            span.set(Attribute.ACCOUNT, placed.order.account)
+            span.set(Attribute.REGION, placed.order.native_region)
+    for move in decided.given_up:
+        steps.note(move.id, move.moved.event)
 
 
 async def _store_changed(connection: Connection, rankings: Mapping[LeaseId, Ranking], now: datetime) -> None:

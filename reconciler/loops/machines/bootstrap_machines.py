@@ -34,9 +34,10 @@ from control_plane.outcomes.machines import Verification
 from data_plane.access.port import AccessError, Session, Target
 from data_plane.inspection.gpus import GpuReport, read_gpus
 from data_plane.proof.verifier.jobs import VerifierAway
-from reconciler import patience, proving
+from reconciler import patience, proving, traced
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
+from tracing.tracer import Kind
 
 NAME = "bootstrap_machines"
 MACHINES_PER_ACTIVATION_MAX = 16
@@ -61,8 +62,13 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
             now=now,
             limit=MACHINES_PER_ACTIVATION_MAX,
         )
+        steps = await traced.of_machines(world, connection, NAME, [machine.id for machine in reachable])
     report = Report(looked_at=len(reachable), more=len(reachable) == MACHINES_PER_ACTIVATION_MAX)
-    await each(reachable, lambda machine: _bootstrap(world, machine, token, report), report)
+    await each(
+        reachable,
+        lambda machine: steps.around(machine.id, _bootstrap(world, machine, token, report)),
+        report,
+    )
     return report
 
 
@@ -81,8 +87,9 @@ async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report:
         raise ValueError(f"{machine.id} is reachable without an address or a host key")
     target = Target(machine.address, machine.ssh_port, machine.host_key)
     try:
-        async with world.access.connect(target) as session:
-            examination = await _examine(world, machine, session, token)
+        with world.tracer.span("machine session", Kind.CLIENT):
+            async with world.access.connect(target) as session:
+                examination = await _examine(world, machine, session, token)
     except AccessError as error:
         await _try_again_or_fail(world, machine, error, token)
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
@@ -102,13 +109,15 @@ async def _examine(
     """Read, judge and prove the GPUs; None when another worker took the machine over meanwhile."""
     if not await _step(world, machine, Step.CONNECTED, token, HELD_FOR):
         return None
-    gpus = await read_gpus(session, world.agent)
+    with world.tracer.span("read GPUs"):
+        gpus = await read_gpus(session, world.agent)
     verdict = _verdict(world, machine, gpus)
     if isinstance(verdict, Mismatch) or not challenged(machine.proof):
         return _Examination(gpus, verdict, None)
     if not await _step(world, machine, Step.GPUS_VERIFIED, token, proving.HELD_FOR):
         return None
-    answer = await proving.challenge(world, session, machine, Occasion.START)
+    with world.tracer.span("prove GPUs"):
+        answer = await proving.challenge(world, session, machine, Occasion.START)
     proof = proving.challenged(machine, token, answer, proof_id=world.new_id())
     return _Examination(gpus, verdict, proof)
 

@@ -38,7 +38,9 @@ from providers.base import (
     Throttled,
     Unauthorized,
 )
+from reconciler import traced
 from reconciler.loop import AccountLoop, Report, each
+from reconciler.traced import Steps
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "launch_machines"
@@ -50,9 +52,11 @@ PUT_BACK_FOR = timedelta(seconds=5)
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
     limit = _launches_at_once(world, account)
-    asked = await _commit_asked(world, account, limit)
+    asked, steps = await _commit_asked(world, account, limit)
     report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
-    await each(asked, lambda intent: _launch(world, account, *intent, report), report)
+    await each(
+        asked, lambda intent: steps.around(intent[0].id, _launch(world, account, *intent, report)), report
+    )
     return report
 
 
@@ -66,7 +70,7 @@ def _launches_at_once(world: MachineWorld, account: AccountName) -> int:
 
 async def _commit_asked(
     world: MachineWorld, account: AccountName, limit: int
-) -> list[tuple[Machine, HostKey]]:
+) -> tuple[list[tuple[Machine, HostKey]], Steps]:
     """Commit that the intents are being requested, with the SSH host keys that their machines will have."""
     now = world.now()
     lag = world.accounts[account].capabilities.list_lag_seconds
@@ -76,7 +80,8 @@ async def _commit_asked(
         chosen = [(machine, world.new_host_key()) for machine in intended]
         moves = [_asked_move(machine, host_key, now, deadline) for machine, host_key in chosen]
         moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
-    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved]
+        steps = await traced.of_machines(world, connection, NAME, sorted(moved))
+    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved], steps
 
 
 def _asked_move(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:

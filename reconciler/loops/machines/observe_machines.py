@@ -21,7 +21,7 @@ from control_plane.domain.sighting import Sighting
 from control_plane.domain.sweep import Loss, Swept, Timing, sweep
 from control_plane.outcomes import machines as outcomes
 from providers.base import Provider, ProviderError
-from reconciler import account_faults
+from reconciler import account_faults, traced
 from reconciler.figures import VANISHED
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
@@ -71,6 +71,9 @@ async def _record(
     async with world.db.transaction() as connection:
         await _write_machines(connection, account, swept, actor=actor, asked_at=asked_at)
         await _write_account(connection, account, swept, size=len(listing), asked_at=asked_at)
+        steps = await traced.of_machines(world, connection, NAME, [move.id for move in swept.moves])
+    for move in swept.moves:
+        steps.note(move.id, move.moved.event)
     return swept, len(records)
 
 

@@ -13,6 +13,7 @@ from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import Machine, MachineState
 from providers.base import MachineNotFound, ProviderError
+from reconciler import traced
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 
@@ -39,8 +40,13 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
             limit=MACHINES_PER_ACTIVATION_MAX,
             with_reference=True,
         )
+        steps = await traced.of_machines(world, connection, NAME, [machine.id for machine in terminating])
     report = Report(looked_at=len(terminating), more=len(terminating) == MACHINES_PER_ACTIVATION_MAX)
-    await each(terminating, lambda machine: _terminate(world, account, machine, token, report), report)
+    await each(
+        terminating,
+        lambda machine: steps.around(machine.id, _terminate(world, account, machine, token, report)),
+        report,
+    )
     return report
 
 

@@ -858,6 +858,7 @@ def _create_tables() -> None:
         sa.Column("metered_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("traceparent", sa.Text(), nullable=True),
         sa.CheckConstraint(
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),

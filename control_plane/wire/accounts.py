@@ -1,11 +1,10 @@
 """Provider accounts, and permits to terminate machines there."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, View
+from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, Timestamp, View
 
 
 class TerminationPermitRequest(Request):
@@ -28,9 +27,9 @@ class TerminationPermitView(View):
     """Why it was given."""
     actor: str
     """The id of the API key that gave it."""
-    at: datetime
+    at: Timestamp
     """When it was given."""
-    until: datetime
+    until: Timestamp
     """When it ends."""
 
 
@@ -41,15 +40,15 @@ class AccountView(View):
     """The account, such as `lambda_cloud/research`."""
     provider: str
     """Whose account it is."""
-    listing_asked_at: datetime | None
+    listing_asked_at: Timestamp | None
     """When its last complete list was requested; null before the first."""
     listing_size: int
     """How many machines the last complete list had."""
-    frozen_since: datetime | None
+    frozen_since: Timestamp | None
     """Since when no machine is bought or terminated there, because a list looked wrong; null when it is not so."""
     frozen_why: str | None
     """Why it is frozen; null when it is not."""
-    failing_since: datetime | None
+    failing_since: Timestamp | None
     """Since when its machines or its offers cannot be listed or stored; null when both can."""
     failing_why: str | None
     """What fails; null when nothing does."""

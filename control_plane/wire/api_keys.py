@@ -1,9 +1,8 @@
 """API keys of an organization."""
 
-from datetime import datetime
 from typing import Literal
 
-from control_plane.wire.common import Name, NextCursor, Request, View
+from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
 from control_plane.wire.vocabulary import ApiKeyIdText, RoleWord
 
 
@@ -27,9 +26,9 @@ class ApiKeyView(View):
     """`customer` or `operator`."""
     hint: str
     """The first and last characters of the secret, to recognize the key by."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was made."""
-    revoked_at: datetime | None
+    revoked_at: Timestamp | None
     """When it was revoked; null while it is valid."""
 
 

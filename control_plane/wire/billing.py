@@ -1,10 +1,8 @@
 """Usage, the running bill, and the reconciliation of charges with the ledger."""
 
-from datetime import datetime
-
 from msgspec import field
 
-from control_plane.wire.common import Money, NextCursor, View
+from control_plane.wire.common import Money, NextCursor, Timestamp, View
 from control_plane.wire.vocabulary import (
     ChargeIdText,
     LeaseIdText,
@@ -27,9 +25,9 @@ class UsageRow(View):
     """The number of the interval in its lease."""
     sku: str
     """The SKU of the lease."""
-    started_at: datetime
+    started_at: Timestamp
     """Start of the interval."""
-    ended_at: datetime
+    ended_at: Timestamp
     """End of the interval."""
     gpu_seconds: int
     """Seconds of the interval, times the number of GPUs."""
@@ -108,9 +106,9 @@ class ProjectTotalView(View):
 class BillView(View):
     """The bill of the running month."""
 
-    since: datetime
+    since: Timestamp
     """Start of the period."""
-    until: datetime
+    until: Timestamp
     """The period is a calendar month in UTC. It includes `since` and excludes `until`."""
     lines: tuple[BillLineView, ...]
     """One line per lease."""
@@ -156,9 +154,9 @@ class UsageCsvRow(View):
     """The number of the interval in its lease."""
     sku: str
     """The SKU of the lease."""
-    started_at: datetime
+    started_at: Timestamp
     """Start of the interval, in UTC."""
-    ended_at: datetime
+    ended_at: Timestamp
     """End of the interval, in UTC."""
     gpu_seconds: int
     """Seconds of the interval, times the number of GPUs."""

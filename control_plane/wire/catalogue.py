@@ -1,10 +1,10 @@
 """What is sold (SKUs), what providers have (offers), and what a lease would cost (quotes)."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
+from control_plane.wire.codes import RejectCodeWord
 from control_plane.wire.common import (
     Money,
     NextCursor,
@@ -12,6 +12,7 @@ from control_plane.wire.common import (
     RegionName,
     Request,
     SkuName,
+    Timestamp,
     UsdText,
     View,
 )
@@ -78,7 +79,7 @@ class OfferView(View):
     """Whether the provider had stock when it was asked."""
     confidence: ConfidenceWord
     """How the provider knows its stock: `live`, `advisory` or `static`."""
-    observed_at: datetime
+    observed_at: Timestamp
     """When the provider was asked."""
     age_seconds: int
     """How long ago that was, in seconds."""
@@ -133,7 +134,7 @@ class CandidateView(View):
     """Where it is."""
     native_type: str
     """The provider's own name of the machine type."""
-    confidence: str | None
+    confidence: ConfidenceWord | None
     """How the provider knows its stock: `live`, `advisory` or `static`; null when it is not recorded."""
     cost_per_hour: Money | None
     """What we pay. Null without the permission to see costs."""
@@ -150,8 +151,8 @@ class RejectedView(View):
     """Where it is."""
     native_type: str
     """The provider's own name of the machine type."""
-    code: str
-    """The reason, as a stable code; docs/generated/codes.md lists them."""
+    code: RejectCodeWord
+    """The reason."""
     why: str
     """The reason, as a sentence."""
     proofs: tuple[str, ...] = ()

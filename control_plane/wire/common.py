@@ -7,6 +7,7 @@ A request with an unknown field is refused. An answer may gain fields, and a rea
 does not know; a field that is added later has a default, so that a new reader understands an older API.
 """
 
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -156,6 +157,13 @@ Labels = Annotated[
         description="Up to 32 labels of your own: a key and a value each.",
         examples=[{"team": "vision"}],
     ),
+]
+
+
+Timestamp = Annotated[
+    datetime,
+    # Without `tz`, msgspec accepts times without an offset, and the document does not call them date-time.
+    Meta(tz=True, examples=["2026-11-22T10:58:13.497336Z"]),
 ]
 
 

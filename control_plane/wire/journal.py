@@ -1,8 +1,6 @@
 """The journal of a lease."""
 
-from datetime import datetime
-
-from control_plane.wire.common import NextCursor, View
+from control_plane.wire.common import NextCursor, Timestamp, View
 from control_plane.wire.vocabulary import ActorKindWord, MachineIdText
 
 
@@ -11,7 +9,7 @@ class JournalLine(View):
 
     number: int
     """Identifies the line. Numbers grow, with gaps; a line that was committed late may come after a higher number."""
-    at: datetime
+    at: Timestamp
     """When it happened."""
     actor_kind: ActorKindWord
     """Who did it."""

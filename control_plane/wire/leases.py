@@ -1,11 +1,11 @@
 """Leases: the request, the four faces of a lease, and the explanation of how it came to be where it is."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, field
 
 from control_plane.wire.catalogue import CandidateView, QuoteRequest, RejectedView
+from control_plane.wire.codes import FailReasonWord
 from control_plane.wire.common import (
     Labels,
     Money,
@@ -14,6 +14,7 @@ from control_plane.wire.common import (
     PositiveUsdText,
     Request,
     SshKeyIdText,
+    Timestamp,
     View,
 )
 from control_plane.wire.journal import JournalLine
@@ -96,9 +97,9 @@ class LeaseRequestView(View):
 class WaitingView(View):
     """No offer can serve the lease now; it starts as soon as one can."""
 
-    since: datetime
+    since: Timestamp
     """Since when it waits."""
-    gives_up_at: datetime
+    gives_up_at: Timestamp
     """When the lease ends with `no_capacity` if it still waits then."""
     why: str
     """Why nothing can serve it, as a sentence."""
@@ -107,7 +108,7 @@ class WaitingView(View):
 class UnconfirmedView(View):
     """The lease is ready, and it is uncertain whether its machine still is what was sold."""
 
-    since: datetime
+    since: Timestamp
     """Since when it is uncertain."""
     why: str
     """What is uncertain, as a sentence."""
@@ -154,7 +155,7 @@ class MachineView(View):
     """The SSH host key to pin. A machine that presents another one is not yours."""
     mesh_address: str | None
     """The machine's address in your private network."""
-    sighted_at: datetime | None
+    sighted_at: Timestamp | None
     """When the provider last listed the machine."""
 
 
@@ -169,7 +170,7 @@ class LeaseProofView(View):
     """The latest proof; null before the first."""
     outcome: ProofOutcomeWord | None
     """The outcome of the latest proof; null before the first."""
-    at: datetime | None
+    at: Timestamp | None
     """When the latest proof ended; null before the first."""
 
 
@@ -241,15 +242,15 @@ class LeaseView(View, kw_only=True):
     """`released`, `auto_released`, `no_capacity`, `unfunded`, `machine_lost` or `proof_failed`; null before it ends."""
     end_why: str | None
     """Why it ends, as a sentence; null before that."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was admitted."""
-    ready_at: datetime | None
+    ready_at: Timestamp | None
     """The bill starts at the first full second after this."""
-    release_at: datetime | None = None
+    release_at: Timestamp | None = None
     """When the lease is released by itself; null before it is ready, and without a limit."""
-    billed_until: datetime | None
+    billed_until: Timestamp | None
     """When the bill stopped; null before that."""
-    ended_at: datetime | None
+    ended_at: Timestamp | None
     """When the last machine was gone; null before that."""
 
 
@@ -267,7 +268,7 @@ class PlacementView(View):
 
     number: int
     """Counts the placements of the lease from 1."""
-    decided_at: datetime
+    decided_at: Timestamp
     """When it was decided."""
     chosen: str | None
     """The key of the chosen candidate; null when there was no candidate."""
@@ -294,18 +295,18 @@ class AttemptView(View):
     """The machine's: `intended`, `launching`, `booting`, `bootstrapping`, `verified`, `terminating` or `gone`."""
     step: StepWord | None
     """The last step done; null before the first."""
-    started_at: datetime
+    started_at: Timestamp
     """When it began."""
-    ended_at: datetime | None
+    ended_at: Timestamp | None
     """When it ended; null while it is under way."""
     outcome: AttemptOutcomeWord | None
     """`admitted`, `failed` or `abandoned`; null while the attempt is under way."""
-    asked_at: datetime | None
+    asked_at: Timestamp | None
     """When the machine was ordered; null before that."""
-    sighted_at: datetime | None
+    sighted_at: Timestamp | None
     """When the provider last listed the machine; null before the first time."""
-    fail_reason: str | None
-    """A stable code, such as `no_capacity`; null unless it failed."""
+    fail_reason: FailReasonWord | None
+    """Why it failed; null unless it did."""
     fail_why: str | None
     """Why it failed, as a sentence; null when it did not."""
     provider_words: str | None = None
@@ -330,7 +331,7 @@ class ReportView(View):
     """The id of the report."""
     machine_id: MachineIdText
     """The machine."""
-    at: datetime
+    at: Timestamp
     """When it reported."""
     verdict: VerdictWord
     """Whether the GPUs are the ones that were ordered."""

@@ -1,8 +1,6 @@
 """The reconciler's loops and their last reports."""
 
-from datetime import datetime
-
-from control_plane.wire.common import NextCursor, View
+from control_plane.wire.common import NextCursor, Timestamp, View
 
 
 class LoopView(View):
@@ -16,9 +14,9 @@ class LoopView(View):
     """The provider account that the loop works on; empty when it works on all of them."""
     replica: str
     """The process that ran it."""
-    started_at: datetime
+    started_at: Timestamp
     """When its last activation began."""
-    finished_at: datetime
+    finished_at: Timestamp
     """When its last activation ended."""
     every_seconds: int
     """How often it runs: the seconds between two activations."""

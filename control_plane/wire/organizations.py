@@ -1,12 +1,11 @@
 """Organizations and their credits."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
 from control_plane.wire.api_keys import ApiKeyView
-from control_plane.wire.common import Money, Name, NextCursor, PositiveUsdText, Request, View
+from control_plane.wire.common import Money, Name, NextCursor, PositiveUsdText, Request, Timestamp, View
 from control_plane.wire.vocabulary import ApiKeyIdText, OrganizationIdText, OrganizationStateWord, RoleWord
 
 
@@ -31,7 +30,7 @@ class OrganizationView(View):
     """Set aside for running leases."""
     available: Money
     """The balance less the holds. It has to cover the first hour of a new lease."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was created."""
 
 

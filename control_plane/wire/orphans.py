@@ -1,11 +1,19 @@
 """Orphans: machines at a provider that no open record claims."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import AccountText, NextCursor, ProviderRefText, Request, Sentence, View
+from control_plane.wire.codes import HeldCodeWord
+from control_plane.wire.common import (
+    AccountText,
+    NextCursor,
+    ProviderRefText,
+    Request,
+    Sentence,
+    Timestamp,
+    View,
+)
 
 ORPHANS_PER_REQUEST_MAX = 1_000
 
@@ -36,7 +44,7 @@ class OrphanTerminationView(View):
     """Why it was decided."""
     actor: str
     """The id of the API key that decided."""
-    at: datetime
+    at: Timestamp
     """When it was decided."""
 
 
@@ -58,20 +66,20 @@ class OrphanView(View):
     """Our id of the order that it was made for."""
     native_status: str
     """The status in the provider's own words."""
-    first_seen_at: datetime
+    first_seen_at: Timestamp
     """When a list first showed it."""
-    last_seen_at: datetime
+    last_seen_at: Timestamp
     """When a list last showed it."""
     lists_seen: int
     """How many of the provider's lists have shown it."""
-    terminate_asked_at: datetime | None
+    terminate_asked_at: Timestamp | None
     """When its termination was last requested; null before that."""
     note: str | None
     """The result of the last try to terminate it."""
-    gone_at: datetime | None
+    gone_at: Timestamp | None
     """When a list no longer showed it; null while it is listed."""
-    held_code: str | None = None
-    """Why it is held back: `watched`, `account_frozen`, `too_many`, `dry_run` or `next_run`; null when it is not."""
+    held_code: HeldCodeWord | None = None
+    """Why it is held back; null when it is not."""
     held_why: str | None = None
     """The same as a sentence."""
     termination: OrphanTerminationView | None = None

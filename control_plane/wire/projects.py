@@ -1,8 +1,6 @@
 """Projects, among which an organization divides its leases and their costs."""
 
-from datetime import datetime
-
-from control_plane.wire.common import Name, NextCursor, Request, View
+from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
 from control_plane.wire.vocabulary import ProjectIdText
 
 
@@ -21,7 +19,7 @@ class ProjectView(View):
     name: str
     """It can change, and the id cannot. Every organization starts with a project called `default`, to which leases
     belong that name no project."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was created."""
 
 

@@ -1,9 +1,9 @@
 """GPU proofs: what each challenge of a machine's GPUs came to, and the record of every provider."""
 
-from datetime import datetime
 from typing import Any
 
-from control_plane.wire.common import NextCursor, View
+from control_plane.wire.codes import FindingCodeWord
+from control_plane.wire.common import NextCursor, Timestamp, View
 from control_plane.wire.vocabulary import (
     GpuModelWord,
     LeaseIdText,
@@ -18,8 +18,8 @@ from control_plane.wire.vocabulary import (
 class FindingView(View):
     """Something that a challenge found."""
 
-    code: str
-    """What it is, as a stable code; docs/generated/proof-codes.md lists them."""
+    code: FindingCodeWord
+    """What it is."""
     gpu: int | None
     """Null when the finding is about the machine as a whole."""
     why: str
@@ -63,14 +63,14 @@ class ProofView(View):
     """The lease whose machine was challenged."""
     machine_id: MachineIdText
     """The machine."""
-    at: datetime
+    at: Timestamp
     """When it ended."""
     occasion: OccasionWord
     """Why it was challenged."""
     outcome: ProofOutcomeWord
     """What came of it."""
-    code: str | None
-    """The code of the first finding."""
+    code: FindingCodeWord | None
+    """The code of the first finding; null when there is none."""
     why: str | None
     """The first finding, as a sentence; null when there is none."""
     gpu_model: GpuModelWord
@@ -127,13 +127,13 @@ class ProofRecordView(View):
     """Why it was challenged."""
     outcome: ProofOutcomeWord
     """What came of it."""
-    code: str | None
+    code: FindingCodeWord | None
     """The code of the first finding; null when there is none."""
     why: str | None
     """The first finding, as a sentence; null when there is none."""
     ended: bool
     """Whether the machine was terminated because of it."""
-    at: datetime
+    at: Timestamp
     """When it ended."""
 
 

@@ -1,11 +1,10 @@
 """SSH public keys of an organization."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import Name, NextCursor, Request, View
+from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
 from control_plane.wire.vocabulary import StoredKeyIdText
 
 _EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
@@ -33,7 +32,7 @@ class SshKeyView(View):
     """The key, as a line of an OpenSSH public key file."""
     fingerprint: str
     """Its fingerprint, as `ssh-keygen -l` prints it."""
-    created_at: datetime
+    created_at: Timestamp
     """When it was stored."""
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 
-def _one_of(title: str, subject: str, **meanings: str) -> Meta:
+def one_of(title: str, subject: str, **meanings: str) -> Meta:
     """An enumeration that the OpenAPI document names `title`."""
     lines = "\n".join(f"- `{value}`: {meaning}" for value, meaning in meanings.items())
     return Meta(
@@ -36,7 +36,7 @@ ChargeIdText = Annotated[str, _id("ch", "a charge")]
 
 RoleWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Role",
         "The role of an API key, which decides on what it may do.",
         customer="Everything that concerns its own organization.",
@@ -45,7 +45,7 @@ RoleWord = Annotated[
 ]
 OrganizationStateWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "OrganizationState",
         "Where an organization is in its life.",
         active="It leases and pays.",
@@ -57,7 +57,7 @@ OrganizationStateWord = Annotated[
 ]
 LeaseStateWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "LeaseState",
         "Where a lease is.",
         placing="It waits for a machine. Nothing is billed.",
@@ -69,7 +69,7 @@ LeaseStateWord = Annotated[
 ]
 StepWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Step",
         "A step between the request and the ready lease, in this order.",
         placed="An offer was chosen.",
@@ -84,7 +84,7 @@ StepWord = Annotated[
 ]
 EndReasonWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "EndReason",
         "Why a lease ends.",
         released="Its customer released it.",
@@ -99,7 +99,7 @@ EndReasonWord = Annotated[
 ]
 MachineStateWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "MachineState",
         "Where a machine is.",
         intended="It is chosen, and nothing has been requested from the provider.",
@@ -113,7 +113,7 @@ MachineStateWord = Annotated[
 ]
 AttemptOutcomeWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "AttemptOutcome",
         "How a try to serve a lease ended.",
         admitted="The lease became ready.",
@@ -123,7 +123,7 @@ AttemptOutcomeWord = Annotated[
 ]
 VerdictWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "MachineVerdict",
         "Our verdict on what a machine reported about its GPUs.",
         verified="They are the ones that were ordered.",
@@ -132,7 +132,7 @@ VerdictWord = Annotated[
 ]
 TierWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Tier",
         "How much is known about the GPUs of a machine, least first.",
         listed="Only what the machine reports about itself.",
@@ -143,7 +143,7 @@ TierWord = Annotated[
 ]
 OccasionWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Occasion",
         "Why the GPUs of a machine were challenged.",
         start="The machine was about to serve its first customer.",
@@ -154,7 +154,7 @@ OccasionWord = Annotated[
 ]
 ProofOutcomeWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "ProofOutcome",
         "The outcome of a challenge.",
         passed="All answers were right and in time.",
@@ -165,7 +165,7 @@ ProofOutcomeWord = Annotated[
 ]
 PhaseWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Phase",
         "A timed phase of a challenge.",
         fill="The memory is filled.",
@@ -176,11 +176,11 @@ PhaseWord = Annotated[
 ]
 CapacityWord = Annotated[
     str,
-    _one_of("Capacity", "What kind of machine it is.", vm="A virtual machine.", baremetal="A whole host."),
+    one_of("Capacity", "What kind of machine it is.", vm="A virtual machine.", baremetal="A whole host."),
 ]
 ConfidenceWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Confidence",
         "How the provider knows its stock, best first.",
         live="It counts what is free now.",
@@ -190,7 +190,7 @@ ConfidenceWord = Annotated[
 ]
 ActorKindWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "ActorKind",
         "Who did something.",
         customer="A customer, with an API key.",
@@ -200,7 +200,7 @@ ActorKindWord = Annotated[
 ]
 PurchaseWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "Purchase",
         "How a lease is bought.",
         on_demand="By the second, until it is released.",
@@ -208,11 +208,11 @@ PurchaseWord = Annotated[
 ]
 HealthWord = Annotated[
     str,
-    _one_of("HealthStatus", "The health of the process.", up="It runs.", ready="It can serve requests."),
+    one_of("HealthStatus", "The health of the process.", up="It runs.", ready="It can serve requests."),
 ]
 StreamEndWord = Annotated[
     str,
-    _one_of(
+    one_of(
         "StreamEndReason",
         "Why a stream of events ends.",
         ended="The lease has ended.",

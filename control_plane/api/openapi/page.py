@@ -29,10 +29,11 @@ pre { background: var(--soft); padding: .8rem 1rem; border-radius: .4rem; overfl
 .route { margin: 0 0 .5rem; } .method { font-weight: 700; text-transform: uppercase; margin-right: .5em; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); }
-td p, td ul { margin: 0; } ul { padding-left: 1.2rem; }
+td p, td ul { margin: 0; } ul { padding-left: 1.2rem; } td:first-child code { white-space: nowrap; }
 @media (max-width: 50rem) {
   body { display: block; } nav { position: static; height: auto; border: 0; }
-  td { overflow-wrap: anywhere; }
+  tr { display: block; padding: .35rem 0; border-bottom: 1px solid var(--line); }
+  td { display: block; padding: 0; border: 0; overflow-wrap: anywhere; }
 }
 """
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -90,7 +91,7 @@ def _tagged(document: Document, tag: str) -> Iterator[tuple[str, str, Schema]]:
 def _operation(path: str, method: str, operation: Schema, document: Document) -> Iterator[str]:
     yield f'<article id="{operation["operationId"]}"><h3>{escape(operation["summary"])}</h3>'
     yield f'<p class="route"><span class="method">{method}</span><code>{escape(path)}</code></p>'
-    yield _prose(operation["description"])
+    yield _prose(operation["description"].removeprefix(operation["summary"]).removeprefix(".").strip())
     parameters = [_resolved(parameter, document) for parameter in operation["parameters"]]
     rows = [
         (each["name"], f"{each['in']}: {_kind(each['schema'])}", each["description"]) for each in parameters

@@ -48,7 +48,7 @@ def structs() -> Iterator[type[msgspec.Struct]]:
     """Every body of the wire."""
     for module in _WIRE:
         for kind in vars(module).values():
-            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in _BODIES:
+            if isinstance(kind, type) and issubclass(kind, _BODIES) and kind not in _BODIES:
                 yield kind
 
 
@@ -61,8 +61,28 @@ def components() -> dict[str, Schema]:
     for name, kind in kinds.items():
         _describe(found[name], kind)
     found["GpuModel"]["description"] = "A GPU model: name, form factor and memory."
-    found["Problem"]["properties"]["code"]["enum"] = sorted(KINDS)
+    found["ProblemCode"] = _codes()
+    for name in ("Problem", "VerdictView"):
+        code = found[name]["properties"]["code"]
+        found[name]["properties"]["code"] = _with_ref(code, "ProblemCode")
     return dict(sorted((found | events()).items()))
+
+
+def _codes() -> Schema:
+    lines = "\n".join(f"- `{code}`: {kind.remedy}" for code, kind in sorted(KINDS.items()))
+    return {
+        "title": "ProblemCode",
+        "description": f"Why a request is refused or fails.\n\n{lines}",
+        "type": "string",
+        "enum": sorted(KINDS),
+    }
+
+
+def _with_ref(field: Schema, name: str) -> Schema:
+    """The schema of a field whose text is one of the enumeration `name`, or null where it may be."""
+    ref = {"$ref": REF + name}
+    named = {"anyOf": [ref, {"type": "null"}]} if "anyOf" in field else ref
+    return named | {"description": field["description"]}
 
 
 def _describe(schema: Schema, kind: type[msgspec.Struct]) -> None:

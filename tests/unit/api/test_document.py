@@ -22,17 +22,21 @@ from control_plane.api.openapi.schemas import in_ecma, structs
 from control_plane.api.requests import decode, with_whole_numbers
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.orphan import HeldCode
 from control_plane.domain.permission import Permission, Role
+from control_plane.domain.placement import RejectCode
 from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
-from control_plane.domain.proof import Occasion, ProofOutcome, Tier
+from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
 from control_plane.domain.sku import CapacityShape
 from control_plane.domain.verification import Verdict
 from control_plane.wire.common import NAME_PATTERN
 from control_plane.wire.leases import LeaseRequest
+from data_plane.proof.challenger import judgement
 from providers.base import Confidence
 from tests.support.cases import case
 
@@ -52,6 +56,9 @@ WORDS: Mapping[str, type[StrEnum]] = {
     "Confidence": Confidence,
     "ActorKind": ActorKind,
     "Purchase": PurchaseKind,
+    "FailReason": FailReason,
+    "RejectCode": RejectCode,
+    "HeldCode": HeldCode,
 }
 """The enumerations of the document that the control plane has as well."""
 
@@ -128,13 +135,18 @@ def test_the_words_of_an_enumeration_are_those_of_the_control_plane(whole: dict[
     schemas = whole["components"]["schemas"]
     for name, kind in WORDS.items():
         assert set(schemas[name]["enum"]) == set(kind), name
+    findings = judgement.FAILURES | judgement.SILENCES | judgement.HINTS | OWN_CODES
+    described = dict(re.findall(r"^- `(\w+)`: (.+)$", schemas["FindingCode"]["description"], re.MULTILINE))
+    assert described == {str(code): meaning for code, meaning in findings.items()}
+    assert schemas["FindingCode"]["enum"] == list(described)
     reasons = set(schemas["StreamEndReason"]["enum"])
     assert reasons >= {"ended", "ready", "ending"}
 
 
 def test_the_codes_of_problems_are_the_table(whole: dict[str, Any]) -> None:
     components = whole["components"]
-    assert components["schemas"]["Problem"]["properties"]["code"]["enum"] == sorted(KINDS)
+    assert components["schemas"]["ProblemCode"]["enum"] == sorted(KINDS)
+    assert components["schemas"]["Problem"]["properties"]["code"]["$ref"].endswith("/ProblemCode")
     named = [
         code
         for part in components["responses"].values()
@@ -189,6 +201,23 @@ def test_a_request_has_no_other_fields_and_an_answer_has_all_of_its_own(whole: d
         elif "properties" in schema and not name.endswith(("Event", "Problem")):
             assert schema["required"] == list(schema["properties"]), name
             assert schema.get("additionalProperties") is not False, name
+
+
+def test_a_schema_is_one_of_ours(whole: dict[str, Any]) -> None:
+    """A class that a module of the wire imports from a library is no body."""
+    assert {kind.__module__.rpartition(".")[0] for kind in structs()} == {"control_plane.wire"}
+    assert "Struct" not in whole["components"]["schemas"]
+
+
+def test_every_time_is_a_date_time(whole: dict[str, Any]) -> None:
+    times = 0
+    for name, schema in whole["components"]["schemas"].items():
+        for field, about in schema.get("properties", {}).items():
+            if field in ("at", "since", "until") or (field.endswith("_at") and field != "looked_at"):
+                (kind,) = [part for part in about.get("anyOf", [about]) if part.get("type") != "null"]
+                assert kind.get("format") == "date-time", f"{name}.{field}"
+                times += 1
+    assert times > 30
 
 
 def test_a_list_of_texts_has_texts_as_its_items(whole: dict[str, Any]) -> None:
@@ -284,6 +313,12 @@ def test_the_page_shows_every_operation_and_schema_and_every_link_in_it_leads_so
     assert {f"schema-{name}" for name in whole["components"]["schemas"]} <= anchors
     assert {link.removeprefix("#") for link in links if link.startswith("#")} <= anchors
     assert {link for link in links if not link.startswith("#")} == {"/schema/openapi.json"}
+
+
+def test_the_page_says_nothing_twice(whole: dict[str, Any]) -> None:
+    html = page(whole).decode()
+    for name, operation in _operations(whole):
+        assert f"</code></p>\n<p>{operation['summary']}" not in html, name
 
 
 def test_the_page_loads_nothing_and_runs_no_script(whole: dict[str, Any]) -> None:

@@ -120,12 +120,12 @@ FindingCodeWord = Annotated[
         ),
         disturbed="The customer began to compute during the challenge, which therefore does not count.",
         busy_without_customer=(
-            "The GPUs are in use although no customer has been admitted to the machine. A silence."
+            "The GPUs are in use although no customer has been admitted to the machine. Unanswered."
         ),
         no_health=(
-            "The machine did not report whether its GPUs are in use, so it was not challenged. A silence."
+            "The machine did not report whether its GPUs are in use, so it was not challenged. Unanswered."
         ),
-        no_prover="The prover could not be started on the machine. A silence.",
-        no_end="The challenge as a whole took longer than its limit. A silence.",
+        no_prover="The prover could not be started on the machine. Unanswered.",
+        no_end="The challenge as a whole took longer than its limit. Unanswered.",
     ),
 ]

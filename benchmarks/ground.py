@@ -13,9 +13,11 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
-from control_plane.domain.permission import Role
+from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.role import Role
+from control_plane.domain.scope import ORGANIZATION
 from control_plane.services import api_keys, billing, catalogue, leases, organizations
 from control_plane.world import World, uuid7
 
@@ -52,7 +54,12 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
         await billing.credit(
             connection, world, organization_id, Nano(10**8 * NANO_PER_USD), key=organization_id.hex
         )
-        issued = await api_keys.issue(connection, world, organization_id, name="bench", role=Role.CUSTOMER)
+        account = await organizations.create_first_account(
+            connection, world, organization_id, "bench", role=Role.OWNER, scope=ORGANIZATION
+        )
+        issued = await api_keys.issue(
+            connection, world, organization_id, account.subject, name="bench", role=KeyRole.CUSTOMER
+        )
     yield world, organization_id, issued.secret
     await database.close()
 

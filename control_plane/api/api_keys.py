@@ -53,7 +53,12 @@ class ApiKeyController(Controller):
 
         async def effect(connection: Connection) -> Made | Refused:
             issued = await api_keys.create(
-                connection, request.world, request.principal.organization_id, name=data.name, role=role
+                connection,
+                request.world,
+                request.principal.organization_id,
+                request.principal.subject,
+                name=data.name,
+                role=role,
             )
             if isinstance(issued, Refused):
                 return issued

@@ -11,6 +11,7 @@ from control_plane.api.errors import ApiError
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
+from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
 from control_plane.services.changes import Changes
 from control_plane.world import World
@@ -28,6 +29,7 @@ class Principal:
     """Who asks: an organization, through one of its API keys."""
 
     organization_id: OrganizationId
+    subject: Subject
     api_key_id: ApiKeyId
     key_name: str
     """The key's id on the wire, for the journal and the log."""
@@ -101,6 +103,7 @@ class Authenticator:
             return None
         return Principal(
             organization_id=owner.organization_id,
+            subject=owner.subject,
             api_key_id=owner.api_key_id,
             key_name=on_wire(Prefix.API_KEY, owner.api_key_id),
             role=owner.role,

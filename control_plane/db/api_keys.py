@@ -9,8 +9,10 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import ApiKeyId, OrganizationId
+from control_plane.db.subjects import subject_values
+from control_plane.domain.ids import ApiKeyId, OrganizationId, ServiceAccountId, UserId
 from control_plane.domain.permission import Role
+from control_plane.domain.subject import Subject, SubjectKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +31,29 @@ class Owner:
     """The owner of an API key, and its role."""
 
     organization_id: OrganizationId
+    user_id: UserId | None
+    service_account_id: ServiceAccountId | None
     api_key_id: ApiKeyId
     role: Role
 
+    @property
+    def subject(self) -> Subject:
+        if self.user_id is not None:
+            return Subject(SubjectKind.USER, self.user_id)
+        if self.service_account_id is not None:
+            return Subject(SubjectKind.SERVICE_ACCOUNT, self.service_account_id)
+        raise ValueError(f"the API key {self.api_key_id} has no subject")
+
 
 _INSERT = text("""
-INSERT INTO api_keys (id, organization_id, name, role, secret_sha256, hint, created_at)
-VALUES (:id, :organization_id, :name, :role, :secret_sha256, :hint, :now)
+INSERT INTO api_keys (id, organization_id, user_id, service_account_id, name, role, secret_sha256, hint, created_at)
+VALUES (:id, :organization_id, :user_id, :service_account_id, :name, :role, :secret_sha256, :hint, :now)
 """)
 # A function that runs with its owner's rights: no tenant is set before the key is known, so the tenant filter would
 # hide every row.
-_OWNER = text("SELECT organization_id, api_key_id, role FROM api_key_owner(:secret_sha256)")
+_OWNER = text("""
+SELECT organization_id, user_id, service_account_id, api_key_id, role FROM api_key_owner(:secret_sha256)
+""")
 _PAGE = text("""
 SELECT id, name, role, hint, created_at, revoked_at FROM api_keys
 WHERE organization_id = :organization_id
@@ -61,7 +75,12 @@ _REVOKED = text("SELECT revoked_api_keys(:ids)")
 
 
 async def insert(
-    connection: Connection, organization_id: OrganizationId, key: ApiKey, *, secret_sha256: bytes
+    connection: Connection,
+    organization_id: OrganizationId,
+    subject: Subject,
+    key: ApiKey,
+    *,
+    secret_sha256: bytes,
 ) -> None:
     """Store a key by the digest of its secret; the secret itself is never stored."""
     await write(
@@ -69,6 +88,7 @@ async def insert(
         _INSERT,
         id=key.id,
         organization_id=organization_id,
+        **subject_values(subject),
         name=key.name,
         role=key.role.value,
         secret_sha256=secret_sha256,

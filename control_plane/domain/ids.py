@@ -11,6 +11,10 @@ from uuid import UUID
 
 OrganizationId = NewType("OrganizationId", UUID)
 ProjectId = NewType("ProjectId", UUID)
+EnvironmentId = NewType("EnvironmentId", UUID)
+UserId = NewType("UserId", UUID)
+ServiceAccountId = NewType("ServiceAccountId", UUID)
+RoleBindingId = NewType("RoleBindingId", UUID)
 ApiKeyId = NewType("ApiKeyId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
 LeaseId = NewType("LeaseId", UUID)
@@ -28,6 +32,10 @@ AccountName = NewType("AccountName", str)
 class Prefix(StrEnum):
     ORGANIZATION = "org"
     PROJECT = "prj"
+    ENVIRONMENT = "env"
+    USER = "user"
+    SERVICE_ACCOUNT = "sa"
+    ROLE_BINDING = "rb"
     API_KEY = "key"
     SSH_KEY = "ssh"
     LEASE = "le"

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId, SshKeyId
+from control_plane.domain.ids import EnvironmentId, LeaseId, OrganizationId, ProjectId, SshKeyId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -146,6 +146,9 @@ class Lease:
     project_id: ProjectId
     project: str
     """The project's name."""
+    environment_id: EnvironmentId
+    environment: str
+    """The environment's name."""
     name: str
     sku: str
     gpu_model: GpuModel

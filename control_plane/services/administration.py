@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from control_plane.db import organizations as organization_rows
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
+from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.role import Role
+from control_plane.domain.scope import ORGANIZATION, PLATFORM
 from control_plane.services import api_keys, billing, catalogue, organizations
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
@@ -19,7 +21,7 @@ class FirstOrganization:
 
 
 async def bootstrap(
-    world: World, name: str, *, role: Role, credit: Nano | None, gpu_quota: int
+    world: World, name: str, *, role: KeyRole, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
     """Create an organization, its first key with this role, and its first credit if any, in one transaction."""
     organization_id = OrganizationId(world.new_id())
@@ -30,11 +32,22 @@ async def bootstrap(
             organization_id,
             name,
             gpu_quota=gpu_quota,
-            platform=role is Role.OPERATOR,
+            platform=role is KeyRole.OPERATOR,
         )
         if refused is not None:
             return refused
-        issued = await api_keys.issue(connection, world, organization_id, name="first key", role=role)
+        is_operator = role is KeyRole.OPERATOR
+        account = await organizations.create_first_account(
+            connection,
+            world,
+            organization_id,
+            "operator" if is_operator else organizations.FIRST_ACCOUNT,
+            role=Role.OPERATOR if is_operator else Role.OWNER,
+            scope=PLATFORM if is_operator else ORGANIZATION,
+        )
+        issued = await api_keys.issue(
+            connection, world, organization_id, account.subject, name="first key", role=role
+        )
         if credit is not None:
             await billing.credit(
                 connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"

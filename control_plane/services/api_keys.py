@@ -14,6 +14,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.ids import ApiKeyId, OrganizationId
 from control_plane.domain.permission import Role
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.subject import Subject
 from control_plane.world import World
 
 __all__ = ["ApiKey", "IssuedKey", "Owner"]  # For controllers, which must not import the layer below.
@@ -39,8 +40,15 @@ def digest(secret: str) -> bytes:
 
 
 async def issue(
-    connection: Connection, world: World, organization_id: OrganizationId, *, name: str, role: Role
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    subject: Subject,
+    *,
+    name: str,
+    role: Role,
 ) -> IssuedKey:
+    """Make a key for a subject of the organization."""
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).decode().rstrip("=")
     key = ApiKey(
         id=ApiKeyId(world.new_id()),
@@ -50,12 +58,18 @@ async def issue(
         created_at=world.now(),
         revoked_at=None,
     )
-    await api_keys.insert(connection, organization_id, key, secret_sha256=digest(secret))
+    await api_keys.insert(connection, organization_id, subject, key, secret_sha256=digest(secret))
     return IssuedKey(key, secret)
 
 
 async def create(
-    connection: Connection, world: World, organization_id: OrganizationId, *, name: str, role: Role
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    subject: Subject,
+    *,
+    name: str,
+    role: Role,
 ) -> IssuedKey | Refused:
     """One more key for an organization, unless it has as many as it may have."""
     # One at a time, so that the bound holds.
@@ -63,7 +77,7 @@ async def create(
     if await api_keys.count(connection, organization_id) >= KEYS_MAX:
         why = f"An organization has at most {KEYS_MAX} valid API keys; revoke one that is no longer used."
         return Refused(RefusalCode.API_KEYS_TOO_MANY, why)
-    return await issue(connection, world, organization_id, name=name, role=role)
+    return await issue(connection, world, organization_id, subject, name=name, role=role)
 
 
 async def owner_of(world: World, secret: str) -> Owner | None:

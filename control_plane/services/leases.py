@@ -10,6 +10,7 @@ from control_plane.db import (
     accounts,
     attempts,
     catalogue,
+    environments,
     journal,
     lease_overviews,
     leases,
@@ -30,6 +31,7 @@ from control_plane.db.proofs import Proof
 from control_plane.db.verification_reports import VerificationReport
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, admit
+from control_plane.domain.environment import Environment
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
@@ -140,6 +142,7 @@ async def create(
     of_project = await projects.of_lease(connection, organization_id, project)
     if isinstance(of_project, Refused):
         return of_project
+    environment = await environments.default(connection, organization_id, of_project.id)
     price, known = await _facts(connection, request, now)
     if isinstance(known, Refused):
         return known
@@ -154,6 +157,7 @@ async def create(
     lease = _admitted(
         LeaseId(world.new_id()),
         of_project,
+        environment,
         request,
         verdict.price,
         name=name,
@@ -187,6 +191,7 @@ async def _name_taken(connection: Connection, project: Project, name: str) -> Re
 def _admitted(
     lease_id: LeaseId,
     project: Project,
+    environment: Environment,
     request: CapacityRequest,
     price: Price,
     *,
@@ -201,6 +206,8 @@ def _admitted(
         organization_id=project.organization_id,
         project_id=project.id,
         project=project.name,
+        environment_id=environment.id,
+        environment=environment.name,
         name=name or f"{request.sku[:50]}-{lease_id.hex[-GENERATED_DIGITS:]}",
         sku=request.sku,
         gpu_model=price.sku.shape.gpu_model,

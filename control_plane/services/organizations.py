@@ -5,22 +5,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import ledger, organizations, projects
+from control_plane.db import ledger, organizations, projects, role_bindings, service_accounts
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.organizations import Organization
-from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
+from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.ids import (
+    LedgerAccountId,
+    OrganizationId,
+    ProjectId,
+    RoleBindingId,
+    ServiceAccountId,
+)
 from control_plane.domain.ledger import AccountKind, LedgerAccount
-from control_plane.domain.permission import Role
+from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.role import Role
+from control_plane.domain.role_binding import RoleBinding
+from control_plane.domain.scope import ORGANIZATION, Scope
+from control_plane.domain.service_account import ServiceAccount
+from control_plane.domain.subject import SubjectState
 from control_plane.services import api_keys
 from control_plane.services.api_keys import IssuedKey
+from control_plane.services.environments import add_default_environment
 from control_plane.world import World
 
 __all__ = ["Organization"]  # For controllers, which must not import the layer below.
 
 GPU_QUOTA_DEFAULT = 64
+FIRST_ACCOUNT = "owner"
+"""The name of an organization's first service account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +54,10 @@ async def create(
     gpu_quota: int = GPU_QUOTA_DEFAULT,
     platform: bool = False,
 ) -> Refused | None:
-    """Create an organization under an id chosen by the caller (the tenant of this transaction)."""
+    """Create an organization under an id chosen by the caller (the tenant of this transaction).
+
+    `platform`: it is the organization of those who run the installation.
+    """
     now = world.now()
     if not await organizations.insert(
         connection, organization_id, name, gpu_quota=gpu_quota, platform=platform, now=now
@@ -47,10 +65,30 @@ async def create(
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
     wallet = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, AccountKind.WALLET, now)
     await ledger.open_account(connection, wallet)
-    await projects.insert(
-        connection, Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
-    )
+    project = Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
+    await projects.insert(connection, project)
+    await add_default_environment(connection, world, project)
     return None
+
+
+async def create_first_account(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    name: str,
+    *,
+    role: Role,
+    scope: Scope,
+) -> ServiceAccount:
+    """Create a service account with a role, for the first subjects of an organization."""
+    now = world.now()
+    account = ServiceAccount(ServiceAccountId(world.new_id()), name, SubjectState.ACTIVE, now)
+    await service_accounts.insert(connection, organization_id, account)
+    binding = RoleBinding(
+        RoleBindingId(world.new_id()), account.subject, role, scope, now, ADMINISTRATOR.name
+    )
+    await role_bindings.insert(connection, organization_id, binding)
+    return account
 
 
 async def create_with_key(
@@ -68,7 +106,12 @@ async def create_with_key(
         refused = await create(connection, world, organization_id, name, gpu_quota=gpu_quota)
         if refused is not None:
             return refused
-        issued = await api_keys.issue(connection, world, organization_id, name=key_name, role=Role.CUSTOMER)
+        account = await create_first_account(
+            connection, world, organization_id, FIRST_ACCOUNT, role=Role.OWNER, scope=ORGANIZATION
+        )
+        issued = await api_keys.issue(
+            connection, world, organization_id, account.subject, name=key_name, role=KeyRole.CUSTOMER
+        )
         made = await organizations.get(connection, organization_id)
     if made is None:
         raise LookupError(f"organization {organization_id} is not visible to its own tenant")

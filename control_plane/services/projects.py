@@ -10,6 +10,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, ProjectId, off_wire
 from control_plane.domain.project import DEFAULT_NAME, Project, looks_like_an_id
 from control_plane.domain.refusal import RefusalCode, Refused, choose
+from control_plane.services.environments import add_default_environment
 from control_plane.world import World
 
 _NAMED_MAX = 200
@@ -23,6 +24,7 @@ async def create(
         return _reserved(name)
     project = Project(ProjectId(world.new_id()), organization_id, name, world.now())
     if await projects.insert(connection, project):
+        await add_default_environment(connection, world, project)
         return project
     return _taken(name)
 

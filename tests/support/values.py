@@ -9,6 +9,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import (
     AccountName,
     ClaimId,
+    EnvironmentId,
     LaunchKey,
     LeaseId,
     MachineId,
@@ -109,6 +110,8 @@ def a_lease(**other: Any) -> Lease:
         "organization_id": OrganizationId(UUID(int=0xA)),
         "project_id": ProjectId(UUID(int=0xA)),
         "project": "default",
+        "environment_id": EnvironmentId(UUID(int=0xE)),
+        "environment": "default",
         "name": "training",
         "sku": "h100x1",
         "gpu_model": GpuModel.H100_SXM_80GB,

@@ -55,9 +55,13 @@ def filter_tenants(table: str, shown: str = _OWN) -> None:
 
 
 def filter_organizations() -> None:
+    """The API's role sees the organization it acts for. It cannot make one the platform's."""
     own = f"id = {_TENANT}"
     op.execute("ALTER TABLE organizations ENABLE ROW LEVEL SECURITY")
-    op.execute(f"CREATE POLICY tenant ON organizations TO splitplane_api USING ({own}) WITH CHECK ({own})")
+    op.execute(
+        f"CREATE POLICY tenant ON organizations TO splitplane_api USING ({own})"
+        f" WITH CHECK ({own} AND NOT platform)"
+    )
     op.execute(
         "CREATE POLICY system ON organizations TO splitplane_reconciler USING (true) WITH CHECK (true)"
     )

@@ -9,13 +9,14 @@ from control_plane.db.tables import (
     operation,
     proof,
     providers,
+    subjects,
     tenancy,
 )
 from control_plane.db.tables.marks import Tenancy, marks_of, metadata
 
 __all__ = ["FACTS", "SHARED", "WINGS", "metadata"]
 
-WINGS = (tenancy, catalogue, providers, leases, machines, proof, mesh, money, operation)
+WINGS = (tenancy, subjects, catalogue, providers, leases, machines, proof, mesh, money, operation)
 
 FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(found).fact)
 """Append-only tables."""

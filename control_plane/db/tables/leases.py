@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant, work
+from control_plane.db.tables.marks import Tenancy, among, at, environment, known, project, table, tenant, work
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
@@ -31,6 +31,7 @@ leases = table(
     Column("id", Uuid, primary_key=True),
     tenant(),
     *project(),
+    *environment(),
     Column("name", Text, nullable=False),
     # Desired: the customer's request, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),

@@ -101,6 +101,16 @@ def project(*, nullable: bool = False) -> list[SchemaItem]:
     ]
 
 
+def environment() -> list[SchemaItem]:
+    """The environment of a tenant's row, which must belong to the row's project."""
+    return [
+        Column("environment_id", Uuid, nullable=False),
+        ForeignKeyConstraint(
+            ["project_id", "environment_id"], ["environments.project_id", "environments.id"]
+        ),
+    ]
+
+
 def work() -> list[SchemaItem]:
     """The columns of rows that a worker takes, holds for a while, and gives back: see db/work.py."""
     return [

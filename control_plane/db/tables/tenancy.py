@@ -1,4 +1,4 @@
-"""Organizations, their projects, keys and standings."""
+"""Organizations, their projects and environments, SSH keys and standings."""
 
 from sqlalchemy import (
     BigInteger,
@@ -17,20 +17,21 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, known, table, tenant
+from control_plane.db.tables.marks import at, known, project, table, tenant
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import Role
 
 organizations = table(
     "organizations",
     Column("id", Uuid, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    # Whether it is the organization of those who run the installation. It cannot be suspended or closed.
+    # Whether it is the organization of those who run the installation: it cannot be suspended or closed, and only its
+    # subjects may have roles at platform scope.
     Column("platform", Boolean, nullable=False, server_default=text("false")),
     Column("state", Text, nullable=False, server_default=text("'active'")),
     Column("generation", Integer, nullable=False, server_default=text("1")),
     at("created_at", nullable=False),
     known("state", OrganizationState),
+    UniqueConstraint("id", "platform"),  # The target of foreign keys that demand the platform's organization.
     api=("INSERT",),
 )
 
@@ -48,6 +49,20 @@ projects = table(
     api_updates=("name",),
 )
 
+environments = table(
+    "environments",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("name", Text, nullable=False),
+    at("created_at", nullable=False),
+    UniqueConstraint("project_id", "name"),
+    UniqueConstraint(
+        "project_id", "id"
+    ),  # The target of foreign keys that keep a row's environment within its project.
+    api=("INSERT",),
+)
+
 # One row per organization with its quota, balance and held money, locked by every transaction that spends.
 # It caches other tables and is updated in the same transactions; a test rebuilds and compares it.
 standings = table(
@@ -59,21 +74,6 @@ standings = table(
     Column("held_nano", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("gpus_held >= 0", name="gpus_held_not_negative"),
     CheckConstraint("held_nano >= 0", name="held_not_negative"),
-    api=("INSERT", "UPDATE"),
-)
-
-api_keys = table(
-    "api_keys",
-    Column("id", Uuid, primary_key=True),
-    tenant(),
-    Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("secret_sha256", LargeBinary, nullable=False, unique=True),
-    Column("hint", Text, nullable=False),
-    at("created_at", nullable=False),
-    at("revoked_at"),
-    known("role", Role),
-    Index("ix_api_keys_organization_id", "organization_id"),
     api=("INSERT", "UPDATE"),
 )
 

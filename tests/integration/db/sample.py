@@ -47,6 +47,7 @@ TENANT_TABLES = [
 # What a type alone does not tell: words that CHECKs know, and figures that they want.
 _VALUES: dict[str, Any] = {
     "leases.state": "placing",
+    "role_bindings.scope": "lease",
     "machines.state": "intended",
     "machines.step": "placed",
     "machines.purpose": "lease",
@@ -118,7 +119,7 @@ _BY_TYPE: dict[type[Any], Callable[[str, int], Any]] = {
     ARRAY: lambda _, __: [],
     Text: lambda name, number: f"{name} {number}",
 }
-_ALWAYS = frozenset({"organization_id", "lease_id", "project_id"})
+_ALWAYS = frozenset({"organization_id", "lease_id", "project_id", "environment_id", "service_account_id"})
 """Columns that a tenant's row has although they may be null in ours."""
 
 

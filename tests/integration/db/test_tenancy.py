@@ -26,7 +26,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
-from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId, ServiceAccountId
 from control_plane.domain.permission import Role as KeyRole
 from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, insert, tables_of
 from tests.support.clock import START
@@ -134,7 +134,8 @@ async def test_every_table_filters_its_rows_as_its_marks_say(owner: Database) ->
             continue
         shown = POLICIES[tenancy]
         if table.name == "organizations":
-            shown = ("ALL", *(_OWN.replace("organization_id =", "id ="),) * 2)
+            own = _OWN.replace("organization_id =", "id =")
+            shown = ("ALL", own, f"({own} AND (NOT platform))")
         assert policies[table.name] == {
             "splitplane_api": shown,
             "splitplane_reconciler": ("ALL", "true", "true"),
@@ -380,13 +381,17 @@ async def test_the_owner_of_a_key_is_found_before_there_is_a_tenant(api: Databas
     row = a_row("api_keys", A)
     async with api.reading() as connection:
         found = await api_keys.owner(connection, row["secret_sha256"])
-        assert found == api_keys.Owner(OrganizationId(A), ApiKeyId(row["id"]), KeyRole(row["role"]))
+        account = ServiceAccountId(row["service_account_id"])
+        assert found == api_keys.Owner(
+            OrganizationId(A), None, account, ApiKeyId(row["id"]), KeyRole(row["role"])
+        )
         assert await api_keys.owner(connection, b"another secret") is None
 
 
 async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> None:
     async with own.transaction() as connection:
         await insert(connection, "organizations", a_row("organizations", A))
+        await insert(connection, "service_accounts", a_row("service_accounts", A))
         await insert(connection, "api_keys", a_row("api_keys", A, revoked_at=START))
     async with api_db.reading() as connection:
         assert await api_keys.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
@@ -420,11 +425,38 @@ async def test_of_the_keys_of_all_tenants_the_revoked_ones_are_named_and_nothing
         for tenant, number, revoked_at in ((A, 1, START), (A, 2, None), (B, 3, START)):
             if number != 2:
                 await insert(connection, "organizations", a_row("organizations", tenant))
+                await insert(connection, "service_accounts", a_row("service_accounts", tenant))
             await insert(connection, "api_keys", a_row("api_keys", tenant, number, revoked_at=revoked_at))
     keys = [ApiKeyId(a_row("api_keys", tenant, number)["id"]) for tenant, number in ((A, 1), (A, 2), (B, 3))]
     async with api_db.reading() as connection:
         assert await api_keys.revoked_among(connection, keys) == {keys[0], keys[2]}
         assert await api_keys.revoked_among(connection, keys[1:2]) == frozenset()
+
+
+async def test_a_role_at_platform_scope_needs_the_platforms_organization(own: Database) -> None:
+    platform: dict[str, Any] = {
+        "scope": "platform",
+        "project_id": None,
+        "environment_id": None,
+        "lease_id": None,
+    }
+    binding = a_row("role_bindings", A, role="operator", **platform)
+    async with own.transaction() as connection:
+        await insert(connection, "organizations", a_row("organizations", A))
+        await insert(connection, "organizations", a_row("organizations", B, platform=True))
+        for tenant in (A, B):
+            await insert(connection, "service_accounts", a_row("service_accounts", tenant))
+    with expect_refusal("fk_role_bindings_platform_organization"):
+        async with own.transaction() as connection:
+            await insert(connection, "role_bindings", binding)
+    async with own.transaction() as connection:
+        await insert(connection, "role_bindings", a_row("role_bindings", B, role="operator", **platform))
+
+
+async def test_the_public_process_can_make_no_organization_the_platforms(api_db: Database) -> None:
+    with expect_refusal("row-level security"):
+        async with api_db.transaction(A) as connection:
+            await insert(connection, "organizations", a_row("organizations", A, platform=True))
 
 
 async def test_the_list_of_organizations_has_their_ids_and_nothing_about_them(api_db: Database) -> None:

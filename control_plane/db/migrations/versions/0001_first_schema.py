@@ -35,6 +35,7 @@ TENANTS = (
     "attempts",
     "charges",
     "claims",
+    "environments",
     "holds",
     "idempotency_keys",
     "intervals",
@@ -46,10 +47,13 @@ TENANTS = (
     "postings",
     "projects",
     "proofs",
+    "role_bindings",
+    "service_accounts",
     "ssh_keys",
     "standings",
     "transactions",
     "unrated",
+    "users",
     "verification_reports",
 )
 """Tables whose rows have an organization, or none while they concern only us."""
@@ -66,6 +70,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "budgets": ((), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
+    "environments": (("INSERT",), ()),
     "holds": (
         (
             "INSERT",
@@ -103,6 +108,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proof_references": ((), ()),
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
+    "role_bindings": (("DELETE", "INSERT"), ()),
+    "service_accounts": (("INSERT", "UPDATE"), ()),
     "skus": ((), ()),
     "ssh_keys": (
         (
@@ -121,6 +128,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
     "unrated": ((), ()),
+    "users": (("INSERT", "UPDATE"), ()),
     "verification_reports": ((), ()),
 }
 """What the public process may write: rights on whole rows, and the columns that it may update."""
@@ -147,9 +155,9 @@ FOR EACH ROW EXECUTE FUNCTION transaction_balances()
 # Runs with the owner's rights, because no tenant is set before the key is known.
 API_KEY_OWNER = """
 CREATE FUNCTION api_key_owner(secret bytea)
-RETURNS TABLE (organization_id uuid, api_key_id uuid, role text)
+RETURNS TABLE (organization_id uuid, user_id uuid, service_account_id uuid, api_key_id uuid, role text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT k.organization_id, k.id, k.role FROM public.api_keys k
+  SELECT k.organization_id, k.user_id, k.service_account_id, k.id, k.role FROM public.api_keys k
   WHERE k.secret_sha256 = secret AND k.revoked_at IS NULL
 $$
 """
@@ -236,8 +244,37 @@ CHANGES = (
     END $$
     """,
     """
-    CREATE TRIGGER notifies AFTER UPDATE OF revoked_at ON api_keys
-    FOR EACH ROW WHEN (NEW.revoked_at IS DISTINCT FROM OLD.revoked_at) EXECUTE FUNCTION notify_api_key()
+    CREATE TRIGGER notifies AFTER UPDATE OF revoked_at, expires_at ON api_keys
+    FOR EACH ROW WHEN ((NEW.revoked_at, NEW.expires_at) IS DISTINCT FROM (OLD.revoked_at, OLD.expires_at))
+    EXECUTE FUNCTION notify_api_key()
+    """,
+    # What a subject may do has changed: its state, or a role of its.
+    """
+    CREATE FUNCTION notify_subject() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    BEGIN
+      PERFORM pg_notify('splitplane_subjects', NEW.id::text);
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER notifies AFTER UPDATE OF state ON users
+    FOR EACH ROW WHEN (NEW.state IS DISTINCT FROM OLD.state) EXECUTE FUNCTION notify_subject()
+    """,
+    """
+    CREATE TRIGGER notifies AFTER UPDATE OF state ON service_accounts
+    FOR EACH ROW WHEN (NEW.state IS DISTINCT FROM OLD.state) EXECUTE FUNCTION notify_subject()
+    """,
+    """
+    CREATE FUNCTION notify_binding() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    DECLARE changed record := coalesce(NEW, OLD);
+    BEGIN
+      PERFORM pg_notify('splitplane_subjects', coalesce(changed.user_id, changed.service_account_id)::text);
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER notifies AFTER INSERT OR UPDATE OR DELETE ON role_bindings
+    FOR EACH ROW EXECUTE FUNCTION notify_binding()
     """,
 )
 
@@ -329,6 +366,7 @@ def _create_tables() -> None:
             name=op.f("ck_organizations_state_known"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
+        sa.UniqueConstraint("id", "platform", name=op.f("uq_organizations_id_platform")),
         sa.UniqueConstraint("name", name=op.f("uq_organizations_name")),
     )
     op.create_table(
@@ -384,19 +422,101 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_skus")),
     )
     op.create_table(
+        "users",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("email", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("issuer", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Text(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "state IN ('active', 'invited', 'removed', 'suspended')", name=op.f("ck_users_state_known")
+        ),
+        sa.CheckConstraint(
+            "(issuer IS NULL) = (subject IS NULL)", name=op.f("ck_users_subject_has_its_issuer")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_users_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_users")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_users_organization_id_id")),
+    )
+    op.create_index(
+        "uq_users_email",
+        "users",
+        ["organization_id", sa.literal_column("lower(email)")],
+        unique=True,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_index(
+        "uq_users_subject",
+        "users",
+        ["issuer", "subject", "organization_id"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
+        "service_accounts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "state IN ('active', 'removed', 'suspended')", name=op.f("ck_service_accounts_state_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_service_accounts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_service_accounts")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_service_accounts_organization_id_id")),
+    )
+    op.create_index(
+        "uq_service_accounts_name",
+        "service_accounts",
+        ["organization_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
         "api_keys",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("user_id", sa.Uuid(), nullable=True),
+        sa.Column("service_account_id", sa.Uuid(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
         sa.Column("secret_sha256", sa.LargeBinary(), nullable=False),
         sa.Column("hint", sa.Text(), nullable=False),
+        sa.Column("scopes", postgresql.ARRAY(sa.Text()), nullable=True),
+        sa.Column("project_ids", postgresql.ARRAY(sa.Uuid()), nullable=True),
+        sa.Column("rotates", sa.Uuid(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("role IN ('customer', 'operator')", name=op.f("ck_api_keys_role_known")),
+        sa.CheckConstraint(
+            "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_api_keys_one_subject")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "service_account_id"],
+            ["service_accounts.organization_id", "service_accounts.id"],
+            name=op.f("fk_api_keys_organization_id_service_accounts"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "user_id"],
+            ["users.organization_id", "users.id"],
+            name=op.f("fk_api_keys_organization_id_users"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_api_keys_organization_id_organizations")
         ),
+        sa.ForeignKeyConstraint(["rotates"], ["api_keys.id"], name=op.f("fk_api_keys_rotates_api_keys")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
         sa.UniqueConstraint("secret_sha256", name=op.f("uq_api_keys_secret_sha256")),
     )
@@ -671,6 +791,27 @@ def _create_tables() -> None:
         sa.UniqueConstraint("organization_id", "name", name=op.f("uq_projects_organization_id_name")),
     )
     op.create_table(
+        "environments",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_environments_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_environments_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_environments")),
+        sa.UniqueConstraint("project_id", "id", name=op.f("uq_environments_project_id_id")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_environments_project_id_name")),
+    )
+    op.create_table(
         "proof_records",
         sa.Column("proof_id", sa.Uuid(), nullable=False),
         sa.Column("machine_id", sa.Uuid(), nullable=False),
@@ -824,6 +965,7 @@ def _create_tables() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=False),
@@ -835,8 +977,10 @@ def _create_tables() -> None:
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
-        sa.Column("ssh_keys", postgresql.JSONB(), nullable=False),
-        sa.Column("labels", postgresql.JSONB(), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("ssh_keys", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "labels", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
         sa.Column("wait_timeout_seconds", sa.Integer(), nullable=False),
         sa.Column("auto_release_after_seconds", sa.Integer(), nullable=True),
         sa.Column("auto_release_spend_nano", sa.BigInteger(), nullable=True),
@@ -881,16 +1025,16 @@ def _create_tables() -> None:
             "(waiting_since IS NULL) = (waiting_why IS NULL)", name=op.f("ck_leases_waiting_has_its_reason")
         ),
         sa.CheckConstraint(
-            "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
-        ),
-        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
-        sa.CheckConstraint(
             "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
         ),
+        sa.CheckConstraint("billed_until >= ready_at", name=op.f("ck_leases_billed_no_earlier_than_ready")),
         sa.CheckConstraint(
             "billed_until IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_billed_only_after_ready")
         ),
-        sa.CheckConstraint("billed_until >= ready_at", name=op.f("ck_leases_billed_no_earlier_than_ready")),
+        sa.CheckConstraint(
+            "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
+        ),
+        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -902,24 +1046,22 @@ def _create_tables() -> None:
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
         ),
+        sa.ForeignKeyConstraint(
+            ["project_id", "environment_id"],
+            ["environments.project_id", "environments.id"],
+            name=op.f("fk_leases_project_id_environments"),
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
     )
     op.create_index(
-        "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
-    )
-    op.create_index(
-        "ix_leases_live",
+        "ix_leases_auto_release",
         "leases",
-        ["organization_id"],
+        ["release_at"],
         unique=False,
-        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
     )
     op.create_index(
-        "uq_leases_live_name",
-        "leases",
-        ["project_id", "name"],
-        unique=True,
-        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+        "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
     )
     op.create_index(
         "ix_leases_labels",
@@ -930,18 +1072,11 @@ def _create_tables() -> None:
         postgresql_ops={"labels": "jsonb_path_ops"},
     )
     op.create_index(
-        "ix_leases_waiting",
+        "ix_leases_live",
         "leases",
         ["organization_id"],
         unique=False,
-        postgresql_where=sa.text("waiting_since IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_leases_auto_release",
-        "leases",
-        ["release_at"],
-        unique=False,
-        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
     )
     op.create_index(
         "ix_leases_metered",
@@ -959,6 +1094,112 @@ def _create_tables() -> None:
     op.create_index(
         "ix_leases_placing", "leases", ["due_at"], unique=False, postgresql_where=sa.text("state = 'placing'")
     )
+    op.create_index(
+        "ix_leases_waiting",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("waiting_since IS NOT NULL"),
+    )
+    op.create_index(
+        "uq_leases_live_name",
+        "leases",
+        ["project_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_table(
+        "role_bindings",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("user_id", sa.Uuid(), nullable=True),
+        sa.Column("service_account_id", sa.Uuid(), nullable=True),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("environment_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("granted_by", sa.Text(), nullable=False),
+        sa.Column(
+            "platform",
+            sa.Boolean(),
+            sa.Computed(
+                "CASE WHEN scope = 'platform'::text THEN true ELSE NULL::boolean END", persisted=True
+            ),
+            nullable=True,
+        ),
+        sa.CheckConstraint(
+            "(environment_id IS NOT NULL) = (scope IN ('environment', 'lease'))",
+            name=op.f("ck_role_bindings_environment_of_scope"),
+        ),
+        sa.CheckConstraint(
+            "(lease_id IS NOT NULL) = (scope IN ('lease'))", name=op.f("ck_role_bindings_lease_of_scope")
+        ),
+        sa.CheckConstraint(
+            "(project_id IS NOT NULL) = (scope IN ('environment', 'lease', 'project'))",
+            name=op.f("ck_role_bindings_project_of_scope"),
+        ),
+        sa.CheckConstraint(
+            "role IN ('admin', 'auditor', 'finance', 'member', 'operator', 'owner', 'viewer')",
+            name=op.f("ck_role_bindings_role_known"),
+        ),
+        sa.CheckConstraint(
+            "scope IN ('environment', 'lease', 'organization', 'platform', 'project')",
+            name=op.f("ck_role_bindings_scope_known"),
+        ),
+        sa.CheckConstraint(
+            "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_role_bindings_one_subject")
+        ),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_role_bindings_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "platform"],
+            ["organizations.id", "organizations.platform"],
+            name="fk_role_bindings_platform_organization",
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_role_bindings_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "service_account_id"],
+            ["service_accounts.organization_id", "service_accounts.id"],
+            name=op.f("fk_role_bindings_organization_id_service_accounts"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "user_id"],
+            ["users.organization_id", "users.id"],
+            name=op.f("fk_role_bindings_organization_id_users"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_role_bindings_organization_id_organizations"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id", "environment_id"],
+            ["environments.project_id", "environments.id"],
+            name=op.f("fk_role_bindings_project_id_environments"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_role_bindings")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "user_id",
+            "service_account_id",
+            "role",
+            "scope",
+            "project_id",
+            "environment_id",
+            "lease_id",
+            name="uq_role_bindings_once",
+            postgresql_nulls_not_distinct=True,
+        ),
+    )
+    op.create_index(
+        "ix_role_bindings_service_account_id", "role_bindings", ["service_account_id"], unique=False
+    )
+    op.create_index("ix_role_bindings_user_id", "role_bindings", ["user_id"], unique=False)
     op.create_table(
         "proofs",
         sa.Column("id", sa.Uuid(), nullable=False),

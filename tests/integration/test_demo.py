@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demo import __main__ as command
 from demo import lock
 from demo.city import City
 from demo.processes import start, wait_for
@@ -63,6 +64,19 @@ def test_the_second_says_that_the_first_runs_and_a_dead_one_is_in_nobodys_way(tm
             lock.hold(path, "make up", START)
     held.release()
     lock.hold(path, "make up", START).release()
+
+
+def test_the_second_command_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = lock.hold(tmp_path / "lock", "make up", START)
+    monkeypatch.setattr(command, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(command, "City", None)
+    for name in ("run", "up"):
+        monkeypatch.setattr(sys, "argv", ["demo", name])
+        assert command.main() == 1
+        assert "`make up` already runs here" in capsys.readouterr().out
+    held.release()
 
 
 def test_the_first_signal_stops_in_order_and_the_second_kills_at_once(

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from control_plane.api import door
 from control_plane.api.app import create_app
 from control_plane.settings import Settings
 from tests.integration.api.conftest import Api, Shared, Tenant
@@ -68,6 +69,20 @@ async def test_a_lease_that_will_never_be_ready_ends_the_wait(acme: Tenant) -> N
     await acme.http.post(f"/v1/leases/{lease}/release")
     sent = events((await acme.http.get(f"/v1/leases/{lease}/events?until=ready")).text)
     assert sent[-1] == ("end", None, {"reason": "ending"})
+
+
+async def test_an_open_stream_is_no_request_in_progress(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await acme.lease()
+    for bound in ("REQUESTS_MAX", "ADDRESS_REQUESTS_MAX", "ORGANIZATION_REQUESTS_MAX", "KEY_REQUESTS_MAX"):
+        monkeypatch.setattr(door, bound, 1)
+    api.app = create_app(api.world, Settings("unused"), metrics=api.metrics, sleep=api.sleep)
+    open_stream = OpenStream(api.app, acme.secret, lease)
+    await open_stream.until(b"event: status")
+    answer = await api.client(acme.secret).get("/v1/organization")
+    await open_stream.leave()
+    assert answer.status_code == 200, answer.text
 
 
 async def test_streams_are_bounded_and_a_client_that_goes_gives_its_place_back(

@@ -12,15 +12,16 @@ from control_plane.db.engine import Database
 from control_plane.domain.attempt import Attempt, AttemptOutcome
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, LeaseId, MachineId, ProviderRef
+from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId, ProviderRef
 from control_plane.domain.money import Nano
+from control_plane.domain.orphan import Held, HeldCode
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.sku import Shape
 from control_plane.domain.sweep import Freeze
 from tests.integration.db.sample import OURS, A, a_row, fill, insert
 from tests.support.clock import START
 from tests.support.rows import rows
-from tests.support.values import a_sighting
+from tests.support.values import a_ref, a_sighting
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName(a_row("provider_accounts", OURS)["name"])
@@ -182,6 +183,7 @@ async def test_pages_of_orphans_of_any_size_are_the_whole_list(own: Database) ->
             found, after = [], None
             async with own.reading() as connection:
                 while page := await orphans.page(connection, gone=gone, after=after, limit=limit):
+                    assert len(page) <= limit
                     found += [orphan.provider_ref for orphan in page]
                     after = page[-1].place
             assert found == expected, (gone, limit)
@@ -229,6 +231,50 @@ async def test_orphans_of_another_account_are_its_own(own: Database) -> None:
         assert await orphans.of_account(connection, other) == []
         (orphan,) = await orphans.page(connection, gone=False, after=None, limit=9)
     assert orphan.account == ACCOUNT
+
+
+async def test_an_orphan_that_a_record_claimed_since_the_last_list_is_passed_over(filled: Database) -> None:
+    """By the machine's reference, or by its launch key while the answer to its launch is lost."""
+    key = LaunchKey("sp-00000000-" + "c" * 32)
+    claim = text("UPDATE machines SET provider_ref = :ref, launch_key = :key, state = :state WHERE id = :id")
+    for ref, launch_key, state, claimed in (
+        (None, "other", "launching", False),
+        (None, key, "launching", True),
+        (None, key, "gone", False),
+        ("ref-1", "other", "verified", True),
+        ("ref-1", "other", "gone", False),
+        ("another", key, "verified", False),
+    ):
+        async with filled.transaction() as connection:
+            listed = a_sighting(launch_key=key)
+            await orphans.see(connection, ACCOUNT, [listed], believed=True, asked_at=START)
+            await connection.execute(text("UPDATE machines SET gone_evidence = 'x', gone_at = created_at"))
+            values = {"id": MACHINE, "ref": ref, "key": launch_key, "state": state}
+            await connection.execute(claim, values)
+            found = [orphan.provider_ref for orphan in await orphans.of_account(connection, ACCOUNT)]
+        assert found == ([] if claimed else ["ref-1"]), (ref, launch_key, state)
+
+
+async def test_what_holds_an_orphan_back_is_stored_for_its_account_and_while_it_is_listed(
+    own: Database,
+) -> None:
+    other = AccountName("other")
+    watched, many = Held(HeldCode.WATCHED, "watched"), Held(HeldCode.TOO_MANY, "many")
+    async with own.transaction() as connection:
+        for name in (ACCOUNT, other):
+            await accounts.register(connection, name, "a", now=START)
+            listed = [a_sighting(number) for number in (1, 2, 3)]
+            await orphans.see(connection, name, listed, believed=True, asked_at=START)
+            await orphans.hold(connection, name, dict.fromkeys(map(a_ref, (1, 2, 3)), watched))
+        await orphans.see(connection, ACCOUNT, listed[:2], believed=True, asked_at=START + MINUTE)
+        await orphans.hold(connection, ACCOUNT, {a_ref(1): many, a_ref(3): many})
+        found = await orphans.page(connection, gone=True, after=None, limit=9)
+    assert {(orphan.account, orphan.provider_ref): orphan.held_code for orphan in found} == {
+        (ACCOUNT, "ref-1"): HeldCode.TOO_MANY,
+        (ACCOUNT, "ref-2"): None,
+        (ACCOUNT, "ref-3"): HeldCode.WATCHED,
+        **dict.fromkeys([(other, f"ref-{number}") for number in (1, 2, 3)], HeldCode.WATCHED),
+    }, "one that is not named is not held; one that is gone keeps its last reason"
 
 
 async def test_what_was_tried_on_an_orphan_is_kept_from_the_first_time_on(own: Database) -> None:

@@ -36,9 +36,11 @@ def duplicate(body: bytes) -> str | None:
 
 
 def _object(pairs: list[tuple[str, object]]) -> None:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise _DuplicateError(next(name for name in names if names.count(name) > 1))
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise _DuplicateError(name)
+        seen.add(name)
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)

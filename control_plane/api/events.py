@@ -28,6 +28,8 @@ from control_plane.services.leases import Watched
 from control_plane.wire.leases import StreamEnd
 from control_plane.world import World
 
+BLOCKED_SECONDS = 1.0
+"""When to look again while a transaction that stays open keeps the stream from remembering more lines."""
 DATABASE_AWAY_SECONDS = 2.0
 """When to look again after the database did not answer. The stream stays open meanwhile."""
 
@@ -156,7 +158,7 @@ class LeaseEvents:
         chunk = b""
         for line, position in seen.journal.unseen(self._position):
             chunk += event("journal", journal_line(line), event_id=str(position))
-            self._position = position
+        self._position = seen.journal.behind(self._position)
         status = status_view(seen.shown)
         if (status.state, status.step, status.message) != self._sent:
             self._sent = (status.state, status.step, status.message)
@@ -166,10 +168,12 @@ class LeaseEvents:
             chunk += event("end", end)
         if chunk:
             await self._emit(emit, chunk)
-        if seen.journal.more:
-            self._stream.stale = True
         if seen.status_until is not None:
             self._stream.look_within((seen.status_until - self._world.now()).total_seconds())
+        if seen.journal.blocks(self._position):
+            self._stream.look_within(BLOCKED_SECONDS)
+        elif seen.journal.more:
+            self._stream.stale = True
         return end is not None
 
     def _end(self, state: LeaseState) -> StreamEnd | None:

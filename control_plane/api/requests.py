@@ -143,7 +143,7 @@ def decode(body: bytes, kind: type) -> Any:
     try:
         return _decoder(kind).decode(body)
     except msgspec.ValidationError as error:
-        plain = with_whole_numbers(_plain_json(body))
+        plain = _plain_json(body)
         with suppress(msgspec.ValidationError):
             return msgspec.convert(plain, kind)
         found = faults(kind, plain)
@@ -158,7 +158,8 @@ def decode(body: bytes, kind: type) -> Any:
 
 def _plain_json(body: bytes) -> object:
     try:
-        return msgspec.json.decode(body)
+        # Walking through a body takes more stack than decoding it did.
+        return with_whole_numbers(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise malformed() from error
 

@@ -16,7 +16,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, write
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId, MachineId
-from control_plane.domain.position import Position, unseen
+from control_plane.domain.position import Position, behind, unseen
 
 CLAIMANTS = """
 LEFT JOIN LATERAL (
@@ -115,7 +115,21 @@ class Page:
 
     def unseen(self, position: Position) -> list[tuple[Line, Position]]:
         """The lines that a reader lacks, each with the position once it has the line."""
-        return unseen(Position() if self.foreign else position, self.lines)
+        return unseen(self._start(position), self.lines)
+
+    def behind(self, position: Position) -> Position:
+        """The position of the reader once it has the whole page."""
+        return behind(self._start(position), self.lines)
+
+    def _start(self, position: Position) -> Position:
+        return Position() if self.foreign else position
+
+    def blocks(self, position: Position) -> bool:
+        """Whether a reader at this position, behind the page, would only get the page again.
+
+        So it is while a transaction stays open for so long that the reader can remember no more lines.
+        """
+        return self.more and all(line.number in position.seen for line in self.lines)
 
 
 async def page(connection: Connection, lease_id: LeaseId, *, position: Position, limit: int) -> Page:

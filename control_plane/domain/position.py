@@ -6,7 +6,7 @@ position says: every line of a transaction below the horizon, and of later trans
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -15,6 +15,8 @@ START = -(1 << 62)
 SEEN_MAX = 500
 """Numbers in a position. It holds those of lines that were written since the oldest open transaction began, so only a
 transaction that stays open for very long could exceed this: until it ends, its readers wait for more lines."""
+_HORIZONS = range(-(1 << 63), 1 << 63)
+"""What PostgreSQL's bigint holds."""
 _TEXT = re.compile(rf"(-?[0-9]{{1,19}})((?:\.[0-9]{{1,18}}){{0,{SEEN_MAX}}})", re.ASCII)
 
 
@@ -73,7 +75,7 @@ class Position:
 def parse(text: str) -> Position | None:
     """The position in a text; None when it is not one."""
     match = _TEXT.fullmatch(text)
-    if match is None:
+    if match is None or int(match[1]) not in _HORIZONS:
         return None
     seen, number = [], 0
     for step in match[2].split(".")[1:]:
@@ -82,16 +84,25 @@ def parse(text: str) -> Position | None:
     return Position(int(match[1]), tuple(seen))
 
 
+def _reads(position: Position, page: Sequence[Line]) -> Iterator[tuple[Line, bool, Position]]:
+    """Each line of a page, whether the reader has it already, and the position behind it."""
+    transactions = {line.number: line.transaction for line in page}
+    for line in page:
+        known = position.has(line)
+        position = position.after(line, transactions)
+        yield line, known, position
+
+
 def unseen(position: Position, page: Sequence[Line]) -> list[tuple[Line, Position]]:
     """The lines that a reader at `position` lacks, each with the position once it has the line.
 
     `page` holds the first lines by number of all visible ones at or above a horizon that is not above the reader's.
     """
-    transactions = {line.number: line.transaction for line in page}
-    found = []
-    for line in page:
-        known = position.has(line)
-        position = position.after(line, transactions)
-        if not known:
-            found.append((line, position))
-    return found
+    return [(line, after) for line, known, after in _reads(position, page) if not known]
+
+
+def behind(position: Position, page: Sequence[Line]) -> Position:
+    """The position of a reader that has the whole page. The page may end with lines that it had before."""
+    for _, _, after in _reads(position, page):
+        position = after
+    return position

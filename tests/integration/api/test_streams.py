@@ -1,11 +1,13 @@
 """Event streams: every event is sent at once and only once, and the stream ends when nothing more can come."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from control_plane.api import door
 from control_plane.api.app import create_app
+from control_plane.domain.position import SEEN_MAX, Position
 from control_plane.settings import Settings
 from tests.integration.api.conftest import Api, Shared, Tenant
 from tests.integration.api.open_stream import OpenStream, events
@@ -51,7 +53,7 @@ async def test_a_stream_that_comes_back_misses_no_line_and_gets_none_twice(
         assert sent[-1][2] == {"reason": "ended"}
 
 
-@pytest.mark.parametrize("last", ["", "abc", "--1", "9" * 40, "1.5.", "٣"])
+@pytest.mark.parametrize("last", ["", "abc", "--1", "9" * 40, "9" * 19, "1.5.", "٣"])
 async def test_an_invalid_event_id_starts_at_the_beginning(last: str, shared: Shared) -> None:
     acme = shared.acme
     lease = await acme.lease()
@@ -62,6 +64,26 @@ async def test_an_invalid_event_id_starts_at_the_beginning(last: str, shared: Sh
         "admitted",
         "released",
     ]
+
+
+async def test_a_client_that_has_the_first_lines_already_gets_the_rest(shared: Shared) -> None:
+    """As many lines as a position can name. Without progress behind them, the stream would read them for ever."""
+    acme = shared.acme
+    lease = await acme.lease()
+    for number in range(SEEN_MAX):
+        labels = {"number": str(number)}
+        await acme.http.put(f"/v1/leases/{lease}/labels", json={"labels": labels})
+    lines: list[Any] = []
+    cursor = None
+    while cursor is not None or not lines:
+        query = {"limit": 200} | ({"cursor": cursor} if cursor else {})
+        page = (await acme.http.get(f"/v1/leases/{lease}/journal", params=query)).json()
+        lines, cursor = lines + page["items"], page["next_cursor"]
+    known = tuple(line["number"] for line in lines[:SEEN_MAX])
+    stream = OpenStream(shared.api.app, acme.secret, lease, after=str(Position(0, known)))
+    await stream.until(f'"number":{lines[-1]["number"]}'.encode())
+    assert stream.noted == ["labelled"]
+    await stream.leave()
 
 
 async def test_a_lease_that_will_never_be_ready_ends_the_wait(acme: Tenant) -> None:

@@ -1,7 +1,10 @@
 """Names that an object has twice are found wherever it is; everything else is left to the decoder."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from control_plane.api import duplicates
 from control_plane.api.duplicates import duplicate, refuse_duplicates
 from control_plane.api.errors import ApiError
 from tests.support.cases import case
@@ -33,3 +36,22 @@ def test_what_has_no_name_twice_in_one_object_passes() -> None:
     ):
         with case(body[:40]):
             assert duplicate(body) is None
+
+
+def test_a_body_with_thousands_of_names_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    pairs: list[tuple[str, object]] = [(Name(number), None) for number in [*range(2_000), 1_999]]
+    monkeypatch.setattr(duplicates, "_DECODER", SimpleNamespace(decode=lambda _: duplicates._object(pairs)))
+    assert duplicate(b"") == "1999"
+    assert compared < len(pairs)

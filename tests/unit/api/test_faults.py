@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from control_plane.api.requests import decode
 from control_plane.wire.common import Request
 from control_plane.wire.leases import LeaseRequest
 from control_plane.wire.organizations import CreditRequest
+from tests.support.cases import case
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(),
@@ -111,3 +113,12 @@ def _patterns_have_words(kind: Any, extra: dict[str, Any]) -> None:
     for name in ("item_type", "key_type", "value_type"):
         if hasattr(kind, name):
             _patterns_have_words(getattr(kind, name), {})
+
+
+def test_a_body_that_is_nested_however_deeply_is_refused() -> None:
+    for depth in (10, 300, 450, 480, 500, 700, 900, 990, 1_100, 30_000):
+        for opening, middle, closing in ((b"[", b"", b"]"), (b'{"a":', b"1", b"}")):
+            body = b'{"sku":"a","labels":' + opening * depth + middle + closing * depth + b"}"
+            with case(depth), pytest.raises(ApiError) as raised:
+                decode(body, LeaseRequest)
+            assert raised.value.code in {"invalid_request", "malformed_json"}

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from control_plane.domain.position import SEEN_MAX, START, Position, parse, unseen
+from control_plane.domain.position import SEEN_MAX, START, Position, behind, parse, unseen
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,30 @@ def test_a_position_names_no_lines_once_no_transaction_is_open() -> None:
     assert unseen(Position(), page)[0][1] == Position(5, (1,))
 
 
+def test_a_reader_that_has_a_whole_page_comes_behind_it() -> None:
+    page = [Line(1, 5, 5), Line(2, 5, 6), Line(3, 6, 9)]
+    assert unseen(Position(0, (1, 2, 3)), page) == []
+    assert behind(Position(0, (1, 2, 3)), page) == Position(9)
+    assert behind(Position(9), []) == Position(9)
+
+
 def test_a_position_survives_its_text_and_other_texts_are_none() -> None:
     for position in (Position(), Position(7), Position(7, (3,)), Position(-12, (3, 4, 900)), Position(0)):
         assert parse(str(position)) == position
     numbers = tuple(range(10**17, 10**17 + SEEN_MAX))
     assert parse(str(Position(7, numbers))) == Position(7, numbers)
-    for text in ("", "abc", "1.", ".1", "1.-2", "--1", "9" * 40, "1.5.x", "٣", "1" + ".1" * (SEEN_MAX + 1)):
+    for text in (
+        "",
+        "abc",
+        "1.",
+        ".1",
+        "1.-2",
+        "--1",
+        "9" * 40,
+        str(1 << 63),
+        str(-(1 << 63) - 1),
+        "1.5.x",
+        "٣",
+        "1" + ".1" * (SEEN_MAX + 1),
+    ):
         assert parse(text) is None, text

@@ -36,18 +36,17 @@ async def _count(database: Database, account: AccountName, *, but: MachineId = N
 async def test_a_machine_whose_failure_is_on_record_counts_though_it_is_gone_or_cleared(
     own: Database,
 ) -> None:
-    for number, (changed, counted) in enumerate(
-        (
-            ({}, 1),
-            ({"outcome": ProofOutcome.EMULATED}, 1),
-            ({"outcome": ProofOutcome.UNANSWERED, "ended": True}, 1),
-            ({"outcome": ProofOutcome.UNANSWERED}, 0),
-            ({"outcome": ProofOutcome.PASSED}, 0),
-            ({"occasion": Occasion.END}, 0),
-            ({"code": OwnCode.SHOWN_ELSEWHERE}, 0),
-            ({"at": START - MINUTE}, 0),
-        )
-    ):
+    cases: tuple[tuple[dict[str, Any], int], ...] = (
+        ({}, 1),
+        ({"outcome": ProofOutcome.EMULATED}, 1),
+        ({"outcome": ProofOutcome.UNANSWERED, "ended": True}, 1),
+        ({"outcome": ProofOutcome.UNANSWERED}, 0),
+        ({"outcome": ProofOutcome.PASSED}, 0),
+        ({"occasion": Occasion.END}, 0),
+        ({"code": OwnCode.SHOWN_ELSEWHERE}, 0),
+        ({"at": START - MINUTE}, 0),
+    )
+    for number, (changed, counted) in enumerate(cases):
         account = AccountName(f"account_{number}")
         row = a_row("proof_records", OURS, number, **FAILED | {"account": account} | changed)
         async with own.transaction() as connection:

@@ -111,9 +111,9 @@ async def attacked(sent: bytes, count: int, *, reads: bool) -> AsyncIterator[Non
 
 def memory_mb(server: psutil.Process) -> float:
     found = 0.0
-    for one in [server, *server.children(recursive=True)]:
+    for process in [server, *server.children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found += one.memory_info().rss / 1e6
+            found += process.memory_info().rss / 1e6
     return round(found, 1)
 
 
@@ -201,12 +201,12 @@ def main() -> None:
         f"{'attack':18}{'connections':>12}{'per second':>11}{'p50 ms':>8}{'p99 ms':>9}{'slowest':>9}"
         f"{'errors':>8}{'MB':>7}"
     )
-    for one in figures:
+    for figure in figures:
         print(
-            f"{one.attack:18}{one.connections:12}{one.per_second:11}{one.p50_ms:8}{one.p99_ms:9}{one.slowest_ms:9}"
-            f"{one.errors:8}{one.server_mb:7}"
+            f"{figure.attack:18}{figure.connections:12}{figure.per_second:11}{figure.p50_ms:8}{figure.p99_ms:9}"
+            f"{figure.slowest_ms:9}{figure.errors:8}{figure.server_mb:7}"
         )
-    print(json.dumps([asdict(one) for one in figures]))
+    print(json.dumps([asdict(figure) for figure in figures]))
 
 
 async def _served(url: str, environment: dict[str, str], arguments: argparse.Namespace) -> list[Figure]:

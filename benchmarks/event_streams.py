@@ -92,10 +92,10 @@ async def _measure(
     base: str, process: subprocess.Popen[bytes], secret: str, database: Database, leases: Sequence[LeaseId]
 ) -> list[Figure]:
     processes = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    before = sum(one.memory_info().rss for one in processes)
+    before = sum(process.memory_info().rss for process in processes)
     clients, opening = await _open(base, secret, leases)
     await asyncio.sleep(1)
-    memory = (sum(one.memory_info().rss for one in processes) - before) / len(clients)
+    memory = (sum(process.memory_info().rss for process in processes) - before) / len(clients)
     idle = await _idle(processes)
     single = await _single(clients, database)
     together = await _together(clients, database)
@@ -138,10 +138,10 @@ async def _open(base: str, secret: str, leases: Sequence[LeaseId]) -> tuple[dict
 
 async def _idle(processes: Sequence[psutil.Process]) -> float:
     """The share of a core that the processes take while nothing happens but heartbeats."""
-    before = sum(sum(one.cpu_times()[:2]) for one in processes)
+    before = sum(sum(process.cpu_times()[:2]) for process in processes)
     begun = time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
-    after = sum(sum(one.cpu_times()[:2]) for one in processes)
+    after = sum(sum(process.cpu_times()[:2]) for process in processes)
     return (after - before) / (time.perf_counter() - begun)
 
 

@@ -240,10 +240,10 @@ def _validation(request: Request[Any, Any, Any], error: ValidationException) -> 
     if any(entry.get("key") == "data" for entry in found):
         return ApiError("malformed_json", "This endpoint needs a JSON body.")
     errors = [parameter_fault(request, str(entry.get("key"))) for entry in found]
-    said = [f"`{each.field}` {each.detail}" for each in errors] or ["A query parameter is invalid"]
+    sentences = [f"`{fault.field}` {fault.detail}" for fault in errors] or ["A query parameter is invalid"]
     return ApiError(
         "invalid_parameter",
-        " ".join(each if each.endswith("?") else f"{each}." for each in said),
+        " ".join(text if text.endswith("?") else f"{text}." for text in sentences),
         errors=errors,
     )
 

@@ -81,12 +81,12 @@ def choices(kind: inspect.Type) -> list[str]:
 
 def wrong(kind: inspect.Type, value: object) -> str:
     """The sentence, without its subject, for a value that is not of this type."""
-    said = f"must be {must(kind)}"
+    demand = f"must be {must(kind)}"
     near = nearest(value, choices(kind)) if isinstance(value, str) else None
     if near is not None:
-        return f"{said}; did you mean `{near}`?"
+        return f"{demand}; did you mean `{near}`?"
     sent = _kind_of(value)
-    return said if isinstance(value, str) or sent.split()[-1] in said else f"{said}; {sent} was sent"
+    return demand if isinstance(value, str) or sent.split()[-1] in demand else f"{demand}; {sent} was sent"
 
 
 def faults(annotation: Any, value: object) -> list[tuple[str, str]]:

@@ -156,8 +156,9 @@ class Terminal:
             return
         if error.usage:
             self.err.print(error.usage, soft_wrap=True, end="")
-        for one in (error, *error.others):
-            self.err.print(f"error: {one.code}: {clean_lines(one.sentence)}", style="red", soft_wrap=True)
+        for failure in (error, *error.others):
+            text = f"error: {failure.code}: {clean_lines(failure.sentence)}"
+            self.err.print(text, style="red", soft_wrap=True)
         if more:
             self.err.print(clean_lines(more), style="dim", soft_wrap=True)
 

@@ -136,8 +136,8 @@ def _rules() -> list[dict[str, object]]:
 
 def _promtool(*arguments: str, text: str | None = None) -> None:
     assert PROMTOOL is not None
-    told = subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stdout + told.stderr
+    ended = subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def _filled(text: str, labels: dict[str, str]) -> str:
@@ -187,7 +187,7 @@ def test_the_rules_are_valid_and_lint_free() -> None:
     _promtool("check", "rules", "--lint-fatal", str(RULES))
 
 
-class _Shown:
+class _Exported:
     """A registry with everything that a process exports."""
 
     def __init__(self, name: str, registry: CollectorRegistry) -> None:
@@ -210,7 +210,7 @@ class _Shown:
 
 
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Shown]:
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Exported]:
     registry.discovered()
     assert health.CLOCK_DIFFERENCE
     assert proving.PROOFS
@@ -221,31 +221,31 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Shown]:
     api.count("GET", "/v1/leases", 200, 0.01)
     api.registry.register(PoolCollector(lambda: [PoolUse("reads", 1, 10)]))
     return [
-        _Shown("reconciler", REGISTRY),
-        _Shown("api", api.registry),
-        _Shown("verifier", VerifierMetrics().registry),
+        _Exported("reconciler", REGISTRY),
+        _Exported("api", api.registry),
+        _Exported("verifier", VerifierMetrics().registry),
     ]
 
 
 @needs_promtool
-def test_promtool_finds_nothing_wrong_with_any_metric(exported: list[_Shown]) -> None:
-    for shown in exported:
-        with case(shown.name):
-            _promtool("check", "metrics", text=shown.text)
+def test_promtool_finds_nothing_wrong_with_any_metric(exported: list[_Exported]) -> None:
+    for process in exported:
+        with case(process.name):
+            _promtool("check", "metrics", text=process.text)
 
 
-def test_every_metric_of_ours_has_our_prefix(exported: list[_Shown]) -> None:
+def test_every_metric_of_ours_has_our_prefix(exported: list[_Exported]) -> None:
     ours = {
         metric.name
-        for shown in exported
-        for metric in shown.metrics
+        for process in exported
+        for metric in process.metrics
         if not metric.name.startswith(("python_", "process_"))
     }
     assert not [name for name in ours if not name.startswith("splitplane_")]
 
 
-def test_every_metric_that_a_rule_reads_is_exported(exported: list[_Shown]) -> None:
-    names = {name for shown in exported for name in shown.names()}
+def test_every_metric_that_a_rule_reads_is_exported(exported: list[_Exported]) -> None:
+    names = {name for process in exported for name in process.names()}
     for rule in _rules():
         with case(rule["alert"]):
             read = set(re.findall(r"splitplane_\w+", str(rule["expr"])))
@@ -266,9 +266,12 @@ def test_each_alert_says_how_bad_it_is_and_where_its_runbook_is() -> None:
             assert labels["severity"] in ("critical", "warning")
 
 
-def test_every_metric_of_ours_is_explained_where_operators_look(exported: list[_Shown]) -> None:
+def test_every_metric_of_ours_is_explained_where_operators_look(exported: list[_Exported]) -> None:
     page = RUNBOOK.read_text()
     names = {
-        metric.name for shown in exported for metric in shown.metrics if metric.name.startswith("splitplane_")
+        metric.name
+        for process in exported
+        for metric in process.metrics
+        if metric.name.startswith("splitplane_")
     }
     assert not {name for name in names if not re.search(rf"`{name}(_total)?[`{{]", page)}

@@ -156,8 +156,8 @@ def _failure(attempt: AttemptView) -> Text | None:
     if attempt.fail_reason is None:
         return None
     why = f": {sentence(attempt.fail_why)}" if attempt.fail_why else "."
-    said = f" The provider said: {sentence(attempt.provider_words)}" if attempt.provider_words else ""
-    return Text(f"{spaced(attempt.fail_reason)}{why}{said}", style="red")
+    words = f" The provider said: {sentence(attempt.provider_words)}" if attempt.provider_words else ""
+    return Text(f"{spaced(attempt.fail_reason)}{why}{words}", style="red")
 
 
 def _report(report: ReportView, now: datetime) -> RenderableType:

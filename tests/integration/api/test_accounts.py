@@ -18,7 +18,9 @@ async def test_an_operator_sees_accounts_and_whether_they_are_well(
 ) -> None:
     await stage.play(10)
     items = (await operator.http.get("/v1/operator/accounts")).json()["items"]
-    assert [(one["name"], one["frozen_since"], one["failing_why"]) for one in items] == [("fake", None, None)]
+    assert [(account["name"], account["frozen_since"], account["failing_why"]) for account in items] == [
+        ("fake", None, None)
+    ]
     assert items[0]["listing_asked_at"] is not None
 
 

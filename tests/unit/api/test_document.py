@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import msgspec
@@ -23,6 +23,7 @@ from control_plane.api.requests import decode, with_whole_numbers
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.organization import OrganizationState
@@ -32,12 +33,15 @@ from control_plane.domain.placement import RejectCode
 from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
+from control_plane.domain.request import WAIT_SECONDS_DEFAULT
 from control_plane.domain.sku import CapacityShape
 from control_plane.domain.verification import Verdict
+from control_plane.wire import common, leases, vocabulary
 from control_plane.wire.common import NAME_PATTERN
 from control_plane.wire.leases import LeaseRequest
 from data_plane.proof.challenger import judgement
 from providers.base import Confidence
+from providers.listings import REFERENCE_CHARACTERS_MAX
 from tests.support.cases import case
 
 WORDS: Mapping[str, type[StrEnum]] = {
@@ -355,3 +359,16 @@ def test_what_events_and_filters_really_hold_is_valid_by_the_document(whole: dic
     for text in ("team", "=x", "Team=x", "team=\x07"):
         with pytest.raises(jsonschema.ValidationError):
             _validates(whole, label, [text])
+
+
+def test_what_the_wire_says_of_ids_bounds_and_defaults_is_what_the_control_plane_does() -> None:
+    """The wire imports nothing of ours, so it has its own copies."""
+    prefixes = {prefix.value for prefix in Prefix}
+    for name, kind in (*vars(vocabulary).items(), ("SshKeyIdText", common.SshKeyIdText)):
+        if name.endswith("IdText"):
+            (meta,) = kind.__metadata__
+            with case(name):
+                assert meta.examples[0].partition("_")[0] in prefixes
+    assert leases.WAIT_SECONDS_DEFAULT == WAIT_SECONDS_DEFAULT
+    (reference,) = get_args(common.ProviderRefText)[1:]
+    assert reference.max_length == REFERENCE_CHARACTERS_MAX

@@ -10,7 +10,7 @@ def test_collections_pass_over_what_was_made_at_the_start() -> None:
     kept = {"made at the start": ["it"]}
     try:
         keep_what_stays()
-        assert all(one is not kept for one in gc.get_objects())
+        assert all(tracked is not kept for tracked in gc.get_objects())
         assert gc.get_freeze_count() > 0
         assert gc.get_threshold()[0] == GARBAGE_OBJECTS
     finally:

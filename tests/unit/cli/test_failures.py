@@ -137,7 +137,7 @@ def test_all_errors_of_a_command_that_does_several_things_are_in_one_object(tmp_
         }
     shown = Stand(tmp_path, known).run("lease", "release", LEASE_ID, other, "--yes", "--json")
     error = _error(shown.err)
-    assert [one["code"] for one in (error, *error["others"])] == ["lease_not_found"] * 2
+    assert [part["code"] for part in (error, *error["others"])] == ["lease_not_found"] * 2
     shown = Stand(tmp_path, known).run("lease", "release", LEASE_ID, other, "--yes")
     assert shown.err.count("error: lease_not_found: No such lease.") == 2
 

@@ -32,7 +32,7 @@ def _evil(value: Any) -> Any:
     if isinstance(value, str):
         return value if _is_time(value) else f"{value}{EVIL}"
     if isinstance(value, list):
-        return [_evil(one) for one in value]
+        return [_evil(part) for part in value]
     if isinstance(value, dict):
         return {name: _evil(one) for name, one in value.items()}
     return value
@@ -162,8 +162,10 @@ def test_no_control_character_of_a_broken_connection_is_printed(tmp_path: Path) 
 def test_every_command_is_among_them() -> None:
     run = {command for command, _ in ALL.values()}
     missing = [
-        name for name in COMMANDS if not any(f"splitplane {one}".startswith(f"{name} ") or f"splitplane {one}" == name for one in run)
-    ]  # fmt: skip
+        name
+        for name in COMMANDS
+        if not any(f"splitplane {command} ".startswith(f"{name} ") for command in run)
+    ]
     assert missing == []
 
 

@@ -37,7 +37,7 @@ def _address(value: str) -> str:
 
 
 def _addresses(value: str) -> tuple[str, ...]:
-    return tuple(_address(one.strip()) for one in value.split(",") if value)
+    return tuple(_address(address.strip()) for address in value.split(",") if value)
 
 
 def _metrics_listen(value: str) -> tuple[str, int]:
@@ -209,7 +209,7 @@ def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
     given = reading.read(ClientVariables, environ)
     if not given.addresses:
         return None
-    hosts = [_split(one)[0] for one in given.addresses]
+    hosts = [_split(address)[0] for address in given.addresses]
     if len(hosts) > 1 and {type(_ip(host)) for host in hosts} not in _ONE_FAMILY:
         raise SettingsError(
             "SPLITPLANE_VERIFIER_ADDRESS has several addresses, so each must be an IP address and a port,"
@@ -235,7 +235,7 @@ def read_client(environ: Mapping[str, str]) -> ClientSettings | None:
 def _tls(addresses: tuple[str, ...], *, plaintext: bool, files: Mapping[str, Path | None]) -> TlsFiles | None:
     """`files` are the certificate, its key and the CA, by the names of their variables. None means plaintext."""
     if plaintext:
-        if far := [one for one in addresses if not _is_local(_split(one)[0])]:
+        if far := [address for address in addresses if not _is_local(_split(address)[0])]:
             certificate, key, ca = files
             raise SettingsError(
                 f"SPLITPLANE_VERIFIER_PLAINTEXT is yes, and {', '.join(far)} is not on this machine:"

@@ -4,6 +4,7 @@ A `journal` event has as its id the reader's position behind the line, so that a
 `Last-Event-ID` gets every line once. A stream shows only what was committed.
 """
 
+import asyncio
 from typing import Annotated, Literal
 
 from litestar import Controller, get
@@ -78,6 +79,7 @@ class LeaseEvents:
         "_catch_up",
         "_organization_id",
         "_position",
+        "_reading",
         "_seen",
         "_sent",
         "_stream",
@@ -101,6 +103,8 @@ class LeaseEvents:
         self._organization_id = organization_id
         self._position = position
         self._until_ready = until_ready
+        self._reading: asyncio.Task[Watched | Refused] | None = None
+        """The look at the lease that is under way. Heartbeats are sent meanwhile, because it may take long."""
         self._seen: Watched | None = None
         """What was read and is still to be sent."""
         self._sent: object = None
@@ -116,10 +120,17 @@ class LeaseEvents:
         self._seen = seen
 
     async def run(self, emit: Emit) -> None:
+        try:
+            await self._follow(emit)
+        finally:
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _follow(self, emit: Emit) -> None:
         stream = self._stream
         while stream.closing is None:
-            if self._seen is None and stream.stale:
-                await self._look()
+            self._look()
             if self._seen is not None:
                 if await self._send_seen(emit, self._seen):
                     return
@@ -135,9 +146,18 @@ class LeaseEvents:
         elif why is Closing.SERVER_STOPS:
             await emit(RETRY)  # The client comes back, to another process, behind its last event.
 
-    async def _look(self) -> None:
+    def _look(self) -> None:
+        """Begin to look at the lease when it may have changed; take what was read."""
+        if self._reading is None and self._seen is None and self._stream.stale:
+            self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(self._stream.done_reading)
+        elif self._reading is not None and self._reading.done():
+            read, self._reading = self._reading, None
+            self._take(read)
+
+    def _take(self, read: asyncio.Task[Watched | Refused]) -> None:
         try:
-            seen = await self._read()
+            seen = read.result()
         except Exception as error:
             if not health.is_database_trouble(error):
                 raise

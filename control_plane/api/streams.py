@@ -97,6 +97,10 @@ class Stream:
         self.stale = True
         self._news.set()
 
+    def done_reading(self, _: object = None) -> None:
+        """What the stream asked the database is answered."""
+        self._news.set()
+
     def close(self, why: Closing) -> None:
         if self.closing is None:
             self.closing, self._closing_since = why, self._tick
@@ -145,6 +149,7 @@ class Streams:
         self._tick = 0
         self._clock: asyncio.Task[None] | None = None
         self._keys_unchecked = False
+        self._checking: asyncio.Task[None] | None = None
         self._stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -177,6 +182,8 @@ class Streams:
         if not self._of_key and self._clock is not None:
             self._clock.cancel()
             self._clock = None
+            if self._checking is not None:
+                self._checking.cancel()
             self._empty.set()
 
     def _every(self) -> list[Stream]:
@@ -216,19 +223,21 @@ class Streams:
             self._tick += 1
             if not self._changes.listening and self._tick % POLL_TICKS == 0:
                 self.anything_changed()
-            if self._keys_unchecked:
-                await self._check_keys()
+            if self._keys_unchecked and (self._checking is None or self._checking.done()):
+                # Not awaited: the clock goes on, and with it the heartbeats, while the database does not answer.
+                self._checking = asyncio.create_task(self._check_keys())
             for stream in self._every():
                 stream.tick(self._tick)
 
     async def _check_keys(self) -> None:
+        self._keys_unchecked = False
         try:
             revoked = await api_keys.revoked_among(self._world, list(self._of_key))
-        except Exception as error:  # noqa: BLE001 - The clock of all streams goes on; the next tick tries again.
+        except Exception as error:  # noqa: BLE001 - The next tick tries again.
+            self._keys_unchecked = True
             if not health.is_database_trouble(error):
                 observe.log.warning("stream_keys_unchecked", error=type(error).__name__)
             return
-        self._keys_unchecked = False
         for key in revoked:
             self.key_revoked(key)
 

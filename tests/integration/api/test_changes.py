@@ -19,7 +19,7 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.permission import Permission
 from control_plane.domain.status import CONTACT_LOST_AFTER
-from control_plane.services import leases
+from control_plane.services import api_keys, leases
 from control_plane.services.changes import Changes
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
@@ -59,6 +59,12 @@ class Process:
         for _ in range(count):
             await until(lambda: self.pauses.waiting)
             self.pauses.end()
+
+    async def ticks_until(self, true: Callable[[], bool]) -> None:
+        """Let the clock of the streams go on until something is the case."""
+        async with asyncio.timeout(20):
+            while not true():
+                await self.ticks(1)
 
     def of(self, api: Api) -> Api:
         api.app = self.app
@@ -201,6 +207,31 @@ async def test_a_stream_outlives_a_database_that_does_not_answer(
         await process.ticks(4)
         await stream.until(b"noted")
         await stream.leave()
+
+
+async def test_streams_send_heartbeats_while_the_database_stands_still(
+    api: Api, acme: Tenant, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that waits for its answer must not keep a stream silent: proxies cut silent connections."""
+    lease = await acme.lease()
+    asked: list[str] = []
+
+    def standing_still(what: str) -> Callable[..., Awaitable[object]]:
+        async def ask(*_: object, **__: object) -> object:
+            asked.append(what)
+            return await asyncio.Event().wait()
+
+        return ask
+
+    process = Process(api, database_url)  # It hears of no change, so it looks for changes.
+    stream = OpenStream(process.app, acme.secret, lease)
+    await stream.until(b"event: status")
+    monkeypatch.setattr(leases, "watch", standing_still("lease"))
+    monkeypatch.setattr(api_keys, "revoked_among", standing_still("keys"))
+    await process.ticks_until(lambda: b": heartbeat" in stream.text)
+    await process.ticks_until(lambda: stream.text.count(b": heartbeat") == 2)
+    assert sorted(asked) == ["keys", "lease"], "each is asked once"
+    await stream.leave()
 
 
 async def test_a_status_that_changes_by_time_alone_is_sent(
@@ -350,8 +381,7 @@ async def test_a_client_that_does_not_read_is_cut_when_its_stream_has_to_end(
         await stream.until(b"event: status")
         stream.reads.clear()
     await acme.http.delete(f"/v1/api-keys/{key}")
-    await process.ticks(POLL_TICKS + 3)
-    await until(revoked.task.done)
+    await process.ticks_until(revoked.task.done)
     assert not stopped.task.done()
     monkeypatch.setattr(streams, "CLOSE_SECONDS_MAX", 0.01)
     await process.app.state.context.streams.stop()

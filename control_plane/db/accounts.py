@@ -1,5 +1,6 @@
 """Queries on provider accounts: when each is listed next, its last list, and its call budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -73,6 +74,10 @@ UPDATE provider_accounts SET failing_since = coalesce(failing_since, :now), fail
 _OFFERS_FAILING = text("""
 UPDATE provider_accounts SET offers_failing_since = coalesce(offers_failing_since, :now), offers_failing_why = :why
 WHERE name = :name
+""")
+_UNREFRESHED = text("""
+SELECT name FROM provider_accounts
+WHERE name = ANY(:names) AND offers_failing_since IS NULL AND (offers_at IS NULL OR offers_at < :since)
 """)
 _INSTALLATION = text("SELECT code FROM installation")
 
@@ -154,6 +159,13 @@ async def record_offers_failure(
 ) -> None:
     """Store that the account's offers could not be refreshed, for operators."""
     await write(connection, _OFFERS_FAILING, name=name, why=why, now=now)
+
+
+async def unrefreshed(
+    connection: Connection, names: Sequence[AccountName], *, since: datetime
+) -> list[AccountName]:
+    """Those of the accounts whose offers nobody listed since then, although no listing is known to have failed."""
+    return await read(connection, _UNREFRESHED, AccountName, names=list(names), since=since)
 
 
 # The call budget that all replicas share

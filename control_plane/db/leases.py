@@ -25,6 +25,7 @@ from control_plane.domain.lease import (
     LeaseEvent,
     LeaseMove,
     LeaseState,
+    PlacingLease,
 )
 from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import cost_until
@@ -270,7 +271,7 @@ class Waits:
 
 
 _TAKE_PLACING = text(f"""
-{_SELECT} WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
+SELECT {COLUMNS}, l.due_at FROM leases l WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
 ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _WAITS = Recordset(Waits, "waits")
@@ -293,9 +294,9 @@ ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 
 
-async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[Lease]:
+async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[PlacingLease]:
     """Leases that wait for a machine, locked for this transaction. Leases locked by others are skipped."""
-    return await read(connection, _TAKE_PLACING, Lease, now=now, limit=limit)
+    return await read(connection, _TAKE_PLACING, PlacingLease, now=now, limit=limit)
 
 
 async def wait(connection: Connection, waits: Sequence[Waits], *, now: datetime) -> None:

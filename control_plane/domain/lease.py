@@ -202,6 +202,14 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacingLease(Lease):
+    """A lease that waits for a machine."""
+
+    due_at: datetime
+    """When it was to be looked at. Much later than that, an outage of ours kept us from it."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseMove:
     """One move of one lease."""
 

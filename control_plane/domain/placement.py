@@ -9,7 +9,6 @@ had no capacity, permanently when it sold us the wrong hardware.
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,8 +29,6 @@ RETRY_AFTER = timedelta(minutes=2)
 PROOF_RECORD_WINDOW = timedelta(hours=24)
 PROOF_RECORD_MAX = 2
 """An offer is rejected when this many of its machines were terminated for their GPU proof within the window."""
-ATTEMPTS_MAX = 12
-"""Attempts per lease before it is given up."""
 OFFERED_WITHIN = timedelta(days=7)
 """A SKU counts as offered when an offer that can serve it was listed at most this long ago, sold out or not."""
 
@@ -200,43 +197,6 @@ def is_news(ranking: Ranking, last: bytes | None) -> bool:
     seconds, and its ranking is stored only when it changes.
     """
     return bool(ranking.candidates) or digest(ranking) != last
-
-
-def gives_up(ranking: Ranking, *, attempts: int, gives_up_at: datetime, now: datetime) -> str | None:
-    """Why a lease is given up after so many attempts, or because it waited long enough; None when it keeps trying."""
-    if attempts >= ATTEMPTS_MAX:
-        return f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit"
-    if not ranking.candidates and now >= gives_up_at:
-        return f"no offer could serve it in the time that it was to wait; {_lowered(waiting_why(ranking))}"
-    return None
-
-
-_WAITING_WORDS = {
-    RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
-    RejectCode.REGION_EXCLUDED: "in other regions",
-    RejectCode.PROVIDER_EXCLUDED: "of other providers",
-    RejectCode.SOLD_OUT: "sold out",
-    RejectCode.STALE: "not listed lately",
-    RejectCode.COSTS_MORE_THAN_SOLD: "not sold at this price",
-    RejectCode.ACCOUNT_UNHEALTHY: "of a provider that does not answer as it should",
-    RejectCode.FAILED_BEFORE: "unfit in an earlier attempt",
-    RejectCode.RESTING: "tried a moment ago",
-    RejectCode.PROOF_RECORD: "excluded because GPUs failed their proof",
-}
-
-
-def waiting_why(ranking: Ranking) -> str:
-    """Why no offer can serve a lease now, as one sentence; the placement has the reason of each offer."""
-    if not ranking.rejected:
-        return "No provider lists these GPUs."
-    counts = Counter(rejection.code for rejection in ranking.rejected)
-    words = [f"{count} {_WAITING_WORDS[code]}" for code, count in sorted(counts.items())]
-    total = len(ranking.rejected)
-    return f"None of {total} {'offer' if total == 1 else 'offers'} can serve it now: {', '.join(words)}."
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
 def _order(offer: Offer) -> tuple[int, int, str]:

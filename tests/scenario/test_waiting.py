@@ -106,6 +106,56 @@ async def test_a_lease_waits_as_long_as_its_request_says_to_the_second(stage: St
     await stage.finish()
 
 
+async def test_an_outage_of_ours_gives_up_no_lease_before_somebody_looked_at_the_offers(stage: Stage) -> None:
+    _sell_out(stage)
+    tenant = await stage.organization()
+    lease = await stage.lease(tenant)
+    await _wait(stage, 10)
+    _sell_out(stage, stock=1)
+    # Shorter than offers are usable: the stored ones are of before the outage and say sold out.
+    for minutes in (21, 180):
+        stage.clock.advance(minutes * 60)
+        await stage.run("place_leases")
+        assert await stage.state(lease) == "placing", minutes
+    await _wait(stage, 2)
+    assert await stage.state(lease) == "starting"
+    await stage.finish()
+
+
+async def test_an_account_that_failed_before_an_outage_of_ours_is_asked_again_before_a_lease_is_given_up(
+    stage: Stage,
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
+    await stage.run("observe_machines")
+    await stage.run("refresh_offers")
+    await stage.run("place_leases")
+    stage.cloud.faults.clear()
+    stage.clock.advance(180 * 60)
+    await stage.run("place_leases")
+    assert await stage.state(lease) == "placing"
+    await stage.run("observe_machines")
+    await _wait(stage, 2)
+    assert await stage.state(lease) == "starting"
+    await stage.finish()
+
+
+async def test_while_nobody_refreshes_offers_a_lease_waits_half_an_hour_longer_and_is_given_up(
+    stage: Stage,
+) -> None:
+    _sell_out(stage)
+    lease = await stage.lease(await stage.organization())
+    await _wait(stage, 20)
+    for _ in range(39 * MINUTES):
+        await stage.run("place_leases")
+        stage.clock.advance(15)
+    assert await stage.state(lease) == "placing"
+    stage.clock.advance(60)
+    await stage.run("place_leases")
+    assert await stage.state(lease) == "ending"
+    await stage.finish()
+
+
 async def test_every_attempt_has_its_placement_although_it_decides_the_same_as_the_one_before(
     stage: Stage,
 ) -> None:

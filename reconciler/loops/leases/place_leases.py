@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import attempts, catalogue, leases, placements, proof_records
+from control_plane.db import accounts, attempts, catalogue, leases, placements, proof_records
 from control_plane.db.connection import Connection
 from control_plane.db.leases import Waits
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
-from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
+from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
 from control_plane.domain.machine import MachineOrder, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
@@ -25,13 +25,12 @@ from control_plane.domain.placement import (
     Failure,
     Offer,
     Ranking,
-    gives_up,
     is_news,
     rank,
-    waiting_why,
 )
 from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
+from control_plane.domain.waiting import REFRESHED_WITHIN, GiveUp, KeepWaiting, tried_too_often, unserved
 from control_plane.outcomes.claims import Placed, place
 from control_plane.outcomes.leases import unhealthy_accounts
 from reconciler import traced
@@ -42,7 +41,6 @@ from tracing.attributes import Attribute
 
 NAME = "place_leases"
 PLACED_PER_ACTIVATION_MAX = 100
-LOOK_AGAIN_AFTER = timedelta(seconds=15)
 
 
 async def activate(world: AccountWorld) -> Report:
@@ -51,9 +49,9 @@ async def activate(world: AccountWorld) -> Report:
         waiting = await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX)
         if not waiting:
             return Report()
-        market = await _market(connection, waiting, now)
+        market = await _market(connection, world.account_names, waiting, now)
         rankings = {lease.id: market.rank(lease, now) for lease in waiting}
-        decided = _decide(world, waiting, rankings, now)
+        decided = _decide(world, waiting, rankings, market.unrefreshed, now)
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
     _trace(steps, decided)
@@ -72,6 +70,8 @@ class _Market:
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
     disproven: Mapping[str, Disproven]
+    unrefreshed: frozenset[AccountName]
+    """The accounts whose offers nobody looked at lately, although we are to."""
 
     def rank(self, lease: Lease, now: datetime) -> Ranking:
         return rank(
@@ -86,7 +86,9 @@ class _Market:
         )
 
 
-async def _market(connection: Connection, waiting: Sequence[Lease], now: datetime) -> _Market:
+async def _market(
+    connection: Connection, account_names: Sequence[AccountName], waiting: Sequence[Lease], now: datetime
+) -> _Market:
     offers: dict[tuple[GpuModel, int], list[Offer]] = {}
     for offer in await catalogue.offers(connection):
         offers.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
@@ -96,6 +98,7 @@ async def _market(connection: Connection, waiting: Sequence[Lease], now: datetim
         failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+        unrefreshed=frozenset(await accounts.unrefreshed(connection, account_names, since=now - REFRESHED_WITHIN)),
     )
 
 
@@ -107,22 +110,36 @@ class _Decisions:
 
 
 def _decide(
-    world: AccountWorld, waiting: Sequence[Lease], rankings: Mapping[LeaseId, Ranking], now: datetime
+    world: AccountWorld,
+    waiting: Sequence[PlacingLease],
+    rankings: Mapping[LeaseId, Ranking],
+    unrefreshed: frozenset[AccountName],
+    now: datetime,
 ) -> _Decisions:
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
     waits: list[Waits] = []
     for lease in waiting:
-        ranking = rankings[lease.id]
-        why = gives_up(ranking, attempts=lease.attempts, gives_up_at=lease.gives_up_at, now=now)
-        if why is not None:
-            given_up += _giving_up(lease, why)
-        elif ranking.candidates:
-            placed.append(_placed(world, lease, ranking.candidates[0]))
-        else:
-            due_at = min(now + LOOK_AGAIN_AFTER, lease.gives_up_at)
-            waits.append(Waits(lease.id, waiting_why(ranking), due_at))
+        match _decide_one(lease, rankings[lease.id], unrefreshed, now):
+            case GiveUp(why):
+                given_up += _giving_up(lease, why)
+            case KeepWaiting(why, due_at):
+                waits.append(Waits(lease.id, why, due_at))
+            case Offer() as offer:
+                placed.append(_placed(world, lease, offer))
     return _Decisions(placed, given_up, waits)
+
+
+def _decide_one(
+    lease: PlacingLease, ranking: Ranking, unrefreshed: frozenset[AccountName], now: datetime
+) -> Offer | KeepWaiting | GiveUp:
+    if (given_up := tried_too_often(lease.attempts)) is not None:
+        return given_up
+    if ranking.candidates:
+        return ranking.candidates[0]
+    return unserved(
+        ranking, due_at=lease.due_at, gives_up_at=lease.gives_up_at, unrefreshed=unrefreshed, now=now
+    )
 
 
 async def _record(

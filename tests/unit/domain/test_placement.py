@@ -14,7 +14,6 @@ from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
-    ATTEMPTS_MAX,
     OFFER_STALE_AFTER,
     PROOF_RECORD_MAX,
     RETRY_AFTER,
@@ -25,12 +24,10 @@ from control_plane.domain.placement import (
     RejectCode,
     SoldAs,
     digest,
-    gives_up,
     is_news,
     rank,
     serves,
     sold_as,
-    waiting_why,
 )
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -382,35 +379,3 @@ def test_a_digest_is_32_bytes_and_the_same_for_the_same_facts(
     again = digest(ranked(*reversed(offers), request=request, failures=failures, unhealthy=unhealthy))
     assert len(first) == 32
     assert first == again
-
-
-# Giving up.
-
-
-def _gives_up(ranking: Ranking, *, attempts: int = 0, late: timedelta = timedelta(0)) -> str | None:
-    return gives_up(ranking, attempts=attempts, gives_up_at=START, now=START + late)
-
-
-def test_a_lease_that_tried_as_often_as_it_may_is_given_up_even_if_there_is_a_candidate() -> None:
-    assert _gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX - 1) is None
-    assert f"{ATTEMPTS_MAX} attempts" in str(_gives_up(ranked(OFFER), attempts=ATTEMPTS_MAX))
-
-
-def test_a_lease_that_waited_as_long_as_it_may_is_given_up_unless_there_is_a_candidate() -> None:
-    assert _gives_up(WAITS, late=-MOMENT) is None
-    assert "none of 2 offers can serve it now: 2 sold out" in str(_gives_up(WAITS))
-    assert _gives_up(ranked(OFFER), late=MOMENT) is None
-
-
-def test_a_lease_that_waits_says_how_many_offers_cannot_serve_it_and_why() -> None:
-    assert waiting_why(ranked()) == "No provider lists these GPUs."
-    offers = [replace(OFFER, key=str(number), available=False) for number in range(3)]
-    elsewhere = replace(OFFER, key="elsewhere", region="us-east-1")
-    ranking = ranked(*offers, elsewhere, request=CapacityRequest("h100x1", regions=("eu",)))
-    assert waiting_why(ranking) == "None of 4 offers can serve it now: 1 in other regions, 3 sold out."
-
-
-def test_every_reason_of_a_rejection_has_words_for_a_lease_that_waits() -> None:
-    for code in RejectCode:
-        (rejection,) = ranked(replace(OFFER, available=False)).rejected
-        assert waiting_why(Ranking((), (replace(rejection, code=code),))).endswith("."), code

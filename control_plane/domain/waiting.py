@@ -1,0 +1,91 @@
+"""A lease that no offer can serve now: what its customer reads, and when it is given up.
+
+It is given up when it has waited as long as its request says, or has tried too often. The moment at which it gives up
+passes whether or not anybody works, so it is no reason by itself (docs/decisions/0016): after an outage of ours the
+stored offers and the health of their accounts are as old as the outage. A lease is given up only on offers that
+somebody has looked at lately, and only by a worker that had looked at the lease when it was due.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
+from control_plane.domain.placement import Ranking, RejectCode
+
+LOOK_AGAIN_AFTER = timedelta(seconds=15)
+"""The time between two looks at a lease that waits."""
+REFRESHED_WITHIN = timedelta(minutes=2)
+"""Offers are refreshed every 30 s. Those of an account that nobody refreshed for longer say nothing about its stock."""
+ATTEMPTS_MAX = 12
+"""Attempts per lease before it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWaiting:
+    why: str
+    """Why no offer can serve it now, as one sentence."""
+    due_at: datetime
+    """When to look again."""
+
+
+def tried_too_often(attempts: int) -> GiveUp | None:
+    """Why a lease is given up after so many attempts; None when it may try again."""
+    return (
+        GiveUp(f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit")
+        if attempts >= ATTEMPTS_MAX
+        else None
+    )
+
+
+def unserved(
+    ranking: Ranking, *, due_at: datetime, gives_up_at: datetime, unrefreshed: Collection[str], now: datetime
+) -> GiveUp | KeepWaiting:
+    """What follows for a lease that no offer can serve now.
+
+    `due_at` is when it was to be looked at, and `unrefreshed` are the accounts whose offers nobody looked at lately.
+    A lease that nobody looked at in time is looked at once more, after loops had time to work. It waits for offers for
+    UNATTENDED_MAX_WITHOUT_MACHINE at most, so one account that is never refreshed does not hold it forever.
+    """
+    why = waiting_why(ranking)
+    if now < gives_up_at:
+        return KeepWaiting(why, min(now + LOOK_AGAIN_AFTER, gives_up_at))
+    if now - due_at > LOOKED_AT_WITHIN:
+        return KeepWaiting(why, now + LOOKED_AT_WITHIN)
+    if unrefreshed and now - gives_up_at < UNATTENDED_MAX_WITHOUT_MACHINE:
+        return KeepWaiting(why, now + LOOK_AGAIN_AFTER)
+    return GiveUp(f"no offer could serve it in the time that it was to wait; {_lowered(why)}")
+
+
+_WAITING_WORDS = {
+    RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
+    RejectCode.REGION_EXCLUDED: "in other regions",
+    RejectCode.PROVIDER_EXCLUDED: "of other providers",
+    RejectCode.SOLD_OUT: "sold out",
+    RejectCode.STALE: "not listed lately",
+    RejectCode.COSTS_MORE_THAN_SOLD: "not sold at this price",
+    RejectCode.ACCOUNT_UNHEALTHY: "of a provider that does not answer as it should",
+    RejectCode.FAILED_BEFORE: "unfit in an earlier attempt",
+    RejectCode.RESTING: "tried a moment ago",
+    RejectCode.PROOF_RECORD: "excluded because GPUs failed their proof",
+}
+
+
+def waiting_why(ranking: Ranking) -> str:
+    """Why no offer can serve a lease now, as one sentence; the placement has the reason of each offer."""
+    if not ranking.rejected:
+        return "No provider lists these GPUs."
+    counts = Counter(rejection.code for rejection in ranking.rejected)
+    words = [f"{count} {_WAITING_WORDS[code]}" for code, count in sorted(counts.items())]
+    total = len(ranking.rejected)
+    return f"None of {total} {'offer' if total == 1 else 'offers'} can serve it now: {', '.join(words)}."
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].rstrip(".")

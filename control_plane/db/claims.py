@@ -65,6 +65,19 @@ async def lock_open_of_machine(connection: Connection, machine_id: MachineId) ->
     return await read(connection, _LOCK_OPEN_OF_MACHINE, Claim, machine_id=machine_id)
 
 
+_IN_USE = text("""
+SELECT DISTINCT machine_id FROM claims
+WHERE machine_id = ANY(:ids) AND ended_at IS NULL AND admitted_at IS NOT NULL
+""")
+
+
+async def in_use(connection: Connection, machine_ids: Sequence[MachineId]) -> frozenset[MachineId]:
+    """Those of the machines to which a customer is admitted. They are not locked, and may be released meanwhile."""
+    if not machine_ids:
+        return frozenset()
+    return frozenset(await read(connection, _IN_USE, MachineId, ids=list(machine_ids)))
+
+
 # The API's role may update only `ended_at`, so ending and releasing together has a statement of its own.
 _END = text("UPDATE claims SET ended_at = :now WHERE id = ANY(:ids) AND ended_at IS NULL")
 _END_AND_RELEASE = text(f"""

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import accounts, catalogue
+from control_plane.db import leases as lease_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.failure import FailReason
@@ -337,6 +338,20 @@ async def test_a_ready_machine_that_the_provider_calls_failed_is_left_to_its_cus
     stage.cloud.die((await _machine(stage, lease)).provider_ref)
     await stage.play(600, step=30)
     assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_a_ready_machine_that_stays_listed_as_failed_waits_for_no_lock_with_each_list(
+    stage: Stage,
+) -> None:
+    (lease,) = await _ready(stage, 1)
+    stage.cloud.die((await _machine(stage, lease)).provider_ref)
+    stage.clock.advance(2)
+    async with stage.db.transaction() as connection:
+        await lease_rows.lock(connection, [lease.id])
+        (report,) = await stage.run("observe_machines")
+    assert (report.looked_at, report.errors) == (1, [])
+    await stage.release(lease)
     await stage.finish()
 
 

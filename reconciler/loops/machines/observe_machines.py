@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import accounts, machines, orphans
+from control_plane.db import accounts, claims, machines, orphans
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
@@ -46,7 +46,9 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     async with account_faults.marked(world, account, accounts.record_failure, "its list could not be stored"):
         swept, looked_at = await _record(world, account, listing, asked_at)
     report = _report(swept, looked_at=looked_at)
-    for loss in swept.losses:  # One by one: leases that share a wallet would wait for each other.
+    for loss in await _to_lose(
+        world, swept.losses
+    ):  # One by one: leases that share a wallet would wait for each other.
         await each([loss], partial(_lose, world, account, report, asked_at), report)
     return report
 
@@ -75,6 +77,18 @@ async def _record(
     for move in swept.moves:
         steps.note(move.id, move.moved.event)
     return swept, len(records)
+
+
+async def _to_lose(world: MachineWorld, losses: Sequence[Loss]) -> list[Loss]:
+    """The losses that may apply. A machine that its customer uses is kept although its provider lists it as failed,
+    on every list, so what is known without locks is not decided again under locks each time.
+    """
+    failed = [loss.id for loss in losses if loss.failure.event is MachineEvent.FAILED]
+    if not failed:
+        return list(losses)
+    async with world.db.reading() as connection:
+        kept = await claims.in_use(connection, failed)
+    return [loss for loss in losses if loss.failure.event is not MachineEvent.FAILED or loss.id not in kept]
 
 
 async def _lose(

@@ -15,7 +15,7 @@ from datetime import datetime
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineState, Purpose
-from control_plane.domain.metering import let_go_at
+from control_plane.domain.metering import Bound, listed_bound
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import at_least, tier
 
@@ -105,7 +105,8 @@ def use_ended_at(
 ) -> datetime:
     """How long the customer had what was sold, when their claim on `machine` ends at `now`; never before `ready_at`.
 
-    Billing stops then, or when the money that was set aside is used up (`metering.funded_until`).
+    Billing stops then, or earlier (`metering.ending`): when the money that was set aside is used up, or, for a release,
+    at `release_bound`.
 
     Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
     sighting, and a disproven one until it became suspect. The latter holds however the claim ends: a machine whose
@@ -125,10 +126,7 @@ def use_ended_at(
     return max(ready_at, min(now, until))
 
 
-def released_at(
-    ready_at: datetime, machine: Machine, now: datetime, *, release_at: datetime | None = None
-) -> datetime:
-    """As `use_ended_at`, for a customer who lets go at `now`: only while the machine was listed lately (law 6)."""
+def release_bound(ready_at: datetime, machine: Machine) -> Bound:
+    """Until when a customer who lets go is billed at most: the machine has to have been listed lately (law 6)."""
     # The customer was admitted at `ready_at`, which is evidence too.
-    evidence_at = max(ready_at, machine.sighted_at or ready_at)
-    return use_ended_at(ready_at, machine, let_go_at(evidence_at, now), release_at=release_at)
+    return listed_bound(max(ready_at, machine.sighted_at or ready_at))

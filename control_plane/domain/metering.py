@@ -79,15 +79,6 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
     return UsedUntil(max(use.ready_at, certain), max(use.ready_at, now), ended=False)
 
 
-def let_go_at(evidence_at: datetime, now: datetime) -> datetime:
-    """How long a lease was used whose customer lets go at `now`, and whose machine was last listed at `evidence_at`.
-
-    Until now, while the evidence is fresh. When nobody could list the machine for longer, it may have ended long ago,
-    and nobody finds out any more: the time without evidence is not billed.
-    """
-    return min(now, evidence_at + EVIDENCE_LASTS)
-
-
 @dataclass(frozen=True, slots=True)
 class Meter:
     """How far a lease has been metered."""
@@ -143,11 +134,28 @@ def funded_until(
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A moment after which the use of a lease that ends is not billed, and why."""
+
+    until: datetime
+    why: str
+
+
+def listed_bound(evidence_at: datetime) -> Bound:
+    """The bound of a lease that its customer releases, and whose machine was last listed at `evidence_at`.
+
+    When nobody could list the machine for longer, it may have ended long ago, and nobody finds out any more.
+    """
+    return Bound(evidence_at + EVIDENCE_LASTS, "the provider's last list that shows the machine was too old")
+
+
+@dataclass(frozen=True, slots=True)
 class Unbilled:
-    """Time that a customer used and does not pay for, because nothing was set aside for it."""
+    """Time that a customer may have used and does not pay for."""
 
     seconds: int
     amount_nano: Nano
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,21 +163,35 @@ class Ending:
     """When billing stops for a lease that ends."""
 
     billed_until: datetime
-    unbilled: Unbilled | None
+    unbilled: tuple[Unbilled, ...] = ()
+    """The use that is not billed, one entry for each reason."""
 
 
 def ending(
-    ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, set_aside_nano: Nano, used_until: datetime
+    ready_at: datetime,
+    gpu_count: int,
+    nano_per_gpu_hour: Nano,
+    set_aside_nano: Nano,
+    used_until: datetime,
+    *bounds: Bound,
 ) -> Ending:
-    """When billing stops for a lease that was used until `used_until`, and the use that is not billed."""
+    """When billing stops for a lease that was used until `used_until`, and the use that is not billed.
+
+    Besides the given bounds, the money that was set aside for the lease is one.
+    """
     funded = funded_until(ready_at, gpu_count, nano_per_gpu_hour, set_aside_nano)
-    if funded is None or billing_end(ready_at, used_until) <= funded:
-        return Ending(used_until, None)
-    seconds = (billing_end(ready_at, used_until) - funded) // timedelta(seconds=1)
-    used, billed = (
-        cost_until(ready_at, gpu_count, nano_per_gpu_hour, until) for until in (used_until, funded)
-    )
-    return Ending(funded, Unbilled(seconds, Nano(used - billed)))
+    if funded is not None:
+        bounds = (*bounds, Bound(funded, "the money set aside for the lease was used up"))
+    until, unbilled = used_until, list[Unbilled]()
+    for bound in bounds:
+        seconds = (billing_end(ready_at, until) - billing_end(ready_at, bound.until)) // timedelta(seconds=1)
+        if seconds > 0:
+            used, billed = (
+                cost_until(ready_at, gpu_count, nano_per_gpu_hour, end) for end in (until, bound.until)
+            )
+            unbilled.append(Unbilled(seconds, Nano(used - billed), bound.why))
+            until = bound.until
+    return Ending(until, tuple(unbilled))
 
 
 def next_hour(at: datetime) -> datetime:

@@ -11,10 +11,10 @@ from control_plane.db import accounts, attempts, claims, holds, journal, leases,
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
-from control_plane.domain.claim import Claim, released_at, use_ended_at
+from control_plane.domain.claim import Claim, release_bound, use_ended_at
 from control_plane.domain.lease import BILLED, Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
-from control_plane.domain.metering import Ending, ending
+from control_plane.domain.metering import Bound, Ending, ending
 from control_plane.domain.money import usd
 from control_plane.domain.transitions import Moved
 
@@ -46,16 +46,18 @@ async def _released(
     if lease.ready_at is None or not open_claims:
         return None
     machine = await machines.get(connection, open_claims[0].machine_id)
-    used_until = now
-    if machine is not None:
-        ended_at = released_at if event is LeaseEvent.RELEASED else use_ended_at
-        used_until = ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
-    return await _ending(connection, lease, lease.ready_at, used_until)
+    if machine is None:
+        return await _ending(connection, lease, lease.ready_at, now)
+    used_until = use_ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
+    bounds = (release_bound(lease.ready_at, machine),) if event is LeaseEvent.RELEASED else ()
+    return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
 
 
-async def _ending(connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime) -> Ending:
+async def _ending(
+    connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime, *bounds: Bound
+) -> Ending:
     set_aside = await holds.set_aside(connection, lease.id)
-    return ending(ready_at, lease.gpu_count, lease.nano_per_gpu_hour, set_aside, used_until)
+    return ending(ready_at, lease.gpu_count, lease.nano_per_gpu_hour, set_aside, used_until, *bounds)
 
 
 async def _stop_billing(
@@ -65,11 +67,9 @@ async def _stop_billing(
     stopped = replace(move, billed_until=billing.billed_until if billing else None)
     if not await leases.move(connection, [stopped], actor=actor, now=now):
         return False
-    if billing is not None and billing.unbilled is not None:
-        seconds, amount = billing.unbilled.seconds, usd(billing.unbilled.amount_nano)
-        why = (
-            f"{seconds} s of use ({amount} USD) are not billed: the money set aside for the lease was used up"
-        )
+    for unbilled in billing.unbilled if billing else ():
+        amount = usd(unbilled.amount_nano)
+        why = f"{unbilled.seconds} s of use ({amount} USD) are not billed: {unbilled.why}"
         await journal.note_lease(connection, move.id, event="use_not_billed", why=why, actor=actor, now=now)
     return True
 

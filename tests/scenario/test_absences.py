@@ -4,6 +4,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.domain.deadline import UNATTENDED_MAX
 from control_plane.domain.failure import FailReason
@@ -13,6 +14,7 @@ from control_plane.domain.metering import EVIDENCE_LASTS
 from data_plane.access.port import StepFailed
 from providers.fake import Fault
 from reconciler import registry
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -186,6 +188,14 @@ async def test_a_machine_that_we_neglect_for_too_long_ends_with_a_reason_of_ours
 # The bill.
 
 
+_NOT_BILLED = text("SELECT why FROM journal WHERE lease_id = :id AND event = 'use_not_billed'")
+
+
+async def _not_billed(stage: Stage, lease: Lease) -> list[str]:
+    async with stage.db.reading() as connection:
+        return [row.why for row in await rows(connection, _NOT_BILLED, id=lease.id)]
+
+
 async def test_a_release_is_not_billed_for_the_time_in_which_nobody_listed_the_machine(stage: Stage) -> None:
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready")
@@ -198,6 +208,11 @@ async def test_a_release_is_not_billed_for_the_time_in_which_nobody_listed_the_m
     await stage.release(lease)
     row = await stage.lease_row(lease)
     assert row.billed_until == listed_at + EVIDENCE_LASTS
+    seconds = int((stage.clock.now() - listed_at - EVIDENCE_LASTS).total_seconds())
+    (why,) = await _not_billed(stage, lease)
+    assert why.startswith(
+        f"{seconds} s of use ({seconds / 1_000:.9f} USD) are not billed: the provider's last list"
+    )
     await stage.finish()
 
 
@@ -208,4 +223,5 @@ async def test_a_release_is_billed_until_now_while_accounts_are_listed(stage: St
     stage.clock.advance(EVIDENCE_LASTS.total_seconds())
     await stage.release(lease)
     assert (await stage.lease_row(lease)).billed_until == stage.clock.now()
+    assert await _not_billed(stage, lease) == []
     await stage.finish()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from control_plane.domain.metering import (
     HOUR,
+    Bound,
     Ending,
     Interval,
     Meter,
@@ -260,11 +261,14 @@ def test_use_beyond_what_was_set_aside_is_not_certain_and_may_be_billed_once_the
     assert used_until(earlier, NOW).certain == READY + SECOND
 
 
+USED_UP = "the money set aside for the lease was used up"
+
+
 def test_a_lease_that_costs_nothing_is_always_funded() -> None:
     free = replace(_use(set_aside_nano=0), nano_per_gpu_hour=Nano(0))
     assert free.funded_until is None
     assert used_until(free, NOW) == UsedUntil(NOW, NOW, ended=False)
-    assert ending(READY, 1, Nano(0), Nano(0), NOW) == Ending(NOW, None)
+    assert ending(READY, 1, Nano(0), Nano(0), NOW) == Ending(NOW)
 
 
 @given(
@@ -286,15 +290,29 @@ def test_until_it_is_no_longer_funded_a_lease_costs_at_most_what_was_set_aside_a
 
 def test_a_lease_that_ends_is_billed_at_most_until_its_money_was_used_up() -> None:
     day = Nano(24 * 3_600)
-    assert ending(READY, 1, PRICE, day, NOW) == Ending(NOW, None)
+    assert ending(READY, 1, PRICE, day, NOW) == Ending(NOW)
     exactly = Nano(3 * 3_600)
-    assert ending(READY, 1, PRICE, exactly, NOW) == Ending(NOW, None)
+    assert ending(READY, 1, PRICE, exactly, NOW) == Ending(NOW)
     parts = NOW + timedelta(microseconds=1)
-    assert ending(READY, 1, PRICE, exactly, parts) == Ending(parts, None), "parts of seconds are never billed"
+    assert ending(READY, 1, PRICE, exactly, parts) == Ending(parts), "parts of seconds are never billed"
     short = Nano(3 * 3_600 - 1)
-    assert ending(READY, 1, PRICE, short, NOW) == Ending(NOW - SECOND, Unbilled(1, Nano(1)))
+    assert ending(READY, 1, PRICE, short, NOW) == Ending(NOW - SECOND, (Unbilled(1, Nano(1), USED_UP),))
     gpus = 8
     hour = Nano(8 * 3_600)
     assert ending(READY, gpus, PRICE, hour, NOW) == Ending(
-        READY + HOUR, Unbilled(2 * 3_600, Nano(2 * 8 * 3_600))
+        READY + HOUR, (Unbilled(2 * 3_600, Nano(2 * 8 * 3_600), USED_UP),)
     )
+
+
+def test_use_that_is_not_billed_for_several_reasons_is_counted_once_for_each() -> None:
+    listed = Bound(READY + 2 * HOUR, "not listed")
+    day, hour = Nano(24 * 3_600), Nano(3_600)
+    not_listed = Unbilled(3_600, Nano(3_600), "not listed")
+    assert ending(READY, 1, PRICE, day, NOW, listed) == Ending(listed.until, (not_listed,))
+    both = ending(READY, 1, PRICE, hour, NOW, listed)
+    assert both == Ending(READY + HOUR, (not_listed, Unbilled(3_600, Nano(3_600), USED_UP)))
+    assert ending(READY, 1, PRICE, hour, NOW, Bound(NOW, "not listed")).unbilled == (
+        Unbilled(2 * 3_600, Nano(2 * 3_600), USED_UP),
+    )
+    free = ending(READY, 1, Nano(0), Nano(0), NOW, listed)
+    assert free == Ending(listed.until, (Unbilled(3_600, Nano(0), "not listed"),))

@@ -98,7 +98,9 @@ async def _market(
         failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
-        unrefreshed=frozenset(await accounts.unrefreshed(connection, account_names, since=now - REFRESHED_WITHIN)),
+        unrefreshed=frozenset(
+            await accounts.unrefreshed(connection, account_names, since=now - REFRESHED_WITHIN)
+        ),
     )
 
 

@@ -55,3 +55,7 @@ class Spans:
 def trace_id(span: ReadableSpan) -> str:
     assert span.context is not None
     return f"{span.context.trace_id:032x}"
+
+
+def attributes(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})

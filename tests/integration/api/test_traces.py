@@ -1,25 +1,35 @@
 """One trace leads from the customer's request to the provider's call that buys the machine."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from uuid import UUID
+from dataclasses import dataclass, replace
+from unittest.mock import ANY
 
 import httpx
 import pytest
+from opentelemetry.trace import StatusCode
 
 from control_plane.api.app import create_app
 from control_plane.db.engine import Database
-from control_plane.domain.ids import LeaseId, Prefix, off_wire
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
 from control_plane.services import administration, leases
 from control_plane.settings import Settings
+from data_plane.access.port import HostKey, StepFailed, Target
+from providers.fake import Call
+from providers.faults import Fault
 from tests.support.clock import Clock
-from tests.support.spans import Spans
+from tests.support.spans import Spans, attributes, trace_id
 from tests.support.stage import Stage, set_stage
+from tracing.attributes import Attribute
 
 pytestmark = pytest.mark.database
+PLANTED = "planted-secret"
+_CUSTOMERS_KEY = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKxMl87Za3QXYaFgOgXdOvjavJHRIu2QZHFWOtM5Aiqe planted-secret"
+)
+_PUBLIC = "ssh-ed25519 " + "7" * 64
 CLIENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -30,7 +40,7 @@ class Traced:
     stage: Stage
     spans: Spans
     http: httpx.AsyncClient
-    organization_id: UUID
+    organization_id: OrganizationId
 
     async def lease(self, headers: dict[str, str] | None = None, **body: object) -> Lease:
         given = {"sku": "h100x1", "ssh_key_ids": []} | body
@@ -40,7 +50,7 @@ class Traced:
 
     async def shown(self, wire_id: str) -> Lease:
         lease_id = LeaseId(off_wire(Prefix.LEASE, wire_id))
-        shown = await leases.get(self.stage.api, self.organization_id, lease_id)  # type: ignore[arg-type]
+        shown = await leases.get(self.stage.api, self.organization_id, lease_id)
         assert isinstance(shown, leases.Shown)
         return shown.overview.lease
 
@@ -74,3 +84,226 @@ async def test_the_call_that_buys_the_machine_is_in_the_trace_of_the_request(tra
         "launch_machines",
         "provider launch",
     ]
+
+
+async def test_the_trace_of_a_lease_shows_every_step_until_it_is_ready_and_the_release_has_its_own(
+    traced: Traced,
+) -> None:
+    lease = await traced.lease({"traceparent": CLIENT})
+    await traced.stage.play_until(lease, "ready")
+
+    of_client = [span for span in traced.spans.all if trace_id(span) == CLIENT.split("-")[1]]
+    assert {" > ".join(traced.spans.path(span)[1:]) for span in of_client} == {
+        "POST /v1/leases",
+        "POST /v1/leases > transaction",
+        "POST /v1/leases > transaction > place_leases",
+        "POST /v1/leases > transaction > launch_machines",
+        "POST /v1/leases > transaction > launch_machines > provider launch",
+        "POST /v1/leases > transaction > observe_machines",
+        "POST /v1/leases > transaction > bootstrap_machines",
+        "POST /v1/leases > transaction > bootstrap_machines > machine session",
+        "POST /v1/leases > transaction > bootstrap_machines > machine session > read GPUs",
+        "POST /v1/leases > transaction > admit_customers",
+        "POST /v1/leases > transaction > admit_customers > machine session",
+    }
+
+    traced.spans.clear()
+    answer = await traced.http.post(f"/v1/leases/{on_wire(Prefix.LEASE, lease.id)}/release")
+    assert answer.status_code == 202
+    await traced.stage.play_until(lease, "ended")
+    root = traced.spans.one("POST /v1/leases/{lease_id}/release")
+    assert root.parent is None
+    terminate, *_ = traced.spans.named("provider terminate")
+    assert trace_id(terminate) == trace_id(root) != CLIENT.split("-")[1]
+    assert traced.spans.path(terminate)[-2:] == ["terminate_machines", "provider terminate"]
+    (closed,) = [span for span in traced.spans.named("close_leases") if trace_id(span) == trace_id(root)]
+    assert attributes(closed)[Attribute.EVENT] == "machines_gone"
+
+
+async def test_an_activation_is_a_trace_of_its_own_that_is_linked_with_every_lease_it_works_for(
+    traced: Traced,
+) -> None:
+    clients = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2)]
+    found = [await traced.lease({"traceparent": client}) for client in clients]
+    for lease in found:
+        await traced.stage.play_until(lease, "ready")
+
+    (activation,) = [span for span in traced.spans.named("place_leases") if span.parent is None]
+    steps = [span for span in traced.spans.named("place_leases") if span.parent is not None]
+    assert {link.context.trace_id for link in activation.links} == {1, 2}
+    assert {span.context.trace_id for span in steps if span.context is not None} == {1, 2}
+    assert activation.context is not None
+    assert {link.context.span_id for span in steps for link in span.links} == {activation.context.span_id}
+
+
+async def test_a_span_says_what_it_is_about_by_ids_and_codes(traced: Traced) -> None:
+    traced.stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
+    lease = await traced.lease()
+    await traced.stage.play_until(lease, "ready")
+
+    assert attributes(traced.spans.one("POST /v1/leases")) == {
+        Attribute.METHOD: "POST",
+        Attribute.ROUTE: "/v1/leases",
+        Attribute.STATUS: 202,
+        Attribute.REQUEST: ANY,
+        Attribute.OPERATION: "createLease",
+        Attribute.ORGANIZATION: on_wire(Prefix.ORGANIZATION, traced.organization_id),
+    }
+    refused, accepted = traced.spans.named("provider launch")
+    assert attributes(refused) == {
+        Attribute.VERB: "launch",
+        Attribute.ACCOUNT: "fake",
+        Attribute.REGION: ANY,
+        Attribute.WAITED: ANY,
+        Attribute.OUTCOME: "NoCapacity",
+        Attribute.ERROR: "NoCapacity",
+    }
+    assert refused.status.status_code is StatusCode.ERROR
+    assert refused.status.description is None
+    assert attributes(accepted)[Attribute.OUTCOME] == "ok"
+    machines = {
+        attributes(span)[Attribute.MACHINE] for span in traced.spans.named("launch_machines") if span.parent
+    }
+    assert machines == {on_wire(Prefix.MACHINE, machine.id) for machine in await traced.stage.machines(lease)}
+
+
+async def test_no_secret_and_nothing_that_a_customer_wrote_is_in_any_span(traced: Traced) -> None:
+    """Everything below is planted where it could leak: names, bodies, headers, keys, what machines and errors say."""
+    stage = traced.stage
+    secret = traced.http.headers["authorization"].removeprefix("Bearer ")
+    stage.world = replace(stage.world, new_host_key=lambda: HostKey(f"{PLANTED} private", _PUBLIC))
+    bugs = iter([True])
+
+    def on_call(call: Call) -> None:
+        if call.verb in ("launch", "terminate") and next(bugs, False):
+            raise RuntimeError(f"the provider's key is {PLANTED}")
+
+    stage.cloud.on_call = on_call
+    says = iter([True])
+
+    async def before(_: Target, step: str) -> None:
+        if step == "run agent" and next(says, False):
+            raise StepFailed(step, 1, f"the machine says {PLANTED}")
+
+    stage.access.before = before
+    answer = await traced.http.post("/v1/ssh-keys", json={"name": PLANTED, "public_key": _CUSTOMERS_KEY})
+    assert answer.status_code == 201, answer.text
+    headers = {
+        "traceparent": CLIENT,
+        "tracestate": f"a={PLANTED}",
+        "baggage": f"a={PLANTED}",
+        "Idempotency-Key": PLANTED,
+    }
+    lease = await traced.lease(
+        headers, name=PLANTED, labels={"team": PLANTED}, ssh_key_ids=[answer.json()["id"]]
+    )
+    await traced.http.get(f"/v1/leases/{PLANTED}", params={"cursor": PLANTED})
+    await traced.http.get(f"/{PLANTED}")
+    await traced.http.request(PLANTED.upper().replace("-", ""), "/v1/leases")
+    await stage.play_until(lease, "ready")
+    (machine,) = await stage.machines(lease)
+    assert machine.address is not None
+    assert stage.access.machines[machine.address].authorized_keys
+    (bought,) = stage.cloud.machines.values()
+    assert PLANTED in bought.order.user_data
+    bugs = iter([True])
+    await traced.http.post(f"/v1/leases/{on_wire(Prefix.LEASE, lease.id)}/release")
+    await stage.play_until(lease, "ended")
+
+    failures = {(span.name, attributes(span).get(Attribute.ERROR)) for span in traced.spans.all}
+    assert {
+        ("provider launch", "OutcomeUnknown"),
+        ("provider terminate", "OutcomeUnknown"),
+        ("machine session", "StepFailed"),
+    } <= failures
+    text = traced.spans.text()
+    for word in (
+        PLANTED,
+        PLANTED.upper().replace("-", ""),
+        secret,
+        _CUSTOMERS_KEY.split()[1],
+        _PUBLIC,
+        "ssh-ed25519",
+    ):
+        assert word not in text
+    allowed = {attribute.value for attribute in Attribute}
+    for span in traced.spans.all:
+        assert set(span.attributes or ()) <= allowed, span.name
+        assert not span.events
+        assert span.status.description is None
+        assert not any(link.attributes for link in span.links)
+
+
+async def test_a_traceparent_that_is_malformed_or_repeated_starts_a_trace_of_ours(traced: Traced) -> None:
+    for headers in (
+        [("traceparent", "00-" + "0" * 32 + "-" + "1" * 16 + "-01")],
+        [("traceparent", "\xff")],
+        [("traceparent", CLIENT + "-" + "x" * 5_000)],
+        [("traceparent", CLIENT), ("traceparent", CLIENT)],
+        [("tracestate", "a=b")],
+    ):
+        traced.spans.clear()
+        answer = await traced.http.get(
+            "/healthz", headers=[(n.encode(), v.encode("latin-1")) for n, v in headers]
+        )
+        assert answer.status_code == 200
+        assert not {"traceparent", "tracestate", "traceresponse"} & set(answer.headers)
+        span = traced.spans.one("GET /healthz")
+        assert span.parent is None, headers
+        assert span.context is not None
+        assert not span.context.trace_state
+
+
+async def test_a_request_that_the_client_does_not_record_is_recorded_nowhere(traced: Traced) -> None:
+    lease = await traced.lease({"traceparent": CLIENT[:-2] + "00"})
+    await traced.stage.play_until(lease, "ready")
+    assert not [span for span in traced.spans.all if trace_id(span) == CLIENT.split("-")[1]]
+    assert traced.spans.one("launch_machines").parent is None
+
+
+async def test_a_loop_that_finds_nothing_to_do_and_a_lease_that_waits_add_no_spans(traced: Traced) -> None:
+    traced.stage.cloud.stock.clear()
+    await traced.stage.play(600, step=30)
+    await traced.lease({"traceparent": CLIENT})
+    traced.spans.clear()
+    await traced.stage.play(60)
+    assert {span.name for span in traced.spans.all} <= {
+        "observe_machines",
+        "provider inventory",
+        "refresh_offers",
+        "provider offers",
+    }
+
+
+async def test_a_lease_from_before_traces_were_turned_on_is_worked_on_in_the_activations_trace(
+    traced: Traced,
+) -> None:
+    lease = await traced.stage.lease(await traced.stage.organization(), name="before")
+    await traced.stage.play_until(lease, "ready")
+    launch = traced.spans.one("provider launch")
+    assert traced.spans.path(launch) == ["launch_machines", "launch_machines", "provider launch"]
+
+
+async def test_a_request_that_fails_says_by_which_type_and_an_answer_of_the_4xx_is_no_failure(
+    traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError(PLANTED)
+
+    monkeypatch.setattr("control_plane.services.leases.page", broken)
+    assert (await traced.http.get("/v1/leases")).status_code == 500
+    span = traced.spans.one("GET /v1/leases")
+    assert attributes(span)[Attribute.ERROR] == "RuntimeError"
+    assert span.status.status_code is StatusCode.ERROR
+    assert (await traced.http.get("/v1/leases/nothing")).status_code == 404
+    span = traced.spans.one("GET /v1/leases/{lease_id}")
+    assert Attribute.ERROR not in attributes(span)
+    assert span.status.status_code is StatusCode.UNSET
+    assert PLANTED not in traced.spans.text()
+
+
+async def test_of_an_exception_that_ends_a_span_only_the_type_is_recorded(traced: Traced) -> None:
+    with pytest.raises(ValueError, match=PLANTED), traced.spans.tracer.span("any"):
+        raise ValueError(PLANTED)
+    assert attributes(traced.spans.one("any")) == {Attribute.ERROR: "ValueError"}
+    assert PLANTED not in traced.spans.text()

@@ -26,15 +26,9 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
 from control_plane.services import leases, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.journal import JournalPage
-from control_plane.wire.leases import (
-    AutoReleaseRequest,
-    ExplanationView,
-    LabelsRequest,
-    LeasePage,
-    LeaseRequest,
-    LeaseView,
-)
+from control_plane.wire.leases import AutoReleaseRequest, LabelsRequest, LeasePage, LeaseRequest, LeaseView
 from control_plane.wire.problems import FieldError
 from control_plane.wire.proofs import ProofPage
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from control_plane.wire.catalogue import CandidateView, QuoteRequest, RejectedView
-from control_plane.wire.codes import FailReasonWord
+from control_plane.wire.catalogue import QuoteRequest
 from control_plane.wire.common import (
     Labels,
     Money,
@@ -17,10 +16,7 @@ from control_plane.wire.common import (
     Timestamp,
     View,
 )
-from control_plane.wire.journal import JournalLine
-from control_plane.wire.proofs import ProofView
 from control_plane.wire.vocabulary import (
-    AttemptOutcomeWord,
     EndReasonWord,
     GpuModelWord,
     LeaseIdText,
@@ -34,7 +30,6 @@ from control_plane.wire.vocabulary import (
     StoredKeyIdText,
     StreamEndWord,
     TierWord,
-    VerdictWord,
 )
 
 WAIT_SECONDS_DEFAULT = 1_800
@@ -261,105 +256,6 @@ class LeasePage(View):
     """The leases, newest first."""
     next_cursor: NextCursor | None
     """Pass it as `?cursor=` to get the next page; null on the last one."""
-
-
-class PlacementView(View):
-    """One choice among the offers."""
-
-    number: int
-    """Counts the placements of the lease from 1."""
-    decided_at: Timestamp
-    """When it was decided."""
-    chosen: str | None
-    """The key of the chosen candidate; null when there was no candidate."""
-    candidates: tuple[CandidateView, ...]
-    """The offers that could serve the lease, best first."""
-    rejected: tuple[RejectedView, ...]
-    """The offers that could not, with the reasons."""
-
-
-class AttemptView(View):
-    """One try to serve the lease with a machine."""
-
-    number: int
-    """Counts the attempts of the lease from 1."""
-    machine_id: MachineIdText
-    """The machine."""
-    provider: str
-    """Whose machine it is."""
-    region: str
-    """Where it is."""
-    native_type: str
-    """The provider's own name of the machine type."""
-    state: MachineStateWord
-    """The machine's: `intended`, `launching`, `booting`, `bootstrapping`, `verified`, `terminating` or `gone`."""
-    step: StepWord | None
-    """The last step done; null before the first."""
-    started_at: Timestamp
-    """When it began."""
-    ended_at: Timestamp | None
-    """When it ended; null while it is under way."""
-    outcome: AttemptOutcomeWord | None
-    """`admitted`, `failed` or `abandoned`; null while the attempt is under way."""
-    asked_at: Timestamp | None
-    """When the machine was ordered; null before that."""
-    sighted_at: Timestamp | None
-    """When the provider last listed the machine; null before the first time."""
-    fail_reason: FailReasonWord | None
-    """Why it failed; null unless it did."""
-    fail_why: str | None
-    """Why it failed, as a sentence; null when it did not."""
-    provider_words: str | None = None
-    """What the provider said. Only operators see it, with the permission `provider_accounts.read`; null otherwise."""
-
-
-class GpuReading(View):
-    """One GPU, as the driver of the machine reports it."""
-
-    name: str
-    """The name of the model."""
-    uuid: str
-    """The GPU's own id."""
-    memory_mib: int
-    """Its memory in MiB."""
-
-
-class ReportView(View):
-    """What a machine reported about its GPUs, and our verdict."""
-
-    id: str
-    """The id of the report."""
-    machine_id: MachineIdText
-    """The machine."""
-    at: Timestamp
-    """When it reported."""
-    verdict: VerdictWord
-    """Whether the GPUs are the ones that were ordered."""
-    why: str | None
-    """What differs, as a sentence; null when nothing does."""
-    source: str
-    """`nvml`, or `emulated`."""
-    gpus: tuple[GpuReading, ...]
-    """Its GPUs."""
-
-
-class ExplanationView(View):
-    """Everything that led a lease to where it is."""
-
-    lease: LeaseView
-    """The lease."""
-    admission: JournalLine | None
-    """The line of the journal that admitted it."""
-    placements: tuple[PlacementView, ...]
-    """Every choice among the offers, oldest first."""
-    attempts: tuple[AttemptView, ...]
-    """Every try with a machine, oldest first."""
-    journal: tuple[JournalLine, ...]
-    """The first 1,000 lines; `/journal` pages through all of them."""
-    reports: tuple[ReportView, ...]
-    """What its machines reported about their GPUs."""
-    proofs: tuple[ProofView, ...] = ()
-    """The latest 200, newest first; `/proofs` pages through all of them. Empty without the permission `proofs.read`."""
 
 
 class StreamEnd(View):

@@ -20,6 +20,7 @@ from control_plane.wire import (
     billing,
     catalogue,
     common,
+    explanations,
     health,
     journal,
     leases,
@@ -35,8 +36,8 @@ from control_plane.wire import (
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
-    common, organizations, api_keys, ssh_keys, projects, catalogue, leases, journal, proofs, billing, accounts, loops,
-    orphans, health, problems,
+    common, organizations, api_keys, ssh_keys, projects, catalogue, leases, explanations, journal, proofs, billing,
+    accounts, loops, orphans, health, problems,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -14,17 +14,14 @@ from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.status import Unconfirmed, Waiting
 from control_plane.services.leases import AttemptOverview, Explanation, Shown, VerificationReport
+from control_plane.wire.explanations import AttemptView, ExplanationView, GpuReading, ReportView
 from control_plane.wire.leases import (
     AdmittedKeyView,
-    AttemptView,
     AutoReleaseView,
-    ExplanationView,
-    GpuReading,
     LeaseProofView,
     LeaseRequestView,
     LeaseView,
     MachineView,
-    ReportView,
     StatusView,
     UnconfirmedView,
     WaitingView,

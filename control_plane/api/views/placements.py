@@ -12,7 +12,7 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection
 from control_plane.services.leases import PlacedOffer, Placement, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
-from control_plane.wire.leases import PlacementView
+from control_plane.wire.explanations import PlacementView
 
 _FOR_CUSTOMERS = {
     RejectCode.COSTS_MORE_THAN_SOLD: "It is not sold at the SKU's price.",

@@ -32,6 +32,12 @@ def add(to: Commands) -> None:
         """,
     )
     parser.add_argument("--all", action="store_true", help="include keys that were revoked")
+    _add_create(keys)
+    _add_rotate(keys)
+    _add_revoke(keys)
+
+
+def _add_create(keys: Commands) -> None:
     parser = command(
         keys,
         "create",
@@ -47,6 +53,9 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--role", choices=ROLES, default="customer", help="what the key may do (default: customer)"
     )
+
+
+def _add_rotate(keys: Commands) -> None:
     parser = command(
         keys,
         "rotate",
@@ -66,6 +75,9 @@ def add(to: Commands) -> None:
         "key", metavar="API_KEY", nargs="?", help="name, or beginning of the id (default: the one in use)"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def _add_revoke(keys: Commands) -> None:
     parser = command(
         keys,
         "revoke",

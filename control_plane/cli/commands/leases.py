@@ -17,10 +17,10 @@ from control_plane.cli.render.explanation import explanation_page
 from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import plural, price, sentence
+from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.leases import (
     WAIT_SECONDS_DEFAULT,
     AutoReleaseRequest,
-    ExplanationView,
     LeasePage,
     LeaseRequest,
     LeaseView,
@@ -33,6 +33,16 @@ LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 def add(to: Commands) -> None:
     leases = noun(to, "lease", "Create, watch, use and release leases of machines.")
     _add_create(leases)
+    _add_watch(leases)
+    _add_list(leases)
+    parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
+    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+    _add_ssh(leases)
+    _add_release(leases)
+    _add_why(to)
+
+
+def _add_watch(leases: Commands) -> None:
     parser = command(
         leases,
         "watch",
@@ -48,6 +58,9 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--until", choices=("ready", "ended"), help="default: ready, or ended if it is ending already"
     )
+
+
+def _add_list(leases: Commands) -> None:
     parser = command(
         leases,
         "list",
@@ -72,9 +85,9 @@ def add(to: Commands) -> None:
         "--label", metavar="KEY=VALUE", action="append", help="only leases with this label; may be repeated"
     )
     parser.add_argument("--waiting", action="store_true", help="only leases that wait for stock")
-    parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
-    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
-    _add_ssh(leases)
+
+
+def _add_release(leases: Commands) -> None:
     parser = command(
         leases,
         "release",
@@ -88,7 +101,6 @@ def add(to: Commands) -> None:
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
-    _add_why(to)
 
 
 def _add_why(to: Commands) -> None:

@@ -56,6 +56,10 @@ def add(to: Commands) -> None:
         examples="splitplane organization show heliotrope",
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
+    _add_credit(to)
+
+
+def _add_credit(to: Commands) -> None:
     parser = command(
         to,
         "credit",

@@ -38,6 +38,11 @@ def add(to: Commands) -> None:
         more="Leases that name no project belong to the one called default.",
         examples="splitplane project list",
     )
+    _add_show(projects)
+    _add_rename(projects)
+
+
+def _add_show(projects: Commands) -> None:
     parser = command(
         projects,
         "show",
@@ -46,6 +51,9 @@ def add(to: Commands) -> None:
         examples="splitplane project show research",
     )
     parser.add_argument("project", metavar="PROJECT", help="its name or its id")
+
+
+def _add_rename(projects: Commands) -> None:
     parser = command(
         projects,
         "rename",

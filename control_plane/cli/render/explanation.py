@@ -14,8 +14,9 @@ from control_plane.cli.render.leases import state_mark
 from control_plane.cli.render.proofs import proof_lines
 from control_plane.cli.words import absolute, ago, both, plural, sentence, short_id, spaced, span
 from control_plane.wire.catalogue import RejectedView
+from control_plane.wire.explanations import AttemptView, ExplanationView, PlacementView, ReportView
 from control_plane.wire.journal import JournalLine
-from control_plane.wire.leases import AttemptView, ExplanationView, LeaseView, PlacementView, ReportView
+from control_plane.wire.leases import LeaseView
 
 JOURNAL_LINES_MAX = 1_000
 """How many lines of the journal an explanation has; the API has the rest at /journal."""

@@ -6,7 +6,8 @@ import pytest
 
 from control_plane.cli.answers import read
 from control_plane.wire.catalogue import RejectedView, SkuView
-from control_plane.wire.leases import ExplanationView, LeaseView
+from control_plane.wire.explanations import ExplanationView
+from control_plane.wire.leases import LeaseView
 from tests.unit.cli import answers
 
 

@@ -38,7 +38,8 @@ def must(kind: inspect.Type, words: str | None = None) -> str:
         return must(kind.type, (kind.extra or {}).get("must") or words)
     if isinstance(kind, inspect.UnionType):
         parts = [must(part, words) for part in kind.types if not isinstance(part, inspect.NoneType)]
-        return " or ".join([*parts, *(["null"] if kind.includes_none else [])])
+        # A comma, because what comes before may be a list of its own: "starting with a letter or digit, or null".
+        return " or ".join(parts) + (", or null" if kind.includes_none else "")
     return words or _must_by_type(kind)
 
 

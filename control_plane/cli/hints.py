@@ -19,11 +19,16 @@ _BY_CODE = {
     "balance_too_low": "see: splitplane bill",
     "quota_exceeded": "see: splitplane lease list, splitplane whoami",
     "unauthenticated": "log in again: splitplane login",
+    "organization_unknown": "see: splitplane organization list",
+    "api_key_unknown": "see: splitplane api-key list",
+    "route_not_found": "check the URL: splitplane whoami shows it. An older API may also lack the endpoint",
     "permission_denied": (
         "use a key with the role operator: splitplane login, or SPLITPLANE_API_KEY, which wins where it is set; "
         "splitplane whoami shows the role of the key in use"
     ),
 }
+_ABOUT_FORM = frozenset({"invalid_request", "invalid_parameter"})
+"""The codes that say that a value has the wrong form, so that the right form of its field helps."""
 _BY_FIELD = {
     "regions": "--region takes a jurisdiction such as eu, or a region such as us-east-1",
     "providers": "--provider takes a name as `splitplane offers` shows it",
@@ -39,9 +44,11 @@ _BY_FIELD = {
 
 
 def hint(code: str, fields: Sequence[str]) -> str | None:
-    """A line for people; None when there is nothing to add. What a code says is more precise than its field."""
+    """A line for people; None when there is nothing to add. A field has one only where its value has a wrong form."""
     if code in _BY_CODE:
         return _BY_CODE[code]
+    if code not in _ABOUT_FORM:
+        return None
     for field in fields:
         root = field.partition("[")[0].partition(".")[0]
         if root in _BY_FIELD:

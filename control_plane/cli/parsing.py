@@ -43,9 +43,17 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = unknown[0].partition("=")[0]
-            near = suggestion(option, self._option_string_actions) if option.startswith("-") else ""
+            near = self._nearest_option(option) if option.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}.{near}")
         return found, unknown
+
+    def _nearest_option(self, option: str) -> str:
+        """The nearest option. Dashes do not count: two short words are similar enough because of them."""
+        known = {name.lstrip("-"): name for name in self._option_string_actions}
+        near = get_close_matches(option.lstrip("-"), list(known), n=1)
+        if near:
+            return f" Did you mean {known[near[0]]!r}?"
+        return " The options of a command follow it." if self._subparsers is not None else ""
 
     def error(self, message: str) -> NoReturn:
         hidden, keys = _SECRET.subn("spk_...", _with_suggestion(message))

@@ -60,12 +60,15 @@ def become(command: Sequence[str]) -> NoReturn:
 
 
 def reaches(address: str, port: int) -> bool:
-    """Whether something accepts a connection there within `REACH_SECONDS`."""
+    """Whether a server speaks there within `REACH_SECONDS`, as SSH servers do first.
+
+    A connection alone says little: some networks have a proxy that accepts every one.
+    """
     try:
-        socket.create_connection((address, port), timeout=REACH_SECONDS).close()
+        with socket.create_connection((address, port), timeout=REACH_SECONDS) as connection:
+            return bool(connection.recv(1))
     except OSError:
         return False
-    return True
 
 
 @dataclass

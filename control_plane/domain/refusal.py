@@ -50,9 +50,11 @@ def choose(word: str, allowed: Iterable[str]) -> str:
     values = sorted(set(allowed))
     if not values:
         return "there is none to choose"
-    named = ", ".join(values[:NAMED_MAX]) + (", ..." if len(values) > NAMED_MAX else "")
+    named = ", ".join(values[:NAMED_MAX]) + (
+        f" and {len(values) - NAMED_MAX} more" if len(values) > NAMED_MAX else ""
+    )
     near = nearest(word, values)
-    return f"choose one of {named}" if near is None else f"did you mean {near!r}? There is {named}"
+    return f"choose one of {named}" if near is None else f"did you mean {near!r}? Choose one of {named}"
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:

@@ -12,6 +12,6 @@ def amount(text: str, flag: str) -> str:
         return msgspec.convert(text, UsdText)
     except msgspec.ValidationError:
         raise usage(
-            f"{flag}: {text!r} is not an amount in US dollars; use one with at most nine decimal places,"
-            " such as 25 or 24.90."
+            f"{flag}: {text!r} is not an amount in US dollars; use a number without a sign and"
+            " with at most nine decimal places, such as 25 or 24.90."
         ) from None

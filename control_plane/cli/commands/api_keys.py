@@ -195,9 +195,7 @@ def find(keys: Sequence[ApiKeyView], word: str) -> ApiKeyView:
     found = named(known, word)
     if not found:
         near = suggestion(word, (key.name for key in known))
-        raise CliError(
-            f"There is no API key {word!r}.{near} See: splitplane api-key list", code="api_key_unknown"
-        )
+        raise CliError(f"There is no API key {word!r}.{near}", code="api_key_unknown")
     if len(found) > 1:
         choices = "\n".join(f"  {key.id}  {key.hint}" for key in found)
         raise CliError(

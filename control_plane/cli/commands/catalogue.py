@@ -1,7 +1,7 @@
 """SKUs, offers and quotes."""
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 
 from control_plane.cli.answers import Answer
@@ -12,6 +12,9 @@ from control_plane.cli.parsing import Commands, Parser, command, suggestion
 from control_plane.cli.render.catalogue import offer_tables, quote_page, sku_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.catalogue import OfferList, OfferView, QuoteRequest, QuoteView, SkuList
+
+NAMED_MAX = 20
+"""How many values a remark names."""
 
 
 def add(to: Commands) -> None:
@@ -114,10 +117,31 @@ def offers(terminal: Terminal, args: Namespace) -> None:
     shown = fitting if args.all else _only(fitting, lambda offer: offer.available and bool(offer.skus))
     hidden = len(fitting.value.items) - len(shown.value.items)
     terminal.present(args.json, shown, lambda page: offer_tables(page.items, hidden=hidden))
-    if args.sku and not fitting.value.items:
-        sold = {sku for offer in answer.value.items for sku in offer.skus}
-        if near := suggestion(args.sku, sold - {args.sku}):
-            terminal.note(f"No provider offers {args.sku!r}.{near}")
+    for remark in _without_offers(answer.value.items, args):
+        terminal.note(remark)
+
+
+def _without_offers(offers: Sequence[OfferView], args: Namespace) -> Iterator[str]:
+    """A remark on each filter that no offer fits, whatever the others say: it may be mistyped."""
+    if args.gpu:
+        return  # The API left out the offers with other GPUs.
+    if args.sku is not None:
+        sold = {sku for offer in offers for sku in offer.skus}
+        if args.sku not in sold:
+            yield f"No provider offers {args.sku!r}.{_nearest_or_all(args.sku, sold)}"
+    regions = {offer.region for offer in offers}
+    for region in args.region or ():
+        if not any(_is_in(there, region) for there in regions):
+            yield f"No offer is in {region!r}.{_nearest_or_all(region, regions)}"
+    providers = {offer.provider for offer in offers}
+    for provider in args.provider or ():
+        if provider not in providers:
+            yield f"No offer is of {provider!r}.{_nearest_or_all(provider, providers)}"
+
+
+def _nearest_or_all(word: str, known: Collection[str]) -> str:
+    near = suggestion(word, known)
+    return near or (f" There are: {', '.join(sorted(known)[:NAMED_MAX])}." if known else "")
 
 
 def _only(answer: Answer[OfferList], wanted: Callable[[OfferView], bool]) -> Answer[OfferList]:

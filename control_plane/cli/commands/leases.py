@@ -362,8 +362,11 @@ def list_leases(terminal: Terminal, args: Namespace) -> None:
         params["waiting"] = "true"
     answer = terminal.client().every("/v1/leases", LeasePage, params)
     all_states = args.all or bool(args.state)
+    filtered = bool(args.state or args.project or args.label or args.waiting)
     terminal.present(
-        args.json, answer, lambda page: lease_table(page.items, terminal.now(), all_states=all_states)
+        args.json,
+        answer,
+        lambda page: lease_table(page.items, terminal.now(), all_states=all_states, filtered=filtered),
     )
 
 

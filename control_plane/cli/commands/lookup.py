@@ -71,7 +71,7 @@ def _only(matching: Sequence[Found], word: str, live: Sequence[Found]) -> Found:
     if not matching:
         near = suggestion(word, (lease.value.name for lease in live))
         raise CliError(
-            f"No lease is called {word!r} and no id begins so.{near} See: splitplane lease list --all",
+            f"No lease is called {word!r} and no id begins so.{near}",
             code="lease_not_found",
         )
     if len(matching) > 1:

@@ -110,6 +110,6 @@ def find(client: Client, word: str) -> OrganizationView:
         return found[0]
     near = suggestion(word, (organization.name for organization in known))
     raise CliError(
-        f"There is no organization {word!r}.{near} See: splitplane organization list",
+        f"There is no organization {word!r}.{near}",
         code="organization_unknown",
     )

@@ -47,9 +47,14 @@ def word_of(lease: LeaseView) -> str:
     return f"{lease.state}, unconfirmed" if lease.status.unconfirmed is not None else lease.state
 
 
-def lease_table(leases: Sequence[LeaseView], now: datetime, *, all_states: bool) -> RenderableType:
+def lease_table(
+    leases: Sequence[LeaseView], now: datetime, *, all_states: bool, filtered: bool = False
+) -> RenderableType:
+    """`filtered` says that the leases are only those of a project, with a label, or that wait."""
     if not leases:
         hint = "" if all_states else " Add --all to see ended ones."
+        if filtered:
+            return Text(f"No lease matches.{hint}")
         return Text(f"No leases.{hint} Create one: splitplane lease create SKU")
     ids = [lease.id for lease in leases]
     rows = [

@@ -47,9 +47,9 @@ def _title(organization: OrganizationView) -> Text:
 def _standing(organization: OrganizationView) -> tuple[Fact, ...]:
     return (
         ("GPUs", f"{organization.gpus_held} of {organization.gpu_quota} held"),
-        ("Balance", f"{price(organization.balance)} USD"),
-        ("On hold", f"{price(organization.held)} USD for running leases"),
-        ("Available", f"{price(organization.available)} USD"),
+        ("Balance", f"{rounded(organization.balance)} USD"),
+        ("On hold", f"{rounded(organization.held)} USD for running leases"),
+        ("Available", f"{rounded(organization.available)} USD"),
     )
 
 

@@ -66,8 +66,12 @@ def proof_table(proofs: Sequence[ProofView], now: datetime) -> RenderableType:
     return Group(*parts)
 
 
+_WITHOUT_A_FINDING = {"emulated": "An emulation answered, which proves nothing."}
+"""Why a proof without a finding was not passed, by its outcome."""
+
+
 def _reason(proof: ProofView | ProofRecordView) -> Text:
-    code, why = proof.code or proof.outcome, sentence(proof.why or "")
+    code, why = proof.code or proof.outcome, sentence(proof.why or _WITHOUT_A_FINDING.get(proof.outcome, ""))
     return Text.assemble((spaced(code), "yellow"), f"  {why}" if why else "")
 
 

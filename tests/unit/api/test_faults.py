@@ -56,6 +56,12 @@ def test_an_unknown_field_and_a_missing_one_are_named_with_the_nearest() -> None
     assert found["sku"].startswith("is missing; it must be the name of a SKU")
 
 
+def test_null_is_told_from_the_end_of_a_list_of_what_is_allowed() -> None:
+    ((field, must_be),) = faults(LeaseRequest, {"sku": "a", "name": "a,b"})
+    assert field == "name"
+    assert must_be.endswith("starting with a letter or digit, or null")
+
+
 def test_a_body_of_a_thousand_faults_names_some() -> None:
     found = faults(LeaseRequest, {"sku": "a", "ssh_key_ids": [7] * 5_000})
     assert len(found) == FAULTS_MAX

@@ -373,8 +373,7 @@ UNANSWERED = a_proof(
 )  # fmt: skip
 EMULATED = a_proof(
     "emulated", id="pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a01", occasion="start", source="emulated", reference="",
-    attested=False, code="emulated", why="all answers are right, and an emulation gave them", hints=[], rates=[],
-    findings=[a_finding("emulated", None, "all answers are right, and an emulation gave them")],
+    attested=False, code=None, why=None, hints=[], rates=[], findings=[],
 )  # fmt: skip
 PROOFS: Json = {
     "items": [UNANSWERED, a_proof("failed", id="pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a02"), a_proof("passed")],

@@ -47,6 +47,22 @@ def test_offers_are_those_that_can_be_had_and_fit(tmp_path: Path) -> None:
             assert _keys(tmp_path, *options.split()) == expected
 
 
+def test_a_filter_that_no_offer_fits_is_named(tmp_path: Path) -> None:
+    known: dict[str, Answer] = {"GET /v1/offers": answers.offers(cost=False)}
+    for options, remark in (
+        (
+            "--region mars",
+            "No offer is in 'mars'. There are: eu-central-1, eu-north-1, us-east-1, us-west-1.",
+        ),
+        ("--region us-east-2", "No offer is in 'us-east-2'. Did you mean 'us-east-1'?"),
+        ("--provider lamda_cloud", "No offer is of 'lamda_cloud'. Did you mean 'lambda_cloud'?"),
+        ("--sku nothing", "No provider offers 'nothing'. There are: h100x8"),
+    ):
+        with case(options):
+            assert remark in Stand(tmp_path, known).run("offers", *options.split()).err
+    assert Stand(tmp_path, known).run("offers", "--region", "eu", "--provider", "local").err == ""
+
+
 def test_a_gpu_is_asked_of_the_api(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/offers": answers.offers(cost=False)})
     stand.run("offers", "--gpu", "h100-sxm-80gb")

@@ -105,6 +105,32 @@ def test_an_error_of_the_api_is_its_problem_document_with_a_hint(tmp_path: Path)
     assert _error(shown.err) == problem | {"hint": "SKU is a name as `splitplane skus` shows it"}
 
 
+def test_a_hint_about_the_form_of_a_value_is_given_only_where_the_form_is_wrong(tmp_path: Path) -> None:
+    for code, field, status in (
+        ("name_taken", "name", 409),
+        ("price_above_ceiling", "price_usd_per_hour_max", 422),
+    ):
+        problem = {"code": code, "detail": "It is so.", "errors": [{"field": field, "detail": "is so"}]}
+        known: dict[str, Answer] = {"POST /v1/projects": httpx.Response(status, json=problem)}
+        shown = Stand(tmp_path, known).run("project", "create", "research")
+        assert shown.err == f"error: {code}: It is so.\n", shown.err
+
+
+def test_what_to_type_next_is_said_once(tmp_path: Path) -> None:
+    nothing: dict[str, Answer] = {
+        "GET /v1/leases": {"items": [], "next_cursor": None},
+        "GET /v1/api-keys": {"items": [], "next_cursor": None},
+        "GET /v1/operator/organizations": {"items": [], "next_cursor": None},
+    }
+    for command, see in (
+        ("lease show nobody", "splitplane lease list --all"),
+        ("api-key revoke nobody --yes", "splitplane api-key list"),
+        ("organization show nobody", "splitplane organization list"),
+    ):
+        with case(command):
+            assert Stand(tmp_path, nothing).run(*command.split()).err.count(see) == 1
+
+
 def test_an_error_of_our_own_has_the_same_shape(tmp_path: Path) -> None:
     stand = Stand(tmp_path, All(_refuse))
     cases: dict[str, tuple[Stand, list[str], int]] = {

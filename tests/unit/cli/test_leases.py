@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from control_plane.cli import progress
+from control_plane.cli.terminal import reaches
 from tests.support.cases import case
 from tests.unit.cli import answers
 from tests.unit.cli.answers import HOST_KEY, LEASE_ID, MACHINE_ID, Json, a_lease
@@ -313,6 +315,25 @@ def test_a_simulated_machine_is_named_so_instead_of_waited_for(tmp_path: Path) -
     shown = Stand(tmp_path, known, reached=False).run("lease", "ssh", LEASE_ID)
     assert shown.code == 1
     assert "error: machine_simulated: The machine of train-1 is simulated" in shown.err
+
+
+def test_a_server_that_accepts_a_connection_and_says_nothing_is_not_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for says, reached in ((b"SSH-2.0-OpenSSH_9.2\r\n", True), (b"", False)):
+        ours, theirs = socket.socketpair()
+        with case(says), theirs:
+            theirs.sendall(says)
+            theirs.shutdown(socket.SHUT_WR)
+            monkeypatch.setattr(socket, "create_connection", lambda *_, line=ours, **__: line)
+            assert reaches("10.99.0.2", 22) is reached
+
+
+def test_a_list_that_is_filtered_does_not_say_that_there_are_no_leases(tmp_path: Path) -> None:
+    nothing: dict[str, Answer] = {"GET /v1/leases": {"items": [], "next_cursor": None}}
+    for options in ("--waiting", "--label team=vision", "--project research"):
+        shown = Stand(tmp_path, nothing).run("lease", "list", *options.split())
+        assert shown.out == "No lease matches. Add --all to see ended ones.\n", options
 
 
 def test_ssh_decides_about_a_machine_that_is_real_or_that_answers(tmp_path: Path) -> None:

@@ -16,6 +16,13 @@ def test_a_lease_stands_for_its_latest_proof(tmp_path: Path) -> None:
     assert PROOF_ID in shown.out
 
 
+def test_an_emulation_is_explained_although_it_has_no_finding(tmp_path: Path) -> None:
+    page = {"items": [answers.EMULATED], "next_cursor": None}
+    known = {f"GET /v1/leases/{LEASE_ID}": a_lease(), f"GET /v1/leases/{LEASE_ID}/proofs": page}
+    shown = Stand(tmp_path, known).run("proof", "list", LEASE_ID)
+    assert "emulated  An emulation answered, which proves nothing." in shown.out
+
+
 def test_a_machine_that_was_not_challenged_is_distinguished_from_an_unknown_lease(tmp_path: Path) -> None:
     shown = Stand(tmp_path, {f"GET /v1/leases/{LEASE_ID}": a_lease("starting")}).run(
         "proof", "show", LEASE_ID

@@ -47,6 +47,15 @@ def test_the_nearest_word_is_named(tmp_path: Path) -> None:
             assert (shown.code, f"Did you mean '{word}'?" in shown.err) == (code, True), shown.err
 
 
+def test_dashes_make_no_two_options_alike(tmp_path: Path) -> None:
+    for command, remark in (
+        ("--json lease list", "unrecognized arguments: --json. The options of a command follow it."),
+        ("lease list --limit 3", "unrecognized arguments: --limit 3.\n"),
+    ):
+        with case(command):
+            assert remark in Stand(tmp_path, {}).run(*command.split()).err
+
+
 def test_a_word_that_is_like_none_gets_the_choices(tmp_path: Path) -> None:
     shown = Stand(tmp_path, KNOWN).run("lease", "frobnicate")
     assert "Did you mean" not in shown.err

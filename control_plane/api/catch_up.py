@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.position import Position
 from control_plane.domain.refusal import Refused
-from control_plane.services import leases
-from control_plane.services.leases import Watched
+from control_plane.services import lease_overviews
+from control_plane.services.lease_overviews import Watched
 from control_plane.world import World
 
 READS_MAX = 4
@@ -50,4 +50,6 @@ class CatchUp:
     async def _read(self, key: tuple[OrganizationId, LeaseId], waiting: _Waiting) -> Watched | Refused:
         async with self._free:
             del self._waiting[key]  # Whoever comes from now on needs a later read.
-            return await leases.watch(self._world, *key, position=waiting.position(), limit=LINES_MAX)
+            return await lease_overviews.watch(
+                self._world, *key, position=waiting.position(), limit=LINES_MAX
+            )

@@ -25,7 +25,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.position import Position, parse
 from control_plane.domain.refusal import Refused
 from control_plane.services import api_keys, health
-from control_plane.services.leases import Watched
+from control_plane.services.lease_overviews import Watched
 from control_plane.wire.leases import StreamEnd
 from control_plane.world import World
 

@@ -24,7 +24,7 @@ from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
-from control_plane.services import leases, proofs
+from control_plane.services import lease_overviews, leases, proofs
 from control_plane.services.idempotency import Connection
 from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.journal import JournalPage
@@ -86,7 +86,7 @@ class LeaseController(Controller):
             )
             if isinstance(lease, Refused):
                 return lease
-            return Made(lease_view(leases.shown_new(lease, world.now())))
+            return Made(lease_view(lease_overviews.shown_new(lease, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
@@ -103,7 +103,7 @@ class LeaseController(Controller):
         cursor: Cursor = None,
     ) -> LeasePage:
         """Your leases, newest first."""
-        found = await leases.page(
+        found = await lease_overviews.page(
             request.world,
             request.principal.organization_id,
             before=paging.moment("leases", cursor),
@@ -127,7 +127,9 @@ class LeaseController(Controller):
     @get("/{lease_id:str}", operation_id="getLease", permission=Permission.LEASES_READ, responses=PROBLEMS)
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         """One lease with its status, machine and proof."""
-        shown = await leases.get(request.world, request.principal.organization_id, read_lease_id(lease_id))
+        shown = await lease_overviews.get(
+            request.world, request.principal.organization_id, read_lease_id(lease_id)
+        )
         if isinstance(shown, Refused):
             raise refusal(shown)
         return lease_view(shown)
@@ -150,7 +152,7 @@ class LeaseController(Controller):
             )
             if isinstance(released, Refused):
                 return released
-            return Made(lease_view(leases.shown(released, world.now())))
+            return Made(lease_view(lease_overviews.shown(released, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
@@ -189,7 +191,7 @@ class LeaseController(Controller):
         cursor: LongCursor = None,
     ) -> JournalPage:
         """Everything that happened to the lease, oldest first."""
-        found = await leases.journal_page(
+        found = await lease_overviews.journal_page(
             request.world,
             request.principal.organization_id,
             read_lease_id(lease_id),
@@ -236,7 +238,9 @@ class LeaseController(Controller):
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
         """Why the lease is where it is: admission, placements with every rejected offer, attempts and proofs."""
         principal = request.principal
-        found = await leases.explain(request.world, principal.organization_id, read_lease_id(lease_id))
+        found = await lease_overviews.explain(
+            request.world, principal.organization_id, read_lease_id(lease_id)
+        )
         if isinstance(found, Refused):
             raise refusal(found)
         return explanation_view(found, request.disclosure)

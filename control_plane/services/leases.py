@@ -1,4 +1,7 @@
-"""Lease operations for customers: quote, create, release, read. Each is one transaction: load, decide, store."""
+"""Lease operations for customers: quote, create, release, label. Each is one transaction: load, decide, store.
+
+What customers read of them is in `services/lease_overviews.py`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,27 +11,18 @@ from uuid import UUID
 
 from control_plane.db import (
     accounts,
-    attempts,
     catalogue,
     environments,
     journal,
     lease_overviews,
     leases,
     organizations,
-    placements,
     proof_records,
-    proofs,
     ssh_keys,
     traces,
-    verification_reports,
 )
-from control_plane.db.attempts import AttemptOverview
 from control_plane.db.connection import Connection
-from control_plane.db.journal import Line, Page
-from control_plane.db.lease_overviews import LatestProof, Overview
-from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
-from control_plane.db.proofs import Proof
-from control_plane.db.verification_reports import VerificationReport
+from control_plane.db.lease_overviews import Overview
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, admit
 from control_plane.domain.environment import Environment
@@ -36,41 +30,19 @@ from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
-from control_plane.domain.position import Position
 from control_plane.domain.project import Project
-from control_plane.domain.proof import Record, Tier, tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
-from control_plane.domain.status import Status, changes_at
-from control_plane.domain.status import project as status_of
 from control_plane.outcomes import leases as outcomes
 from control_plane.services import projects
+from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
 from control_plane.world import World
 
-__all__ = [  # For controllers and views, which must not import the layer below.
-    "AttemptOverview",
-    "Explanation",
-    "LatestProof",
-    "Line",
-    "Overview",
-    "PlacedOffer",
-    "PlacedRanking",
-    "Placement",
-    "Proof",
-    "Quote",
-    "RejectedOffer",
-    "Shown",
-    "VerificationReport",
-    "Watched",
-]
+__all__ = ["Overview", "Quote"]  # For controllers and views, which must not import the layer below.
 
-EXPLAINED_PROOFS_MAX = 200
-"""An explanation contains the latest proofs; an endpoint of their own lists all of them."""
-EXPLAINED_LINES_MAX = 1_000
 GENERATED_DIGITS = 8
 """Random digits in a generated name. Should a live lease have the same ones, the name gets all digits of the id."""
 _NO_TERMS = LeaseTerms()
-_NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +52,6 @@ class Quote:
     verdict: Admitted | Refused
     price: Price | None
     ranking: Ranking
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A lease with the status its customer reads."""
-
-    overview: Overview
-    status: Status
-    tier: Tier
-    """The tier of its machine, from its GPU proofs."""
 
 
 async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
@@ -307,7 +269,7 @@ async def release(
     """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id:
-        return _NOT_FOUND
+        return NOT_FOUND
     if await outcomes.end(
         connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
     ):
@@ -331,135 +293,10 @@ async def label(
     async with world.db.transaction(organization_id) as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
         if lease is None or lease.organization_id != organization_id:
-            return _NOT_FOUND
+            return NOT_FOUND
         if lease.labels != labels:
             await leases.set_labels(connection, lease_id, labels)
             words = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
             why = f"the labels are now: {words}"
             await journal.note_lease(connection, lease_id, event="labelled", why=why, actor=actor, now=now)
     return await get(world, organization_id, lease_id)
-
-
-def shown(overview: Overview, now: datetime) -> Shown:
-    """A lease with its projected status at `now`."""
-    lease = overview.lease
-    status = status_of(lease, overview.evidence, now)
-    return Shown(overview, status, tier(overview.record or Record(), now))
-
-
-async def get(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Shown | Refused:
-    async with world.db.reading(organization_id) as connection:
-        overview = await lease_overviews.show(connection, organization_id, lease_id)
-    if overview is None:
-        return _NOT_FOUND
-    return shown(overview, world.now())
-
-
-async def page(
-    world: World,
-    organization_id: OrganizationId,
-    *,
-    before: tuple[datetime, UUID] | None,
-    states: Sequence[LeaseState] | None,
-    project: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    waiting: bool | None = None,
-    limit: int,
-) -> list[Shown] | Refused:
-    """Newest first.
-
-    `project` is the name of the project whose leases are wanted; `labels` are labels that they all have; `waiting`
-    is whether they wait for stock.
-    """
-    async with world.db.reading(organization_id) as connection:
-        project_id = None
-        if project is not None:
-            named = await projects.named(connection, organization_id, project)
-            if isinstance(named, Refused):
-                return named
-            project_id = named.id
-        found = await lease_overviews.page(
-            connection,
-            organization_id,
-            before=before,
-            states=states,
-            project_id=project_id,
-            labels=labels,
-            waiting=waiting,
-            limit=limit,
-        )
-    now = world.now()
-    return [shown(overview, now) for overview in found]
-
-
-async def journal_page(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, position: Position, limit: int
-) -> list[tuple[Line, Position]] | Refused:
-    """Journal lines behind a position, oldest first, each with the position behind it."""
-    async with world.db.reading(organization_id) as connection:
-        if await lease_overviews.show(connection, organization_id, lease_id) is None:
-            return _NOT_FOUND
-        found = await journal.page(connection, lease_id, position=position, limit=limit)
-    return found.unseen(position)[:limit]
-
-
-def shown_new(lease: Lease, now: datetime) -> Shown:
-    """A lease that was admitted just now and has no attempt yet."""
-    return shown(Overview(lease), now)
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What an event stream reads when something may have changed."""
-
-    shown: Shown
-    journal: Page
-    status_until: datetime | None
-    """When the status may change although nothing else does; None when it cannot."""
-
-
-async def watch(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, position: Position, limit: int
-) -> Watched | Refused:
-    """A lease, and its next journal lines behind a position.
-
-    The lease is read first, so that the lines always include the one that explains its status.
-    """
-    async with world.db.reading(organization_id) as connection:
-        overview = await lease_overviews.show(connection, organization_id, lease_id)
-        if overview is None:
-            return _NOT_FOUND
-        lines = await journal.page(connection, lease_id, position=position, limit=limit)
-    return Watched(
-        shown(overview, world.now()), lines, changes_at(overview.lease, overview.evidence, world.now())
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Everything that led to a lease's present state."""
-
-    shown: Shown
-    placements: Sequence[Placement]
-    attempts: Sequence[AttemptOverview]
-    journal: Sequence[Line]
-    reports: Sequence[VerificationReport]
-    proofs: Sequence[Proof]
-
-
-async def explain(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Explanation | Refused:
-    async with world.db.reading(organization_id) as connection:
-        overview = await lease_overviews.show(connection, organization_id, lease_id)
-        if overview is None:
-            return _NOT_FOUND
-        first = await journal.page(connection, lease_id, position=Position(), limit=EXPLAINED_LINES_MAX)
-        return Explanation(
-            shown=shown(overview, world.now()),
-            placements=await placements.of_lease(connection, lease_id),
-            attempts=await attempts.of_leases(connection, [lease_id]),
-            journal=first.lines,
-            reports=await verification_reports.of_lease(connection, lease_id),
-            proofs=await proofs.page(
-                connection, organization_id, lease_id, before=None, limit=EXPLAINED_PROOFS_MAX
-            ),
-        )

@@ -19,7 +19,15 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.services import billing, catalogue, leases, organizations, projects, ssh_keys
+from control_plane.services import (
+    billing,
+    catalogue,
+    lease_overviews,
+    leases,
+    organizations,
+    projects,
+    ssh_keys,
+)
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
 from tests.support.values import an_offer
@@ -88,7 +96,7 @@ async def test_an_admitted_lease_holds_its_first_hour_and_its_gpus(db: Database,
     lease = await _lease(world, organization_id)
     organization = await organizations.show(world, organization_id)
     assert (organization.gpus_held, organization.held_nano) == (1, 3_600_000_000)
-    shown = await leases.get(world, organization_id, lease.id)
+    shown = await lease_overviews.get(world, organization_id, lease.id)
     assert not isinstance(shown, Refused)
     assert shown.overview == Overview(lease)
     assert (shown.status.message, shown.tier) == ("Choosing a machine.", Tier.LISTED)
@@ -152,7 +160,7 @@ async def test_releasing_a_lease_that_was_never_ready_returns_its_hold(db: Datab
         assert released.lease.state is LeaseState.ENDING
     organization = await organizations.show(world, organization_id)
     assert (organization.gpus_held, organization.held_nano) == (0, 0)
-    explained = await leases.explain(world, organization_id, lease.id)
+    explained = await lease_overviews.explain(world, organization_id, lease.id)
     assert not isinstance(explained, Refused)
     assert [line.event for line in explained.journal] == ["admitted", "released"]
     assert {(line.actor_kind, line.actor, line.request_id) for line in explained.journal} == {
@@ -164,17 +172,17 @@ async def test_another_organization_finds_no_lease_of_this_one(db: Database, wor
     lease = await _lease(world, await _organization(db, world))
     other = await _organization(db, world)
     for found in (
-        await leases.get(world, other, lease.id),
-        await leases.explain(world, other, lease.id),
-        await leases.journal_page(world, other, lease.id, position=Position(), limit=1),
-        await leases.watch(world, other, lease.id, position=Position(), limit=1),
+        await lease_overviews.get(world, other, lease.id),
+        await lease_overviews.explain(world, other, lease.id),
+        await lease_overviews.journal_page(world, other, lease.id, position=Position(), limit=1),
+        await lease_overviews.watch(world, other, lease.id, position=Position(), limit=1),
     ):
         assert isinstance(found, Refused)
         assert found.code is RefusalCode.LEASE_NOT_FOUND
     async with world.db.transaction(other) as connection:
         refused = await leases.release(connection, world, other, lease.id, actor=CUSTOMER)
     assert isinstance(refused, Refused)
-    assert await leases.page(world, other, before=None, states=None, limit=10) == []
+    assert await lease_overviews.page(world, other, before=None, states=None, limit=10) == []
 
 
 async def test_the_name_of_a_live_lease_is_unique_in_its_project_and_free_again_after_it(
@@ -229,7 +237,7 @@ async def test_a_lease_that_names_no_key_takes_all_and_without_any_it_is_refused
         (key.id, "laptop", key.fingerprint)
     ]
     await ssh_keys.delete(world, organization_id, key.id)
-    shown = await leases.get(world, organization_id, lease.id)
+    shown = await lease_overviews.get(world, organization_id, lease.id)
     assert not isinstance(shown, Refused)
     assert shown.overview.lease.ssh_keys == lease.ssh_keys, "a key that is deleted later still admits here"
 
@@ -243,7 +251,9 @@ async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journ
     plain = await _lease(world, organization_id)
 
     async def found(**labels: str) -> list[UUID]:
-        page = await leases.page(world, organization_id, before=None, states=None, labels=labels, limit=9)
+        page = await lease_overviews.page(
+            world, organization_id, before=None, states=None, labels=labels, limit=9
+        )
         assert not isinstance(page, Refused)
         return [shown.overview.lease.id for shown in page]
 
@@ -255,7 +265,7 @@ async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journ
         assert not isinstance(shown, Refused)
         assert shown.overview.lease.labels == {"team": "speech"}
     assert await found(team="speech") == [plain.id]
-    explained = await leases.explain(world, organization_id, plain.id)
+    explained = await lease_overviews.explain(world, organization_id, plain.id)
     assert not isinstance(explained, Refused)
     assert [(line.event, line.why) for line in explained.journal][1:] == [
         ("labelled", "the labels are now: team=speech")

@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.request import LeaseTerms
-from control_plane.services import leases
+from control_plane.services import lease_overviews
 from providers.fake import Fault
 from tests.support.stage import Stage
 
@@ -65,7 +65,7 @@ async def test_a_lease_that_waits_says_so_until_it_is_placed(stage: Stage) -> No
     assert waiting is not None
     assert (waiting.since, waiting.gives_up_at) == (since, since + timedelta(minutes=30))
     assert waiting.why == "None of 2 offers can serve it now: 2 sold out."
-    page = await leases.page(
+    page = await lease_overviews.page(
         stage.api, lease.organization_id, before=None, states=None, waiting=True, limit=2
     )
     assert isinstance(page, list)
@@ -76,7 +76,7 @@ async def test_a_lease_that_waits_says_so_until_it_is_placed(stage: Stage) -> No
     assert (await stage.shown(lease)).status.waiting is None
     assert (await stage.lease_row(lease)).waiting_why is None
     for waiting_too, expected in ((True, 0), (False, 1), (None, 1)):
-        page = await leases.page(
+        page = await lease_overviews.page(
             stage.api, lease.organization_id, before=None, states=None, waiting=waiting_too, limit=2
         )
         assert isinstance(page, list)

@@ -27,7 +27,7 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.services import billing, catalogue, leases, organizations
+from control_plane.services import billing, catalogue, lease_overviews, leases, organizations
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
 from data_plane.access.port import HostKey, Target
@@ -130,9 +130,9 @@ class Stage:
         """The lease as it is stored now."""
         return (await self.shown(lease)).overview.lease
 
-    async def why(self, lease: Lease) -> leases.Explanation:
-        explained = await leases.explain(self.api, lease.organization_id, lease.id)
-        assert isinstance(explained, leases.Explanation), explained
+    async def why(self, lease: Lease) -> lease_overviews.Explanation:
+        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id)
+        assert isinstance(explained, lease_overviews.Explanation), explained
         return explained
 
     async def finish(self) -> None:
@@ -244,9 +244,9 @@ class Stage:
         assert isinstance(released, Overview), released
         return released
 
-    async def shown(self, lease: Lease) -> leases.Shown:
-        shown = await leases.get(self.api, lease.organization_id, lease.id)
-        assert isinstance(shown, leases.Shown), shown
+    async def shown(self, lease: Lease) -> lease_overviews.Shown:
+        shown = await lease_overviews.get(self.api, lease.organization_id, lease.id)
+        assert isinstance(shown, lease_overviews.Shown), shown
         return shown
 
     async def state(self, lease: Lease) -> str:
@@ -309,8 +309,8 @@ class Stage:
 
     async def story(self, lease: Lease) -> list[str]:
         """The lease's journal in short, for assertions and for messages."""
-        explained = await leases.explain(self.api, lease.organization_id, lease.id)
-        assert isinstance(explained, leases.Explanation)
+        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id)
+        assert isinstance(explained, lease_overviews.Explanation)
         return [f"{'machine' if line.machine_id else 'lease'} {line.event}" for line in explained.journal]
 
 

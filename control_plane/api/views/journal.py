@@ -1,7 +1,7 @@
 """Journal lines on the wire."""
 
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services.leases import Line
+from control_plane.services.lease_overviews import Line
 from control_plane.wire.journal import JournalLine
 
 

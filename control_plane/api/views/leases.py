@@ -13,7 +13,7 @@ from control_plane.domain.money import Nano, usd
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.status import Unconfirmed, Waiting
-from control_plane.services.leases import AttemptOverview, Explanation, Shown, VerificationReport
+from control_plane.services.lease_overviews import AttemptOverview, Explanation, Shown, VerificationReport
 from control_plane.wire.explanations import AttemptView, ExplanationView, GpuReading, ReportView
 from control_plane.wire.leases import (
     AdmittedKeyView,

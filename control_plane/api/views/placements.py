@@ -10,7 +10,7 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection
-from control_plane.services.leases import PlacedOffer, Placement, RejectedOffer
+from control_plane.services.lease_overviews import PlacedOffer, Placement, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.explanations import PlacementView
 

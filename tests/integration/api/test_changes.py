@@ -19,7 +19,7 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.permission import Permission
 from control_plane.domain.status import CONTACT_LOST_AFTER
-from control_plane.services import api_keys, leases
+from control_plane.services import api_keys, lease_overviews
 from control_plane.services.changes import Changes
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
@@ -145,14 +145,14 @@ async def test_many_streams_of_a_lease_share_a_read(
         for stream in streams:
             await stream.until(b"event: status")
         reads = 0
-        watch = leases.watch
+        watch = lease_overviews.watch
 
         async def counted(*arguments: object, **named: object) -> object:
             nonlocal reads
             reads += 1
             return await watch(*arguments, **named)  # type: ignore[arg-type]  # They are passed on as they came.
 
-        monkeypatch.setattr(leases, "watch", counted)
+        monkeypatch.setattr(lease_overviews, "watch", counted)
         async with db.transaction() as connection:
             await note(connection, api, lease, "noted")
         for stream in streams:
@@ -189,7 +189,7 @@ async def test_a_stream_outlives_a_database_that_does_not_answer(
     api: Api, db: Database, acme: Tenant, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = await acme.lease()
-    watch = leases.watch
+    watch = lease_overviews.watch
 
     async def away(*_: object, **__: object) -> object:
         raise ConnectionRefusedError("planted")
@@ -197,13 +197,13 @@ async def test_a_stream_outlives_a_database_that_does_not_answer(
     async with processes(api, database_url) as (process,):
         stream = OpenStream(process.app, acme.secret, lease)
         await stream.until(b"event: status")
-        monkeypatch.setattr(leases, "watch", away)
+        monkeypatch.setattr(lease_overviews, "watch", away)
         async with db.transaction() as connection:
             await note(connection, api, lease, "noted")
         await process.ticks(HEARTBEAT_TICKS + 1)
         await stream.until(b": heartbeat")
         assert not stream.task.done()
-        monkeypatch.setattr(leases, "watch", watch)
+        monkeypatch.setattr(lease_overviews, "watch", watch)
         await process.ticks(4)
         await stream.until(b"noted")
         await stream.leave()
@@ -226,7 +226,7 @@ async def test_streams_send_heartbeats_while_the_database_stands_still(
     process = Process(api, database_url)  # It hears of no change, so it looks for changes.
     stream = OpenStream(process.app, acme.secret, lease)
     await stream.until(b"event: status")
-    monkeypatch.setattr(leases, "watch", standing_still("lease"))
+    monkeypatch.setattr(lease_overviews, "watch", standing_still("lease"))
     monkeypatch.setattr(api_keys, "revoked_among", standing_still("keys"))
     await process.ticks_until(lambda: b": heartbeat" in stream.text)
     await process.ticks_until(lambda: stream.text.count(b": heartbeat") == 2)

@@ -14,7 +14,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, off_wire, 
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
-from control_plane.services import administration, leases
+from control_plane.services import administration, lease_overviews
 from control_plane.settings import Settings
 from data_plane.access.port import HostKey, StepFailed, Target
 from providers.fake import Call
@@ -50,8 +50,8 @@ class Traced:
 
     async def shown(self, wire_id: str) -> Lease:
         lease_id = LeaseId(off_wire(Prefix.LEASE, wire_id))
-        shown = await leases.get(self.stage.api, self.organization_id, lease_id)
-        assert isinstance(shown, leases.Shown)
+        shown = await lease_overviews.get(self.stage.api, self.organization_id, lease_id)
+        assert isinstance(shown, lease_overviews.Shown)
         return shown.overview.lease
 
 
@@ -290,7 +290,7 @@ async def test_a_request_that_fails_says_by_which_type_and_an_answer_of_the_4xx_
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError(PLANTED)
 
-    monkeypatch.setattr("control_plane.services.leases.page", broken)
+    monkeypatch.setattr("control_plane.services.lease_overviews.page", broken)
     assert (await traced.http.get("/v1/leases")).status_code == 500
     span = traced.spans.one("GET /v1/leases")
     assert attributes(span)[Attribute.ERROR] == "RuntimeError"

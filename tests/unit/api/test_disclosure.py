@@ -13,7 +13,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.permission import CUSTOMER, OPERATOR, Permission
 from control_plane.domain.placement import Offer, RejectCode, Rejection
 from control_plane.domain.sku import Shape
-from control_plane.services.leases import PlacedOffer, PlacedRanking, Placement, RejectedOffer
+from control_plane.services.lease_overviews import PlacedOffer, PlacedRanking, Placement, RejectedOffer
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 OFFER = Offer(

@@ -180,7 +180,9 @@ def _of_struct(
         if name not in known:
             near = nearest(name, known)
             hint = (
-                f"did you mean `{near}`?" if near else f"there is {', '.join(f'`{each}`' for each in known)}"
+                f"did you mean `{near}`?"
+                if near
+                else f"the fields are {', '.join(f'`{each}`' for each in known)}"
             )
             yield f"{path}.{name}", f"is not a field here; {hint}"
 

@@ -39,7 +39,7 @@ class Methods:
             await self._app(asked, answer.receive, answer.send)  # type: ignore[arg-type]  # a copy of a TypedDict
         finally:
             # What the layers noted for the log is about this request, whichever method it was routed as.
-            scope.update({**asked, "method": "HEAD"})  # type: ignore[typeddict-item]
+            scope.update({**asked, "method": "HEAD"})  # type: ignore[typeddict-item]  # as above
         await answer.end()
 
     def _completing(self, scope: Mapping[str, Any], send: Send) -> Send:

@@ -49,7 +49,7 @@ def choose(word: str, allowed: Iterable[str]) -> str:
     """The end of a sentence that refuses `word`: the nearest allowed value, if one is near, and what is allowed."""
     values = sorted(set(allowed))
     if not values:
-        return "there is none to choose"
+        return "there are none to choose from"
     named = ", ".join(values[:NAMED_MAX]) + (
         f" and {len(values) - NAMED_MAX} more" if len(values) > NAMED_MAX else ""
     )

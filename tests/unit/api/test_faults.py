@@ -52,7 +52,7 @@ def test_an_unknown_field_and_a_missing_one_are_named_with_the_nearest() -> None
     found = dict(faults(LeaseRequest, {"skuu": "a", "zzz": 1}))
     assert set(found) == {"sku", "skuu", "zzz"}
     assert found["skuu"] == "is not a field here; did you mean `sku`?"
-    assert found["zzz"].startswith("is not a field here; there is `sku`, ")
+    assert found["zzz"].startswith("is not a field here; the fields are `sku`, ")
     assert found["sku"].startswith("is missing; it must be the name of a SKU")
 
 

@@ -14,6 +14,7 @@ from benchmarks import (
     profile,
     proof_catch_rates,
     proof_verifier,
+    traces,
 )
 from benchmarks.results import Figure, machine, publish
 
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "profile": profile.measure,
     "proof_verifier": proof_verifier.measure,
     "proof_catch_rates": proof_catch_rates.measure,
+    "traces": traces.measure,
 }
 
 

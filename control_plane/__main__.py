@@ -28,7 +28,7 @@ from control_plane.services.catalogue import CatalogueError
 from control_plane.services.organizations import GPU_QUOTA_DEFAULT
 from control_plane.settings import Settings, SettingsError
 from control_plane.world import World
-from tracing import settings as traces
+from tracing import starting as tracing
 
 
 class Failure(Exception):  # noqa: N818 - an expected end of a command, not a bug
@@ -152,7 +152,8 @@ def document() -> bytes:
 def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     if arguments.command == "serve":
         configuration.refuse_secrets(os.environ)
-        traces.read(os.environ)  # The worker that makes them could not say in one sentence what is wrong.
+        # Once here, because the worker that makes traces could not say in one sentence what is wrong.
+        tracing.tracer(os.environ, "splitplane-api", _print_message).close()
         server.serve(settings)
     elif arguments.command == "migrate":
         asyncio.run(migrate(settings.database_url))

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Token
 from typing import Self
 
@@ -28,6 +29,7 @@ CLOSE_SECONDS_MAX = 2.0
 """How long the end of a process may wait for the export of its last spans."""
 COMPLAIN_EVERY_SECONDS = 60.0
 _LOGGER = "opentelemetry"
+_EXPORTER = "opentelemetry.exporter."
 _UNKNOWN_SERVICE = "unknown_service"
 _CURRENT = contexts.create_key("splitplane-span")
 _KINDS = {Kind.INTERNAL: SpanKind.INTERNAL, Kind.SERVER: SpanKind.SERVER, Kind.CLIENT: SpanKind.CLIENT}
@@ -148,7 +150,7 @@ def _resource(service: str) -> Resource:
 
 
 class _Complaints(logging.Handler):
-    """Passes on what the SDK logs, at most once a minute, and of exceptions only the type."""
+    """Passes on what the SDK logs, at most once a minute, and nothing that may quote a secret or raise in a request."""
 
     def __init__(self, complain: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -160,5 +162,13 @@ class _Complaints(logging.Handler):
             return
         self._next = time.monotonic() + COMPLAIN_EVERY_SECONDS
         given = record.args if isinstance(record.args, tuple) else ()
-        known = tuple(type(part).__name__ if isinstance(part, BaseException) else part for part in given)
-        self._complain(record.msg % known if known else str(record.msg))
+        known = tuple(_harmless(part, record.name) for part in given)
+        with suppress(Exception):  # Whoever reads the log may be gone; requests and loops go on.
+            self._complain(record.msg % known if known else str(record.msg))
+
+
+def _harmless(part: object, logger: str) -> object:
+    """What may be logged of an argument of the SDK's log line: of an exception its type, and no malformed header."""
+    if isinstance(part, BaseException):
+        return type(part).__name__
+    return part if isinstance(part, int | float) or logger.startswith(_EXPORTER) else "..."

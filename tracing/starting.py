@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from environment.reading import SettingsError
 from tracing import settings
 from tracing.tracer import NO_TRACER, Tracer
 
@@ -12,4 +13,7 @@ def tracer(environ: Mapping[str, str], service: str, complain: Callable[[str], N
         return NO_TRACER
     from tracing.exporting import start  # noqa: PLC0415 - OpenTelemetry is imported only when it is used
 
-    return start(service, complain)
+    try:
+        return start(service, complain)
+    except ValueError as error:
+        raise SettingsError(f"OpenTelemetry cannot be set up: {error}") from error

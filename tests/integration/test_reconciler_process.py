@@ -268,6 +268,20 @@ def test_a_process_that_cannot_start_says_why_in_one_sentence_and_ends_with_2() 
                 f"port {port} of local: Address already in use",
             ),
             (("providers.emulators", "local=65536", "--simulated"), {}, "not a port: 65536"),
+            (
+                ("reconciler", "run", "--only", "money"),
+                {"SPLITPLANE_DATABASE_URL": url, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+                "reconciler: OTEL_EXPORTER_OTLP_PROTOCOL cannot be used: input should be 'http/protobuf'",
+            ),
+            (
+                ("control_plane", "serve"),
+                {
+                    "SPLITPLANE_DATABASE_URL": url,
+                    "OTEL_TRACES_EXPORTER": "otlp",
+                    "OTEL_BSP_MAX_QUEUE_SIZE": "0",
+                },
+                "OpenTelemetry cannot be set up: max_queue_size must be a positive integer.",
+            ),
         )
         with ThreadPoolExecutor(2) as pool:
             ends = list(pool.map(lambda one: _end_of(one[0], one[1]), cases))

@@ -188,7 +188,8 @@ def test_a_collector_that_never_answers_holds_nobody_up_and_the_queue_is_bounded
         before = threading.active_count()
         tracer.close()  # Returns, although the collector still holds the connection.
         assert threading.active_count() <= before + 1
-    assert said == ["Queue full, dropping Span."]
+    assert len(said) == 1
+    assert said[0].startswith("Queue full, dropping")
 
 
 def test_a_collector_that_refuses_is_told_of_in_a_sentence_without_the_text_of_an_error(
@@ -205,6 +206,37 @@ def test_a_collector_that_refuses_is_told_of_in_a_sentence_without_the_text_of_a
             tracer.close()
             assert len(said) == 1
             assert said[0].startswith(f"Failed to export spans batch code: {status}")
+
+
+def test_a_header_that_is_malformed_is_told_of_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with collecting() as collector:
+        variables = collector.variables() | {"OTEL_EXPORTER_OTLP_HEADERS": "planted-without-a-name"}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        starting.tracer(variables, "test", said.append).close()
+    assert len(said) == 1
+    assert "eader" in said[0]
+    assert "planted" not in said[0]
+
+
+def test_a_log_that_cannot_be_written_fails_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    with collecting() as collector:
+        collector.status = 401
+        variables = collector.variables() | {
+            "OTEL_BSP_MAX_QUEUE_SIZE": "1",
+            "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "1",
+        }
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        tracer = starting.tracer(variables, "test", gone)
+        for _ in range(100):
+            with tracer.span("any"):
+                pass
+        tracer.close()
 
 
 def test_closing_exports_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

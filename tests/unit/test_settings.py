@@ -11,6 +11,7 @@ from environment.reading import SettingsError
 from providers.emulators import settings as emulators
 from reconciler import settings as reconciler
 from tests.support.cases import case
+from tracing import settings as traces
 
 DATABASE = {"SPLITPLANE_DATABASE_URL": "postgresql://u:planted@h/d"}
 REACH = DATABASE | {
@@ -28,6 +29,7 @@ READERS: Mapping[str, tuple[Callable[[Mapping[str, str]], object], Mapping[str, 
     "verifier": (lambda environ: verifier.read_server(environ, cores=2), SERVICE),
     "caller": (verifier.read_client, {}),
     "emulators": (emulators.images, {}),
+    "traces": (traces.read, {}),
 }
 
 
@@ -108,3 +110,34 @@ def test_values_get_their_types_and_no_settings_show_a_password() -> None:
 def test_the_images_of_machines_are_in_the_cache_of_the_user_unless_a_folder_is_named() -> None:
     assert emulators.images({"XDG_CACHE_HOME": "/cache"}) == Path("/cache/splitplane/images")
     assert emulators.images({"SPLITPLANE_IMAGES": "/images"}) == Path("/images")
+
+
+def test_traces_are_off_unless_the_standard_variables_turn_them_on() -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
+    cases: tuple[tuple[Mapping[str, str], bool], ...] = (
+        ({}, False),
+        (
+            {"OTEL_SERVICE_NAME": "x", "OTEL_TRACES_SAMPLER": "always_on", "OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+            False,
+        ),
+        (endpoint, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
+        (endpoint | {"OTEL_TRACES_EXPORTER": "none"}, False),
+        (endpoint | {"OTEL_SDK_DISABLED": "TRUE"}, False),
+        (endpoint | {"OTEL_SDK_DISABLED": "false"}, True),
+        (endpoint | {"OTEL_SDK_DISABLED": "1"}, True),  # As specified: only "true" is true.
+    )
+    for environ, on in cases:
+        with case(str(environ)):
+            assert traces.read(environ).on is on
+
+
+def test_what_traces_do_not_support_is_refused_and_no_header_is_told() -> None:
+    headers = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=planted"}
+    assert "planted" not in repr(traces.read(headers))
+    for name, value in (("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"), ("OTEL_TRACES_EXPORTER", "jaeger")):
+        with case(name), pytest.raises(SettingsError) as refused:
+            traces.read({**headers, name: value})
+        assert str(refused.value).startswith(f"{name} cannot be used: input should be")
+        assert "planted" not in str(refused.value)

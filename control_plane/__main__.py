@@ -23,6 +23,7 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
 from control_plane.domain.permission import Role
 from control_plane.domain.refusal import Refused
+from control_plane.domain.secret import MasterKey
 from control_plane.services import administration, health, process
 from control_plane.services.catalogue import CatalogueError
 from control_plane.services.organizations import GPU_QUOTA_DEFAULT
@@ -43,6 +44,13 @@ def _amount(text: str) -> Nano:
     if amount <= 0:
         raise argparse.ArgumentTypeError("the amount must be more than zero")
     return amount
+
+
+def _kms_key(text: str) -> MasterKey:
+    try:
+        return configuration.kms_key(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,6 +91,16 @@ def _parser() -> argparse.ArgumentParser:
         "--key", required=True, metavar="K", help="identifies the payment; the same key is posted once"
     )
 
+    master = commands.add_parser("master-key", help="let an organization use a key of its own in AWS KMS")
+    master.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
+    chosen = master.add_mutually_exclusive_group(required=True)
+    chosen.add_argument(
+        "arn", type=_kms_key, nargs="?", metavar="ARN", help="the ARN of the organization's key"
+    )
+    chosen.add_argument(
+        "--ours", dest="arn", action="store_const", const=None, help="use the installation's key again"
+    )
+
     book = commands.add_parser("price-book", help="put a price book in force")
     book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped price book")
     return parser
@@ -118,6 +136,15 @@ async def _credit(world: World, arguments: argparse.Namespace) -> None:
         _print_message(f"Nothing changed: the key {arguments.key!r} was posted before.")
 
 
+async def _master_key(world: World, arguments: argparse.Namespace) -> None:
+    refused = await administration.set_master_key(world, arguments.organization, arguments.arn)
+    if refused is not None:
+        raise Failure(refused.why)
+    _print_message(
+        f"The data keys of {arguments.organization} are wrapped under {arguments.arn or 'our key'} within minutes."
+    )
+
+
 async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     shipped = resources.files("control_plane") / "price_book.toml"
     try:
@@ -133,6 +160,7 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
 _AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
     "bootstrap": _bootstrap,
     "credit": _credit,
+    "master-key": _master_key,
     "price-book": _price_book,
 }
 

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from control_plane.db.connect import DatabaseUrlError, check_url
+from control_plane.domain.secret import MasterKey, kms_region
 from environment import reading
 from environment.reading import SettingsError, Variable
 
 __all__ = ["Address", "Settings", "SettingsError", "read", "refuse_secrets"]
 
-FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_SSH_KEY")
+FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_SSH_KEY", "SPLITPLANE_UNSEALING_KEYS")
 """Prefixes of secrets that the public process must not hold. It refuses to start when it could read one."""
 Network = IPv4Network | IPv6Network
 
@@ -49,6 +51,20 @@ def database_url(text: str) -> str:
 
 
 DatabaseUrl = Annotated[str, AfterValidator(database_url)]
+
+
+def kms_key(text: str) -> MasterKey:
+    """Check the ARN of a key in AWS KMS. Raises ValueError."""
+    if kms_region(text) is None:
+        raise ValueError("must be the ARN of a key in AWS KMS, such as arn:aws:kms:REGION:ACCOUNT:key/ID")
+    return MasterKey(text)
+
+
+KmsKey = Annotated[
+    MasterKey | None,
+    BeforeValidator(reading.parsed(kms_key)),
+    Variable("SPLITPLANE_KMS_KEY", "AWS KMS: the ARN of the key that wraps data keys"),
+]
 _Listen = Annotated[Address, BeforeValidator(reading.parsed(_address))]
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
@@ -126,6 +142,14 @@ class Settings:
         _Count,
         Variable("SPLITPLANE_DATABASE_CONNECTIONS", "connections for writes, and as many again for reads"),
     ] = 10
+    kms_key: KmsKey = None
+    sealing_key: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_SEALING_KEY_PATH",
+            "without AWS KMS, file: the public X25519 key that data keys are wrapped for",
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         BeforeValidator(reading.parsed(str.lower)),
@@ -143,6 +167,6 @@ def refuse_secrets(environment: Mapping[str, str]) -> None:
     found = sorted(name for name in environment if name.startswith(FORBIDDEN_PREFIXES))
     if found:
         raise SettingsError(
-            f"{', '.join(found)}: the API process holds no provider key and no SSH key;"
+            f"{', '.join(found)}: the API process holds no provider key, no SSH key and no key that opens secrets;"
             " give them to the reconciler only"
         )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from control_plane.db.engine import Database
+from control_plane.vault.sealing.port import KeyMaker
 from tracing.tracer import NO_TRACER, Tracer
 
 
@@ -50,3 +51,5 @@ class World:
     clock_refusal: Callable[[], str | None] = no_refusal
     """Why the clock must not be trusted now, as a sentence; None when it is right."""
     tracer: Tracer = NO_TRACER
+    sealing: KeyMaker | None = None
+    """Makes the data keys of secrets, and can unwrap none. None when no key manager is configured."""

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -14,6 +15,7 @@ from control_plane.db import accounts as account_rows
 from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database
 from control_plane.domain.ids import AccountName
+from control_plane.vault.unsealing.port import KeyManager
 from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
@@ -31,6 +33,7 @@ from providers.guard import Guard
 from providers.registry import Account, configured
 from reconciler import simulated
 from reconciler.budget import SharedBudget
+from reconciler.keys import key_manager
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
 from reconciler.worlds.complete import CompleteWorld
@@ -60,6 +63,7 @@ class Reached:
     hub: Hub
     login_key: str
     agent: AgentBundle
+    keys: KeyManager | None
 
 
 def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing: AsyncExitStack) -> Reached:
@@ -67,6 +71,7 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
 
     Raises SettingsError when an account, our SSH key or the verifier's certificates cannot be used.
     """
+    keys = key_manager(reach.keys)
     verifier = _verifier(reach.verifier)
     if isinstance(verifier, RemoteVerifier):
         closing.push_async_callback(verifier.close)
@@ -79,7 +84,7 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
     for provider in connected.values():
         closing.push_async_callback(provider.close)
     access, hub, login_key = _access_and_hub(reach, db)
-    return Reached(reach, on, connected, verifier, access, hub, login_key, build_agent())
+    return Reached(reach, on, connected, verifier, access, hub, login_key, build_agent(), keys)
 
 
 async def compose(
@@ -114,6 +119,8 @@ async def compose(
         accept_emulated=reached.reach.accept_emulated_gpus,
         orphans_dry_run=reached.reach.orphans_dry_run,
         proof_dry_run=reached.reach.proof_dry_run,
+        keys=reached.keys,
+        data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
     )
 
 

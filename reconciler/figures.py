@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from control_plane.db.figures import AccountFigures, LeaseCount, Liability, MachineCount, UnratedMoney
+from control_plane.db.secrets import Counts as KeyCounts
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
 
@@ -70,8 +71,27 @@ class FigureCollector(Collector):
             )
 
 
+class RotationCollector(Collector):
+    """Shows how far the rotation of keys is, as `rotate_keys` counted it last."""
+
+    def __init__(self) -> None:
+        self.counts: KeyCounts | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if (counts := self.counts) is None:
+            return
+        yield _gauge("secrets", "Sealed secrets.", counts.secrets)
+        yield _gauge("data_keys", "Data keys that secrets are encrypted under.", counts.data_keys)
+        waiting = _labelled("data_keys_waiting", "Data keys that the rotation has not reached yet.", "what")
+        waiting.add_metric(("rewrap",), counts.to_rewrap)
+        waiting.add_metric(("replace",), counts.to_replace)
+        yield waiting
+
+
 FIGURES = FigureCollector()
+ROTATION = RotationCollector()
 REGISTRY.register(FIGURES)
+REGISTRY.register(ROTATION)
 
 
 def _usd(amount: Nano) -> float:

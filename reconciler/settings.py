@@ -6,15 +6,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from control_plane.domain.ids import AccountName
-from control_plane.settings import DatabaseUrl
+from control_plane.settings import DatabaseUrl, KmsKey
 from data_plane.proof.verifier.service.settings import ClientSettings, read_client
 from environment import reading
 from environment.reading import SettingsError, Variable
 
-__all__ = ["HubSettings", "Reach", "Settings", "SettingsError", "read", "read_accounts", "read_reach"]
+__all__ = [
+    "HubSettings",
+    "KeySettings",
+    "Reach",
+    "Settings",
+    "SettingsError",
+    "read",
+    "read_accounts",
+    "read_reach",
+]
 
 Endpoint = Annotated[tuple[str, int], BeforeValidator(reading.parsed(reading.endpoint))]
 Accounts = Annotated[
@@ -121,6 +130,28 @@ class ReachSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KeySettings:
+    """The key manager that opens sealed secrets."""
+
+    kms_key: KmsKey = None
+    unsealing_keys: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_UNSEALING_KEYS_PATH",
+            "without AWS KMS, file: the private X25519 keys that open data keys, the newest last; only its owner may"
+            " have access",
+        ),
+    ] = None
+    data_key_days: Annotated[
+        int,
+        Field(ge=1, le=3_650),
+        Variable(
+            "SPLITPLANE_DATA_KEY_DAYS", "after so many days a secret is encrypted anew under another data key"
+        ),
+    ] = 90
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """The settings of a process whose loops reach providers or machines."""
 
@@ -133,6 +164,7 @@ class Reach:
     proof_dry_run: bool
     verifier: ClientSettings | None
     """The service that recomputes samples of GPU proofs; None recomputes them in this process, for development."""
+    keys: KeySettings
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -158,4 +190,5 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         orphans_dry_run=given.orphans_dry_run,
         proof_dry_run=given.proof_dry_run,
         verifier=read_client(environ),
+        keys=reading.read(KeySettings, environ),
     )

@@ -134,6 +134,15 @@ KINDS: dict[str, Kind] = {
     RefusalCode.REGION_NOT_SERVED: Kind(
         422, "Choose a region for which GET /v1/offers shows an offer.", "regions"
     ),
+    RefusalCode.SECRETS_NOT_CONFIGURED: Kind(
+        409, "Configure a key manager: docs/operating.md, part Secrets and keys."
+    ),
+    RefusalCode.KEY_MANAGER_REFUSED: Kind(
+        409, "Let the key manager's policy permit GenerateDataKey with the master key that `detail` names."
+    ),
+    RefusalCode.KEY_MANAGER_UNAVAILABLE: Kind(
+        503, "Repeat the request with the same Idempotency-Key after `Retry-After` seconds."
+    ),
     RefusalCode.ACCOUNT_UNKNOWN: Kind(
         422, "Use a provider account that GET /v1/operator/accounts lists.", "account"
     ),

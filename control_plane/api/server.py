@@ -32,6 +32,7 @@ from control_plane.api.observe import (
 from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
 from control_plane.services import process
+from control_plane.services.sealing import key_maker
 from control_plane.settings import Address, Settings, SettingsError
 from tracing import starting as tracing
 
@@ -91,6 +92,7 @@ def application() -> Litestar:
         say=note_database,
         say_clock=note_clock,
         tracer=tracing.tracer(os.environ, "splitplane-api", note_traces),
+        sealing=key_maker(settings),
     )
     metrics = Metrics()
     metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
@@ -155,8 +157,9 @@ def _end_streams_first(streams: Streams) -> None:
 def serve(settings: Settings) -> None:
     """Serve until a signal stops it. There is one worker process; run more of these for more capacity.
 
-    Raises SettingsError when one of the two ports cannot be listened on.
+    Raises SettingsError when one of the two ports cannot be listened on, or the file of the sealing key not be used.
     """
+    key_maker(settings)  # In the worker, which makes its own, a wrong file would end in a traceback.
     _check_free("SPLITPLANE_LISTEN", settings.listen)
     _check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
     allow_open_files()

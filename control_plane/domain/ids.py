@@ -21,6 +21,9 @@ LeaseId = NewType("LeaseId", UUID)
 MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
+DataKeyId = NewType("DataKeyId", UUID)
+SecretId = NewType("SecretId", UUID)
+AccountRequestId = NewType("AccountRequestId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
 ProviderRef = NewType("ProviderRef", str)
@@ -43,6 +46,7 @@ class Prefix(StrEnum):
     INTERVAL = "iv"
     CHARGE = "ch"
     PROOF = "pf"
+    ACCOUNT_REQUEST = "arq"
 
 
 class MalformedIdError(ValueError):

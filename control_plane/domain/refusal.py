@@ -31,6 +31,9 @@ class RefusalCode(StrEnum):
     API_KEYS_TOO_MANY = "api_keys_too_many"
     SSH_KEYS_TOO_MANY = "ssh_keys_too_many"
     KEY_IN_USE = "key_in_use"
+    SECRETS_NOT_CONFIGURED = "secrets_not_configured"
+    KEY_MANAGER_REFUSED = "key_manager_refused"
+    KEY_MANAGER_UNAVAILABLE = "key_manager_unavailable"
     NOT_FOUND = "not_found"
 
 

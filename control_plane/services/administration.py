@@ -1,14 +1,17 @@
-"""The administrator's commands, run as the database's owner: bootstrap, credits, the price book."""
+"""The administrator's commands, run as the database's owner: bootstrap, credits, master keys, the price book."""
 
 from dataclasses import dataclass
 
 from control_plane.db import organizations as organization_rows
+from control_plane.db import secrets
+from control_plane.db.connection import Connection
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION, PLATFORM
+from control_plane.domain.secret import MasterKey
 from control_plane.services import api_keys, billing, catalogue, organizations
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
@@ -58,18 +61,35 @@ async def bootstrap(
 async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
     """Post a credit to an organization, given by name or id, once per key. False when it was posted before."""
     async with world.db.transaction() as connection:
-        found = await organization_rows.named(connection, organization)
-        if found is None:
-            try:
-                known = await organization_rows.get(
-                    connection, OrganizationId(off_wire(Prefix.ORGANIZATION, organization))
-                )
-            except MalformedIdError:
-                known = None
-            if known is None:
-                return Refused(RefusalCode.NOT_FOUND, f"There is no organization {organization!r}.")
-            found = known.id
+        found = await _organization(connection, organization)
+        if isinstance(found, Refused):
+            return found
         return await billing.credit(connection, world, found, amount, key=f"{found.hex}:{key}")
+
+
+async def set_master_key(world: World, organization: str, master: MasterKey | None) -> Refused | None:
+    """Let an organization, given by name or id, use a master key of its own, or with None the installation's again."""
+    async with world.db.transaction() as connection:
+        found = await _organization(connection, organization)
+        if isinstance(found, Refused):
+            return found
+        await secrets.set_master(connection, found, master, now=world.now())
+    return None
+
+
+async def _organization(connection: Connection, organization: str) -> OrganizationId | Refused:
+    found = await organization_rows.named(connection, organization)
+    if found is not None:
+        return found
+    try:
+        known = await organization_rows.get(
+            connection, OrganizationId(off_wire(Prefix.ORGANIZATION, organization))
+        )
+    except MalformedIdError:
+        known = None
+    if known is None:
+        return Refused(RefusalCode.NOT_FOUND, f"There is no organization {organization!r}.")
+    return known.id
 
 
 async def load_price_book(world: World, text: str) -> int:

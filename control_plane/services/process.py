@@ -12,6 +12,7 @@ from control_plane.db.errors import sentence
 from control_plane.db.listen import Listener
 from control_plane.db.watch import DatabaseWatch
 from control_plane.services.changes import Changes
+from control_plane.vault.sealing.port import KeyMaker
 from control_plane.world import World, utc_now
 from tracing.tracer import NO_TRACER, Tracer
 
@@ -43,6 +44,7 @@ def api_process(
     say: Callable[[str | None], None] = _silent,
     say_clock: Callable[[str | None], None] = _silent,
     tracer: Tracer = NO_TRACER,
+    sealing: KeyMaker | None = None,
 ) -> ApiProcess:
     """What the API works with. For its role, the database filters every tenant table.
 
@@ -50,7 +52,7 @@ def api_process(
     """
     db = Database(url, role=Role.API, pool_size=connections, readers=connections, rings=True)
     clock = DatabaseClock(PostgresTime(db), host=utc_now)
-    world = World(db, now=clock.now, clock_refusal=clock.refusal, tracer=tracer)
+    world = World(db, now=clock.now, clock_refusal=clock.refusal, tracer=tracer, sealing=sealing)
     watch = DatabaseWatch(db, clock, say=say, say_clock=say_clock)
     return ApiProcess(world, watch, clock, Changes(Listener(url, role=Role.API.value)), db.place)
 

@@ -22,7 +22,7 @@ from data_plane.access.port import (
 )
 from data_plane.access.ssh_line import SshLine, converse
 from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
-from data_plane.private_files import read_private
+from environment.private_files import read_private
 
 CONNECT_SECONDS = 8
 """The time limit of a login: TCP connection, key exchange and authentication together."""

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
+from reconciler.worlds.secrets import SecretWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, SecretWorld):
     """Everything that any loop may use."""

@@ -237,6 +237,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.Settings,
         reconciler_settings.ReachSettings,
         reconciler_settings.HubSettings,
+        reconciler_settings.KeySettings,
         verifier_settings.ClientVariables,
     ),
     "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),

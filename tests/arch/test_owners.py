@@ -27,7 +27,7 @@ OWNERS = {
     ),
     "pydantic": r"environment/reading\.py|.*/settings\.py",
     "opentelemetry": r"tracing/exporting\.py",
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
+    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|keys|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*",
@@ -38,7 +38,9 @@ OWNERS = {
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
-    "cryptography": r"data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
+    "boto3": r"control_plane/vault/kms\.py",
+    "botocore": r"control_plane/vault/kms\.py",
+    "cryptography": r"control_plane/vault/.*|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(
     r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"

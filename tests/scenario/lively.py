@@ -13,6 +13,7 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
+from tests.support import keys
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
@@ -119,6 +120,8 @@ async def build(db: Database, clock: Clock) -> Stage:
     async with db.transaction(rich) as connection:
         answer = StoredAnswer(b"digest", 202, b"{}")
         await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
+    await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
+    await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -181,6 +184,8 @@ _ROWS = {
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
     "networks": "SELECT number, work_until, synced_at FROM networks ORDER BY number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
+    "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
+    "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM verification_reports), (SELECT count(*) FROM placements),
@@ -219,6 +224,8 @@ _SETTLED = {
     "orphans": "SELECT count(*) FROM orphans",
     "answers": "SELECT count(*) FROM idempotency_keys",
     "references": "SELECT count(*) FROM proof_references",
+    "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
+    "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",
 }
 
 

@@ -25,6 +25,9 @@ from uuid import UUID
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.domain.ids import ProviderRef
+from control_plane.domain.secret import KeyContext, MasterKey, Plain, WrappedKey
+from control_plane.vault.sealing.port import NewDataKey
+from control_plane.vault.unsealing.port import KeyManager
 from data_plane.access.line import Line
 from data_plane.access.port import Access, Session, Target
 from data_plane.access.step import Answer as StepAnswer
@@ -63,6 +66,7 @@ class Crash:
             access=cast("Access", _Access(self, world.access)),
             challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
+            keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
         )
 
     async def kills(
@@ -180,6 +184,25 @@ class _Provider:
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+@dataclass
+class _KeyManager:
+    crash: Crash
+    inner: KeyManager
+
+    @property
+    def master(self) -> MasterKey:
+        return self.inner.master
+
+    async def make_data_key(self, context: KeyContext, master: MasterKey | None = None) -> NewDataKey:
+        return await self.crash.call("make data key", lambda: self.inner.make_data_key(context, master))
+
+    async def unwrap(self, key: WrappedKey) -> Plain:
+        return await self.crash.call("unwrap", lambda: self.inner.unwrap(key))
+
+    async def rewrap(self, key: WrappedKey, master: MasterKey) -> WrappedKey:
+        return await self.crash.call("rewrap", lambda: self.inner.rewrap(key, master))
 
 
 @dataclass

@@ -46,6 +46,7 @@ from reconciler.worlds.mesh import HubSync
 from tests.support import laws
 from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
+from tests.support.keys import AFTER
 from tests.support.rows import rows
 from tracing.tracer import NO_TRACER, Tracer
 
@@ -395,6 +396,7 @@ async def set_stage(
         chance=_chance,
         accept_emulated=True,
         tracer=tracer,
+        keys=AFTER,
     )
     api = ApiWorld(api_db or db, now=clock.now, tracer=tracer)
     return Stage(clock, db, api, world, clouds, access, hub, challenger)

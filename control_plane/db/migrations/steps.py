@@ -36,9 +36,21 @@ def create_refusal_of_edits() -> None:
     op.execute(_REFUSE_EDIT)
 
 
-def grant(table: str, *, fact: bool, api: Iterable[str] = (), api_updates: Iterable[str] = ()) -> None:
-    """Both roles may read. The reconciler may write, but only insert facts. The API gets the named rights."""
-    op.execute(f"GRANT SELECT ON {table} TO {', '.join(ROLES)}")
+def grant(
+    table: str,
+    *,
+    fact: bool,
+    api: Iterable[str] = (),
+    api_updates: Iterable[str] = (),
+    api_reads: Iterable[str] | None = None,
+) -> None:
+    """Both roles may read. The reconciler may write, but only insert facts. The API gets the named rights.
+
+    With `api_reads` the API reads those columns alone.
+    """
+    read = "SELECT" if api_reads is None else f"SELECT ({', '.join(api_reads)})"
+    op.execute(f"GRANT SELECT ON {table} TO splitplane_reconciler")
+    op.execute(f"GRANT {read} ON {table} TO splitplane_api")
     op.execute(f"GRANT {'INSERT' if fact else 'INSERT, UPDATE, DELETE'} ON {table} TO splitplane_reconciler")
     for right in sorted(api):
         op.execute(f"GRANT {right} ON {table} TO splitplane_api")

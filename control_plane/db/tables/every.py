@@ -9,6 +9,7 @@ from control_plane.db.tables import (
     operation,
     proof,
     providers,
+    secrets,
     subjects,
     tenancy,
 )
@@ -16,7 +17,7 @@ from control_plane.db.tables.marks import Tenancy, marks_of, metadata
 
 __all__ = ["FACTS", "SHARED", "WINGS", "metadata"]
 
-WINGS = (tenancy, subjects, catalogue, providers, leases, machines, proof, mesh, money, operation)
+WINGS = (tenancy, subjects, secrets, catalogue, providers, leases, machines, proof, mesh, money, operation)
 
 FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(found).fact)
 """Append-only tables."""

@@ -58,9 +58,11 @@ class Marks:
     fact: bool
     """Append-only: the database refuses UPDATE, DELETE and TRUNCATE, even to the table's owner."""
     api: frozenset[str]
-    """The rights of the API's role besides SELECT: INSERT, UPDATE, DELETE."""
+    """The rights of the API's role besides reading: INSERT, UPDATE, DELETE."""
     api_updates: tuple[str, ...]
     """The only columns that the API's role may update; empty when it may update all columns, or none."""
+    api_reads: tuple[str, ...] | None
+    """The only columns that the API's role may read; None when it may read all of them."""
 
 
 def table(
@@ -71,9 +73,10 @@ def table(
     fact: bool = False,
     api: Iterable[str] = (),
     api_updates: tuple[str, ...] = (),
+    api_reads: tuple[str, ...] | None = None,
 ) -> Table:
     """A table with its marks. `shared` is the reason why its rows belong to no customer."""
-    marks = Marks(Tenancy.SHARED if shared else tenancy, shared, fact, frozenset(api), api_updates)
+    marks = Marks(Tenancy.SHARED if shared else tenancy, shared, fact, frozenset(api), api_updates, api_reads)
     return Table(name, metadata, *parts, info={"marks": marks})
 
 

@@ -1,4 +1,4 @@
-"""Our accounts at providers, their call budgets, and the orphans there."""
+"""Our accounts at providers, what operators ask for there, their call budgets, and the orphans there."""
 
 from sqlalchemy import (
     CheckConstraint,
@@ -12,7 +12,8 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, known, table
+from control_plane.db.tables.marks import at, known, table, work
+from control_plane.domain.account_request import AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 
 provider_accounts = table(
@@ -34,7 +35,45 @@ provider_accounts = table(
     # The same for its offers, which are listed apart: that says nothing about its machines.
     at("offers_failing_since"),
     Column("offers_failing_why", Text),
+    # Credentials that operators gave us; null for an account that is configured in the reconciler's environment.
+    Column("secret_id", Uuid, ForeignKey("secrets.id")),
+    # Counts the credentials, so that every replica notices new ones.
+    Column("credentials_version", Integer, nullable=False, server_default=text("0")),
+    at("credentials_since"),
+    # Nothing is ordered there from this time on.
+    at("drained_at"),
+    Column("drained_why", Text),
+    at("removed_at"),
+    CheckConstraint("removed_at IS NULL OR secret_id IS NULL", name="removed_has_no_credentials"),
     shared="ours",
+)
+
+# What operators ask for concerning an account. The API stores it, and the reconciler does it and stores the outcome.
+account_requests = table(
+    "account_requests",
+    Column("id", Uuid, primary_key=True),
+    Column("account", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    # The credentials of an addition or a rotation; null again once they were put in force or discarded.
+    Column("secret_id", Uuid, ForeignKey("secrets.id")),
+    Column("why", Text),
+    Column("actor_kind", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("request_id", Text),
+    at("asked_at", nullable=False),
+    Column("outcome", Text),
+    Column("code", Text),
+    Column("said", Text),
+    at("finished_at"),
+    *work(),
+    known("verb", AccountVerb),
+    known("outcome", AccountOutcome),
+    known("actor_kind", ActorKind),
+    CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="outcome_when_finished"),
+    Index("ix_account_requests_open", "due_at", postgresql_where=text("finished_at IS NULL")),
+    Index("ix_account_requests_account_asked_at", "account", "asked_at"),
+    shared="our operators' requests concerning provider accounts",
+    api=("INSERT",),
 )
 
 # Machines with our launch keys that no open record matches. One that a record adopts is removed again; one that the

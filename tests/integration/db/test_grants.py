@@ -71,8 +71,24 @@ async def test_the_apis_rights_are_those_of_the_tables_marks(owner: Database) ->
     rights, on_columns = await _rights(owner, Role.API), await _rights_on_columns(owner, Role.API)
     for table in metadata.tables.values():
         marks = marks_of(table)
-        assert rights[table.name] == {"SELECT", *marks.api}, table.name
-        assert on_columns[table.name] == sorted(("UPDATE", name) for name in marks.api_updates), table.name
+        reads_all = marks.api_reads is None
+        assert rights[table.name] == {*marks.api, *(("SELECT",) if reads_all else ())}, table.name
+        single = [("UPDATE", name) for name in marks.api_updates]
+        single += [("SELECT", name) for name in marks.api_reads or ()]
+        assert on_columns[table.name] == sorted(single), table.name
+
+
+async def test_the_api_writes_secrets_and_reads_none_of_their_bytes(owner: Database, api: Database) -> None:
+    for table, hidden in (("secrets", ("nonce", "ciphertext")), ("data_keys", ("wrapped",))):
+        for column in hidden:
+            with pytest.raises(DBAPIError, match="permission denied"):
+                async with api.transaction(A) as connection:
+                    await connection.execute(text(f"SELECT {column} FROM {table}"))
+        with pytest.raises(DBAPIError, match="permission denied"):
+            async with api.transaction(A) as connection:
+                await connection.execute(
+                    text(f"INSERT INTO {table} SELECT * FROM {table} RETURNING {hidden[0]}")
+                )
 
 
 async def test_the_reconciler_writes_every_table_and_edits_no_fact(owner: Database) -> None:

@@ -18,6 +18,7 @@ FACTS = (
     "charges",
     "intervals",
     "journal",
+    "key_destructions",
     "ledger_accounts",
     "orphan_terminations",
     "placements",
@@ -35,12 +36,15 @@ TENANTS = (
     "attempts",
     "charges",
     "claims",
+    "data_keys",
     "environments",
     "holds",
     "idempotency_keys",
     "intervals",
     "journal",
+    "key_destructions",
     "leases",
+    "master_keys",
     "networks",
     "peers",
     "placements",
@@ -48,6 +52,7 @@ TENANTS = (
     "projects",
     "proofs",
     "role_bindings",
+    "secrets",
     "service_accounts",
     "ssh_keys",
     "standings",
@@ -59,40 +64,26 @@ TENANTS = (
 """Tables whose rows have an organization, or none while they concern only us."""
 
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "api_keys": (
-        (
-            "INSERT",
-            "UPDATE",
-        ),
-        (),
-    ),
+    "account_requests": (("INSERT",), ()),
+    "api_keys": (("INSERT", "UPDATE"), ()),
     "attempts": ((), ("ended_at", "outcome")),
     "budgets": ((), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
+    "data_keys": (("INSERT",), ()),
     "environments": (("INSERT",), ()),
-    "holds": (
-        (
-            "INSERT",
-            "UPDATE",
-        ),
-        (),
-    ),
+    "holds": (("INSERT", "UPDATE"), ()),
     "idempotency_keys": (("INSERT",), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
     "journal": (("INSERT",), ()),
-    "leases": (
-        (
-            "INSERT",
-            "UPDATE",
-        ),
-        (),
-    ),
+    "key_destructions": ((), ()),
+    "leases": (("INSERT", "UPDATE"), ()),
     "ledger_accounts": (("INSERT",), ()),
     "loop_reports": ((), ()),
     "loop_roster": ((), ()),
     "machines": ((), ()),
+    "master_keys": ((), ()),
     "networks": ((), ()),
     "offers": ((), ()),
     "organizations": (("INSERT",), ()),
@@ -109,22 +100,11 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
+    "secrets": (("INSERT",), ()),
     "service_accounts": (("INSERT", "UPDATE"), ()),
     "skus": ((), ()),
-    "ssh_keys": (
-        (
-            "DELETE",
-            "INSERT",
-        ),
-        (),
-    ),
-    "standings": (
-        (
-            "INSERT",
-            "UPDATE",
-        ),
-        (),
-    ),
+    "ssh_keys": (("DELETE", "INSERT"), ()),
+    "standings": (("INSERT", "UPDATE"), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
     "unrated": ((), ()),
@@ -132,6 +112,12 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "verification_reports": ((), ()),
 }
 """What the public process may write: rights on whole rows, and the columns that it may update."""
+
+API_READS: dict[str, tuple[str, ...]] = {
+    "data_keys": ("id", "organization_id", "purpose", "made_at", "destroyed_at"),
+    "secrets": ("id", "organization_id", "purpose", "version", "created_at", "rotated_at"),
+}
+"""The columns that the public process may read, of tables of which it may not read all."""
 
 # Runs with the owner's rights, because the sum must not depend on the rows that the writer may see at the commit.
 TRANSACTION_BALANCES = """
@@ -289,7 +275,9 @@ def upgrade() -> None:
     steps.create_roles()
     steps.create_refusal_of_edits()
     for table, (rights, columns) in API_MAY.items():
-        steps.grant(table, fact=table in FACTS, api=rights, api_updates=columns)
+        steps.grant(
+            table, fact=table in FACTS, api=rights, api_updates=columns, api_reads=API_READS.get(table)
+        )
     steps.filter_organizations()
     for table in TENANTS:
         steps.filter_tenants(table)
@@ -387,25 +375,6 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("gpu_model", "driver_major", "phase", name=op.f("pk_proof_references")),
     )
     op.create_table(
-        "provider_accounts",
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("provider", sa.Text(), nullable=False),
-        sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("offers_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("frozen_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("frozen_why", sa.Text(), nullable=True),
-        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("failing_why", sa.Text(), nullable=True),
-        sa.Column("offers_failing_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("offers_failing_why", sa.Text(), nullable=True),
-        sa.PrimaryKeyConstraint("name", name=op.f("pk_provider_accounts")),
-    )
-    op.create_table(
         "skus",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=False),
@@ -420,6 +389,227 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("gpu_count > 0", name=op.f("ck_skus_gpu_count_positive")),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_skus")),
+    )
+    op.create_table(
+        "data_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("purpose", sa.Text(), nullable=False),
+        sa.Column("master", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("wrapped_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("destroyed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "purpose IN ('provider_credentials', 'ssh_authority')", name=op.f("ck_data_keys_purpose_known")
+        ),
+        sa.CheckConstraint(
+            "(length(wrapped) = 0) = (destroyed_at IS NOT NULL)",
+            name=op.f("ck_data_keys_destroyed_has_no_bytes"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_data_keys_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_data_keys")),
+    )
+    op.create_index(
+        "ix_data_keys_made_at",
+        "data_keys",
+        ["made_at"],
+        unique=False,
+        postgresql_where=sa.text("destroyed_at IS NULL"),
+    )
+    op.create_index("ix_data_keys_organization_id", "data_keys", ["organization_id"], unique=False)
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("request_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("status", sa.SmallInteger(), nullable=False),
+        sa.Column("answer", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_idempotency_keys_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "key", name=op.f("pk_idempotency_keys")),
+    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
+    op.create_table(
+        "key_destructions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("data_keys", sa.Integer(), nullable=False),
+        sa.Column("secrets", sa.Integer(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_key_destructions_actor_kind_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_key_destructions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_key_destructions")),
+    )
+    op.create_index(
+        "ix_key_destructions_organization_id", "key_destructions", ["organization_id"], unique=False
+    )
+    op.create_table(
+        "ledger_accounts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "(organization_id IS NULL) = (kind IN ('cash', 'revenue'))",
+            name=op.f("ck_ledger_accounts_owner_fits_kind"),
+        ),
+        sa.CheckConstraint(
+            "kind IN ('cash', 'revenue', 'wallet')", name=op.f("ck_ledger_accounts_kind_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_ledger_accounts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger_accounts")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "kind",
+            name=op.f("uq_ledger_accounts_organization_id_kind"),
+            postgresql_nulls_not_distinct=True,
+        ),
+    )
+    op.create_table(
+        "master_keys",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("master", sa.Text(), nullable=False),
+        sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_master_keys_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_master_keys")),
+    )
+    op.create_table(
+        "networks",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overtaken", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_networks")),
+        sa.UniqueConstraint("number", name=op.f("uq_networks_number")),
+    )
+    op.create_table(
+        "prices",
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("nano_per_gpu_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_prices_sku_skus")),
+        sa.PrimaryKeyConstraint("sku", "effective_from", name=op.f("pk_prices")),
+    )
+    op.create_table(
+        "projects",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_projects_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_projects_organization_id_id")),
+        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_projects_organization_id_name")),
+    )
+    op.create_table(
+        "service_accounts",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "state IN ('active', 'removed', 'suspended')", name=op.f("ck_service_accounts_state_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_service_accounts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_service_accounts")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_service_accounts_organization_id_id")),
+    )
+    op.create_index(
+        "uq_service_accounts_name",
+        "service_accounts",
+        ["organization_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
+        "ssh_keys",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_ssh_keys_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
+        sa.UniqueConstraint(
+            "organization_id", "fingerprint", name=op.f("uq_ssh_keys_organization_id_fingerprint")
+        ),
+        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_ssh_keys_organization_id_name")),
+    )
+    op.create_table(
+        "standings",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("gpu_quota", sa.Integer(), nullable=False),
+        sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
+        sa.CheckConstraint("held_nano >= 0", name=op.f("ck_standings_held_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_standings_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_standings")),
+    )
+    op.create_table(
+        "unrated",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_unrated_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_unrated")),
     )
     op.create_table(
         "users",
@@ -454,31 +644,6 @@ def _create_tables() -> None:
         "uq_users_subject",
         "users",
         ["issuer", "subject", "organization_id"],
-        unique=True,
-        postgresql_where=sa.text("state <> 'removed'"),
-    )
-    op.create_table(
-        "service_accounts",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint(
-            "state IN ('active', 'removed', 'suspended')", name=op.f("ck_service_accounts_state_known")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"],
-            ["organizations.id"],
-            name=op.f("fk_service_accounts_organization_id_organizations"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_service_accounts")),
-        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_service_accounts_organization_id_id")),
-    )
-    op.create_index(
-        "uq_service_accounts_name",
-        "service_accounts",
-        ["organization_id", "name"],
         unique=True,
         postgresql_where=sa.text("state <> 'removed'"),
     )
@@ -522,46 +687,405 @@ def _create_tables() -> None:
     )
     op.create_index("ix_api_keys_organization_id", "api_keys", ["organization_id"], unique=False)
     op.create_table(
-        "idempotency_keys",
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("request_sha256", sa.LargeBinary(), nullable=False),
-        sa.Column("status", sa.SmallInteger(), nullable=False),
-        sa.Column("answer", sa.LargeBinary(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["organization_id"],
-            ["organizations.id"],
-            name=op.f("fk_idempotency_keys_organization_id_organizations"),
-        ),
-        sa.PrimaryKeyConstraint("organization_id", "key", name=op.f("pk_idempotency_keys")),
-    )
-    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
-    op.create_table(
-        "ledger_accounts",
+        "environments",
         sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint(
-            "(organization_id IS NULL) = (kind IN ('cash', 'revenue'))",
-            name=op.f("ck_ledger_accounts_owner_fits_kind"),
-        ),
-        sa.CheckConstraint(
-            "kind IN ('cash', 'revenue', 'wallet')", name=op.f("ck_ledger_accounts_kind_known")
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_environments_organization_id_projects"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],
-            name=op.f("fk_ledger_accounts_organization_id_organizations"),
+            name=op.f("fk_environments_organization_id_organizations"),
         ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger_accounts")),
-        sa.UniqueConstraint(
-            "organization_id",
-            "kind",
-            name=op.f("uq_ledger_accounts_organization_id_kind"),
-            postgresql_nulls_not_distinct=True,
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_environments")),
+        sa.UniqueConstraint("project_id", "id", name=op.f("uq_environments_project_id_id")),
+        sa.UniqueConstraint("project_id", "name", name=op.f("uq_environments_project_id_name")),
+    )
+    op.create_table(
+        "journal",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=True),
+        sa.Column("state_after", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column(
+            "transaction",
+            sa.BigInteger(),
+            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
+            nullable=False,
         ),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
+        ),
+        sa.CheckConstraint(
+            "(lease_id IS NULL) = (organization_id IS NULL)", name=op.f("ck_journal_lease_has_its_tenant")
+        ),
+        sa.CheckConstraint(
+            "lease_id IS NOT NULL OR machine_id IS NOT NULL", name=op.f("ck_journal_about_something")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_journal_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_journal_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
+    )
+    op.create_index("ix_journal_lease_id_transaction", "journal", ["lease_id", "transaction"], unique=False)
+    op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
+    op.create_table(
+        "secrets",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("purpose", sa.Text(), nullable=False),
+        sa.Column("data_key_id", sa.Uuid(), nullable=False),
+        sa.Column("nonce", sa.LargeBinary(), nullable=False),
+        sa.Column("ciphertext", sa.LargeBinary(), nullable=False),
+        sa.Column("version", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("rotated_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "purpose IN ('provider_credentials', 'ssh_authority')", name=op.f("ck_secrets_purpose_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["data_key_id"], ["data_keys.id"], name=op.f("fk_secrets_data_key_id_data_keys")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_secrets_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_secrets")),
+    )
+    op.create_index("ix_secrets_data_key_id", "secrets", ["data_key_id"], unique=False)
+    op.create_index("ix_secrets_organization_id", "secrets", ["organization_id"], unique=False)
+    op.create_table(
+        "transactions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("kind IN ('top_up', 'usage')", name=op.f("ck_transactions_kind_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_transactions_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_transactions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
+        sa.UniqueConstraint("key", name=op.f("uq_transactions_key")),
+    )
+    op.create_index("ix_transactions_organization_id", "transactions", ["organization_id"], unique=False)
+    op.create_table(
+        "account_requests",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("verb", sa.Text(), nullable=False),
+        sa.Column("secret_id", sa.Uuid(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("said", sa.Text(), nullable=True),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_account_requests_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('accepted', 'refused', 'unreachable')",
+            name=op.f("ck_account_requests_outcome_known"),
+        ),
+        sa.CheckConstraint(
+            "verb IN ('add', 'drain', 'remove', 'resume', 'rotate', 'test')",
+            name=op.f("ck_account_requests_verb_known"),
+        ),
+        sa.CheckConstraint(
+            "(outcome IS NULL) = (finished_at IS NULL)",
+            name=op.f("ck_account_requests_outcome_when_finished"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["secret_id"], ["secrets.id"], name=op.f("fk_account_requests_secret_id_secrets")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_account_requests")),
+    )
+    op.create_index(
+        "ix_account_requests_account_asked_at", "account_requests", ["account", "asked_at"], unique=False
+    )
+    op.create_index(
+        "ix_account_requests_open",
+        "account_requests",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("finished_at IS NULL"),
+    )
+    op.create_table(
+        "leases",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("proof", sa.Text(), nullable=False),
+        sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("ssh_keys", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "labels", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.Column("wait_timeout_seconds", sa.Integer(), nullable=False),
+        sa.Column("auto_release_after_seconds", sa.Integer(), nullable=True),
+        sa.Column("auto_release_spend_nano", sa.BigInteger(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("end_reason", sa.Text(), nullable=True),
+        sa.Column("end_why", sa.Text(), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("waiting_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waiting_why", sa.Text(), nullable=True),
+        sa.Column("placement_sha256", sa.LargeBinary(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("release_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("metered_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("traceparent", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
+            name=op.f("ck_leases_end_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
+        ),
+        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_leases_purchase_known")),
+        sa.CheckConstraint(
+            "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
+        ),
+        sa.CheckConstraint(
+            "waiting_since IS NULL OR state = 'placing'", name=op.f("ck_leases_only_a_placing_lease_waits")
+        ),
+        sa.CheckConstraint(
+            "(waiting_since IS NULL) = (waiting_why IS NULL)", name=op.f("ck_leases_waiting_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
+        ),
+        sa.CheckConstraint("billed_until >= ready_at", name=op.f("ck_leases_billed_no_earlier_than_ready")),
+        sa.CheckConstraint(
+            "billed_until IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_billed_only_after_ready")
+        ),
+        sa.CheckConstraint(
+            "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
+        ),
+        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_leases_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_leases_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id", "environment_id"],
+            ["environments.project_id", "environments.id"],
+            name=op.f("fk_leases_project_id_environments"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
+    )
+    op.create_index(
+        "ix_leases_auto_release",
+        "leases",
+        ["release_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
+    )
+    op.create_index(
+        "ix_leases_labels",
+        "leases",
+        ["labels"],
+        unique=False,
+        postgresql_using="gin",
+        postgresql_ops={"labels": "jsonb_path_ops"},
+    )
+    op.create_index(
+        "ix_leases_live",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_index(
+        "ix_leases_metered",
+        "leases",
+        ["metered_until"],
+        unique=False,
+        postgresql_where=sa.text("ready_at IS NOT NULL AND NOT meter_closed"),
+    )
+    op.create_index(
+        "ix_leases_organization_id_created_at",
+        "leases",
+        ["organization_id", sa.literal_column("created_at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_leases_placing", "leases", ["due_at"], unique=False, postgresql_where=sa.text("state = 'placing'")
+    )
+    op.create_index(
+        "ix_leases_waiting",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("waiting_since IS NOT NULL"),
+    )
+    op.create_index(
+        "uq_leases_live_name",
+        "leases",
+        ["project_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
+    )
+    op.create_table(
+        "postings",
+        sa.Column("transaction_id", sa.Uuid(), nullable=False),
+        sa.Column("line", sa.SmallInteger(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("account_id", sa.Uuid(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("amount_nano <> 0", name=op.f("ck_postings_not_zero")),
+        sa.ForeignKeyConstraint(
+            ["account_id"], ["ledger_accounts.id"], name=op.f("fk_postings_account_id_ledger_accounts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_postings_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_postings_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["transaction_id"], ["transactions.id"], name=op.f("fk_postings_transaction_id_transactions")
+        ),
+        sa.PrimaryKeyConstraint("transaction_id", "line", name=op.f("pk_postings")),
+    )
+    op.create_index(
+        "ix_postings_organization_id_account_id", "postings", ["organization_id", "account_id"], unique=False
+    )
+    op.create_table(
+        "provider_accounts",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("offers_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("frozen_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("frozen_why", sa.Text(), nullable=True),
+        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("offers_failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("offers_failing_why", sa.Text(), nullable=True),
+        sa.Column("secret_id", sa.Uuid(), nullable=True),
+        sa.Column("credentials_version", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("credentials_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("drained_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("drained_why", sa.Text(), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "removed_at IS NULL OR secret_id IS NULL",
+            name=op.f("ck_provider_accounts_removed_has_no_credentials"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["secret_id"], ["secrets.id"], name=op.f("fk_provider_accounts_secret_id_secrets")
+        ),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_provider_accounts")),
+    )
+    op.create_table(
+        "holds",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("placed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_holds_not_negative")),
+        sa.CheckConstraint(
+            "released_at IS NULL OR amount_nano = 0", name=op.f("ck_holds_released_holds_nothing")
+        ),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_holds_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_holds_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("lease_id", name=op.f("pk_holds")),
+    )
+    op.create_index(
+        "ix_holds_due",
+        "holds",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("released_at IS NULL AND due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_holds_open",
+        "holds",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("released_at IS NULL"),
     )
     op.create_table(
         "machines",
@@ -675,21 +1199,6 @@ def _create_tables() -> None:
         ),
     )
     op.create_table(
-        "networks",
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("work_token", sa.Uuid(), nullable=True),
-        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("overtaken", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_networks")),
-        sa.UniqueConstraint("number", name=op.f("uq_networks_number")),
-    )
-    op.create_table(
         "offers",
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
@@ -762,54 +1271,33 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("account", "provider_ref", name=op.f("pk_orphans")),
     )
     op.create_index(
-        "ix_orphans_gone", "orphans", ["gone_at"], postgresql_where=sa.text("gone_at IS NOT NULL")
+        "ix_orphans_gone",
+        "orphans",
+        ["gone_at"],
+        unique=False,
+        postgresql_where=sa.text("gone_at IS NOT NULL"),
     )
     op.create_table(
-        "prices",
-        sa.Column("sku", sa.Text(), nullable=False),
-        sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("price_book", sa.Integer(), nullable=False),
-        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint("nano_per_gpu_hour >= 0", name=op.f("ck_prices_not_negative")),
-        sa.ForeignKeyConstraint(
-            ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
-        ),
-        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_prices_sku_skus")),
-        sa.PrimaryKeyConstraint("sku", "effective_from", name=op.f("pk_prices")),
-    )
-    op.create_table(
-        "projects",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_projects_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
-        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_projects_organization_id_id")),
-        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_projects_organization_id_name")),
-    )
-    op.create_table(
-        "environments",
-        sa.Column("id", sa.Uuid(), nullable=False),
+        "placements",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("chosen", sa.Text(), nullable=True),
+        sa.Column("ranking", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_placements_lease_id_leases")),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
-            name=op.f("fk_environments_organization_id_projects"),
+            name=op.f("fk_placements_organization_id_projects"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],
-            name=op.f("fk_environments_organization_id_organizations"),
+            name=op.f("fk_placements_organization_id_organizations"),
         ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_environments")),
-        sa.UniqueConstraint("project_id", "id", name=op.f("uq_environments_project_id_id")),
-        sa.UniqueConstraint("project_id", "name", name=op.f("uq_environments_project_id_name")),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_placements")),
     )
     op.create_table(
         "proof_records",
@@ -851,262 +1339,6 @@ def _create_tables() -> None:
         ["account", "at"],
         unique=False,
         postgresql_where=sa.text("ended OR outcome IN ('emulated', 'failed')"),
-    )
-    op.create_table(
-        "ssh_keys",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("public_key", sa.Text(), nullable=False),
-        sa.Column("fingerprint", sa.Text(), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_ssh_keys_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
-        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_ssh_keys_organization_id_name")),
-        sa.UniqueConstraint(
-            "organization_id", "fingerprint", name=op.f("uq_ssh_keys_organization_id_fingerprint")
-        ),
-    )
-    op.create_table(
-        "standings",
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("gpu_quota", sa.Integer(), nullable=False),
-        sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
-        sa.CheckConstraint("held_nano >= 0", name=op.f("ck_standings_held_not_negative")),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_standings_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_standings")),
-    )
-    op.create_table(
-        "termination_permits",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("why", sa.Text(), nullable=False),
-        sa.Column("actor_kind", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("request_id", sa.Text(), nullable=True),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("until", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint(
-            "actor_kind IN ('customer', 'loop', 'operator')",
-            name=op.f("ck_termination_permits_actor_kind_known"),
-        ),
-        sa.CheckConstraint("until > at", name=op.f("ck_termination_permits_until_after_at")),
-        sa.ForeignKeyConstraint(
-            ["account"],
-            ["provider_accounts.name"],
-            name=op.f("fk_termination_permits_account_provider_accounts"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_termination_permits")),
-    )
-    op.create_index(
-        "ix_termination_permits_account_until", "termination_permits", ["account", "until"], unique=False
-    )
-    op.create_table(
-        "unrated",
-        sa.Column("lease_id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_unrated_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_unrated")),
-    )
-    op.create_table(
-        "journal",
-        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("lease_id", sa.Uuid(), nullable=True),
-        sa.Column("machine_id", sa.Uuid(), nullable=True),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("actor_kind", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("request_id", sa.Text(), nullable=True),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("state_before", sa.Text(), nullable=True),
-        sa.Column("state_after", sa.Text(), nullable=True),
-        sa.Column("why", sa.Text(), nullable=True),
-        sa.Column(
-            "transaction",
-            sa.BigInteger(),
-            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
-            nullable=False,
-        ),
-        sa.CheckConstraint(
-            "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
-        ),
-        sa.CheckConstraint(
-            "(lease_id IS NULL) = (organization_id IS NULL)", name=op.f("ck_journal_lease_has_its_tenant")
-        ),
-        sa.CheckConstraint(
-            "lease_id IS NOT NULL OR machine_id IS NOT NULL", name=op.f("ck_journal_about_something")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_journal_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_journal_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
-    )
-    op.create_index("ix_journal_lease_id_transaction", "journal", ["lease_id", "transaction"], unique=False)
-    op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
-    op.create_table(
-        "leases",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("project_id", sa.Uuid(), nullable=False),
-        sa.Column("environment_id", sa.Uuid(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("sku", sa.Text(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
-        sa.Column("gpu_count", sa.Integer(), nullable=False),
-        sa.Column("purchase", sa.Text(), nullable=False),
-        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
-        sa.Column("price_book", sa.Integer(), nullable=False),
-        sa.Column("proof", sa.Text(), nullable=False),
-        sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
-        sa.Column("ssh_keys", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column(
-            "labels", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
-        ),
-        sa.Column("wait_timeout_seconds", sa.Integer(), nullable=False),
-        sa.Column("auto_release_after_seconds", sa.Integer(), nullable=True),
-        sa.Column("auto_release_spend_nano", sa.BigInteger(), nullable=True),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
-        sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("end_reason", sa.Text(), nullable=True),
-        sa.Column("end_why", sa.Text(), nullable=True),
-        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("waiting_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("waiting_why", sa.Text(), nullable=True),
-        sa.Column("placement_sha256", sa.LargeBinary(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("release_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("metered_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.Column("traceparent", sa.Text(), nullable=True),
-        sa.CheckConstraint(
-            "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
-        ),
-        sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'organization_closed',"
-            " 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
-            name=op.f("ck_leases_end_reason_known"),
-        ),
-        sa.CheckConstraint(
-            "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
-        ),
-        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_leases_purchase_known")),
-        sa.CheckConstraint(
-            "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
-        ),
-        sa.CheckConstraint(
-            "waiting_since IS NULL OR state = 'placing'", name=op.f("ck_leases_only_a_placing_lease_waits")
-        ),
-        sa.CheckConstraint(
-            "(waiting_since IS NULL) = (waiting_why IS NULL)", name=op.f("ck_leases_waiting_has_its_reason")
-        ),
-        sa.CheckConstraint(
-            "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
-        ),
-        sa.CheckConstraint("billed_until >= ready_at", name=op.f("ck_leases_billed_no_earlier_than_ready")),
-        sa.CheckConstraint(
-            "billed_until IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_billed_only_after_ready")
-        ),
-        sa.CheckConstraint(
-            "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
-        ),
-        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_leases_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_leases_organization_id_organizations")
-        ),
-        sa.ForeignKeyConstraint(
-            ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id", "environment_id"],
-            ["environments.project_id", "environments.id"],
-            name=op.f("fk_leases_project_id_environments"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
-    )
-    op.create_index(
-        "ix_leases_auto_release",
-        "leases",
-        ["release_at"],
-        unique=False,
-        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
-    )
-    op.create_index(
-        "ix_leases_labels",
-        "leases",
-        ["labels"],
-        unique=False,
-        postgresql_using="gin",
-        postgresql_ops={"labels": "jsonb_path_ops"},
-    )
-    op.create_index(
-        "ix_leases_live",
-        "leases",
-        ["organization_id"],
-        unique=False,
-        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
-    )
-    op.create_index(
-        "ix_leases_metered",
-        "leases",
-        ["metered_until"],
-        unique=False,
-        postgresql_where=sa.text("ready_at IS NOT NULL AND NOT meter_closed"),
-    )
-    op.create_index(
-        "ix_leases_organization_id_created_at",
-        "leases",
-        ["organization_id", sa.literal_column("created_at DESC"), sa.literal_column("id DESC")],
-        unique=False,
-    )
-    op.create_index(
-        "ix_leases_placing", "leases", ["due_at"], unique=False, postgresql_where=sa.text("state = 'placing'")
-    )
-    op.create_index(
-        "ix_leases_waiting",
-        "leases",
-        ["organization_id"],
-        unique=False,
-        postgresql_where=sa.text("waiting_since IS NOT NULL"),
-    )
-    op.create_index(
-        "uq_leases_live_name",
-        "leases",
-        ["project_id", "name"],
-        unique=True,
-        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
     )
     op.create_table(
         "role_bindings",
@@ -1201,116 +1433,29 @@ def _create_tables() -> None:
     )
     op.create_index("ix_role_bindings_user_id", "role_bindings", ["user_id"], unique=False)
     op.create_table(
-        "proofs",
+        "termination_permits",
         sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("lease_id", sa.Uuid(), nullable=True),
-        sa.Column("machine_id", sa.Uuid(), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
-        sa.Column("offer_key", sa.Text(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
-        sa.Column("occasion", sa.Text(), nullable=False),
-        sa.Column("outcome", sa.Text(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("driver", sa.Text(), nullable=False),
-        sa.Column("reference", sa.Text(), nullable=False),
-        sa.Column("attested", sa.Boolean(), nullable=False),
-        sa.Column("code", sa.Text(), nullable=True),
-        sa.Column("why", sa.Text(), nullable=True),
-        sa.Column("findings", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("hints", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("rates", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.Column("gpu_uuids", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("devices", postgresql.ARRAY(sa.Text()), nullable=False),
-        sa.Column("proven_bytes", postgresql.ARRAY(sa.BigInteger()), nullable=False),
-        sa.Column("seconds", sa.Double(), nullable=False),
-        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("until", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "occasion IN ('end', 'idle', 'recheck', 'start')", name=op.f("ck_proofs_occasion_known")
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_termination_permits_actor_kind_known"),
         ),
-        sa.CheckConstraint(
-            "outcome IN ('emulated', 'failed', 'passed', 'unanswered')", name=op.f("ck_proofs_outcome_known")
-        ),
-        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_proofs_machine_id_machines")),
+        sa.CheckConstraint("until > at", name=op.f("ck_termination_permits_until_after_at")),
         sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_proofs_organization_id_projects"),
+            ["account"],
+            ["provider_accounts.name"],
+            name=op.f("fk_termination_permits_account_provider_accounts"),
         ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_proofs_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_proofs")),
-    )
-    op.create_index("ix_proofs_devices", "proofs", ["devices"], unique=False, postgresql_using="gin")
-    op.create_index("ix_proofs_gpu_uuids", "proofs", ["gpu_uuids"], unique=False, postgresql_using="gin")
-    op.create_index(
-        "ix_proofs_lease_id_at",
-        "proofs",
-        ["lease_id", sa.literal_column("at DESC"), sa.literal_column("id DESC")],
-        unique=False,
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_termination_permits")),
     )
     op.create_index(
-        "ix_proofs_machine_id_at", "proofs", ["machine_id", sa.literal_column("at DESC")], unique=False
-    )
-    op.create_index(
-        "ix_proofs_passed", "proofs", ["at"], unique=False, postgresql_where=sa.text("outcome = 'passed'")
-    )
-    op.create_table(
-        "transactions",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("kind", sa.Text(), nullable=False),
-        sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("kind IN ('top_up', 'usage')", name=op.f("ck_transactions_kind_known")),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_transactions_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"],
-            ["organizations.id"],
-            name=op.f("fk_transactions_organization_id_organizations"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
-        sa.UniqueConstraint("key", name=op.f("uq_transactions_key")),
-    )
-    op.create_index("ix_transactions_organization_id", "transactions", ["organization_id"], unique=False)
-    op.create_table(
-        "verification_reports",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("lease_id", sa.Uuid(), nullable=True),
-        sa.Column("machine_id", sa.Uuid(), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("verdict", sa.Text(), nullable=False),
-        sa.Column("why", sa.Text(), nullable=True),
-        sa.Column("source", sa.Text(), nullable=False),
-        sa.Column("reading", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["machine_id"], ["machines.id"], name=op.f("fk_verification_reports_machine_id_machines")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_verification_reports_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"],
-            ["organizations.id"],
-            name=op.f("fk_verification_reports_organization_id_organizations"),
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_verification_reports")),
-    )
-    op.create_index("ix_verification_reports_lease_id", "verification_reports", ["lease_id"], unique=False)
-    op.create_index(
-        "ix_verification_reports_machine_id", "verification_reports", ["machine_id"], unique=False
+        "ix_termination_permits_account_until", "termination_permits", ["account", "until"], unique=False
     )
     op.create_table(
         "attempts",
@@ -1469,39 +1614,6 @@ def _create_tables() -> None:
         postgresql_where=sa.text("ended_at IS NULL AND slot IS NOT NULL"),
     )
     op.create_table(
-        "holds",
-        sa.Column("lease_id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
-        sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("placed_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_holds_not_negative")),
-        sa.CheckConstraint(
-            "released_at IS NULL OR amount_nano = 0", name=op.f("ck_holds_released_holds_nothing")
-        ),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_holds_lease_id_leases")),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_holds_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("lease_id", name=op.f("pk_holds")),
-    )
-    op.create_index(
-        "ix_holds_due",
-        "holds",
-        ["due_at"],
-        unique=False,
-        postgresql_where=sa.text("released_at IS NULL AND due_at IS NOT NULL"),
-    )
-    op.create_index(
-        "ix_holds_open",
-        "holds",
-        ["organization_id"],
-        unique=False,
-        postgresql_where=sa.text("released_at IS NULL"),
-    )
-    op.create_table(
         "intervals",
         sa.Column("lease_id", sa.Uuid(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
@@ -1535,54 +1647,93 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_intervals")),
     )
     op.create_table(
-        "placements",
-        sa.Column("lease_id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("project_id", sa.Uuid(), nullable=False),
-        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("chosen", sa.Text(), nullable=True),
-        sa.Column("ranking", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_placements_lease_id_leases")),
+        "proofs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("occasion", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("driver", sa.Text(), nullable=False),
+        sa.Column("reference", sa.Text(), nullable=False),
+        sa.Column("attested", sa.Boolean(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("findings", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("hints", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("rates", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("gpu_uuids", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("devices", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("proven_bytes", postgresql.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "occasion IN ('end', 'idle', 'recheck', 'start')", name=op.f("ck_proofs_occasion_known")
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('emulated', 'failed', 'passed', 'unanswered')", name=op.f("ck_proofs_outcome_known")
+        ),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_proofs_machine_id_machines")),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
-            name=op.f("fk_placements_organization_id_projects"),
+            name=op.f("fk_proofs_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_proofs_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_proofs")),
+    )
+    op.create_index("ix_proofs_devices", "proofs", ["devices"], unique=False, postgresql_using="gin")
+    op.create_index("ix_proofs_gpu_uuids", "proofs", ["gpu_uuids"], unique=False, postgresql_using="gin")
+    op.create_index(
+        "ix_proofs_lease_id_at",
+        "proofs",
+        ["lease_id", sa.literal_column("at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_proofs_machine_id_at", "proofs", ["machine_id", sa.literal_column("at DESC")], unique=False
+    )
+    op.create_index(
+        "ix_proofs_passed", "proofs", ["at"], unique=False, postgresql_where=sa.text("outcome = 'passed'")
+    )
+    op.create_table(
+        "verification_reports",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("reading", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_verification_reports_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_verification_reports_organization_id_projects"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],
-            name=op.f("fk_placements_organization_id_organizations"),
+            name=op.f("fk_verification_reports_organization_id_organizations"),
         ),
-        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_placements")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_verification_reports")),
     )
-    op.create_table(
-        "postings",
-        sa.Column("transaction_id", sa.Uuid(), nullable=False),
-        sa.Column("line", sa.SmallInteger(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("account_id", sa.Uuid(), nullable=False),
-        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint("amount_nano <> 0", name=op.f("ck_postings_not_zero")),
-        sa.ForeignKeyConstraint(
-            ["account_id"], ["ledger_accounts.id"], name=op.f("fk_postings_account_id_ledger_accounts")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_postings_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_postings_organization_id_organizations")
-        ),
-        sa.ForeignKeyConstraint(
-            ["transaction_id"], ["transactions.id"], name=op.f("fk_postings_transaction_id_transactions")
-        ),
-        sa.PrimaryKeyConstraint("transaction_id", "line", name=op.f("pk_postings")),
-    )
+    op.create_index("ix_verification_reports_lease_id", "verification_reports", ["lease_id"], unique=False)
     op.create_index(
-        "ix_postings_organization_id_account_id", "postings", ["organization_id", "account_id"], unique=False
+        "ix_verification_reports_machine_id", "verification_reports", ["machine_id"], unique=False
     )
     op.create_table(
         "peers",

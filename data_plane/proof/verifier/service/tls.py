@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from data_plane.private_files import TooOpen, read_private
+from environment.private_files import TooOpen, read_private
 
 log = structlog.get_logger("verifier")
 

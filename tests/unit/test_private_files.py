@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_plane.access.ssh import SshAccess, new_host_key
-from data_plane.private_files import TooOpen, read_private
+from environment.private_files import TooOpen, read_private
 
 
 def test_only_a_file_that_nobody_else_may_access_is_read(tmp_path: Path) -> None:

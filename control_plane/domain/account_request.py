@@ -1,0 +1,136 @@
+"""What operators ask for concerning a provider account, and what may come of it.
+
+The API stores a request, because it touches no provider. The reconciler does what is asked for and stores the outcome.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from control_plane.domain.ids import AccountName, AccountRequestId, SecretId
+
+
+class AccountVerb(StrEnum):
+    ADD = "add"
+    """Use an account with these credentials, once the provider has accepted them."""
+    ROTATE = "rotate"
+    """Use new credentials, once the provider has accepted them. Until then the old ones stay in force."""
+    TEST = "test"
+    """Ask the provider whether it accepts the credentials that are in force."""
+    DRAIN = "drain"
+    """Order nothing there any more. Machines that exist stay as they are."""
+    RESUME = "resume"
+    """Order there again."""
+    REMOVE = "remove"
+    """Forget the account and destroy its credentials. Refused while something may exist there."""
+
+
+class AccountOutcome(StrEnum):
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    """The provider gave no answer, so that nothing was changed."""
+
+
+class AccountCode(StrEnum):
+    """Why a request was refused. Codes never change meaning; docs/errors.md lists them."""
+
+    PROVIDER_UNKNOWN = "provider_unknown"
+    SETTINGS_INVALID = "settings_invalid"
+    ACCOUNT_EXISTS = "account_exists"
+    ACCOUNT_UNKNOWN = "account_unknown"
+    ACCOUNT_IN_USE = "account_in_use"
+    ACCOUNT_FROM_ENVIRONMENT = "account_from_environment"
+    CREDENTIALS_REFUSED = "credentials_refused"
+    CREDENTIALS_OF_ANOTHER_ACCOUNT = "credentials_of_another_account"
+    CREDENTIALS_UNREADABLE = "credentials_unreadable"
+    NO_ANSWER = "no_answer"
+
+
+TRIES_MAX = 5
+"""How often a provider that does not answer is asked before the request ends as unreachable."""
+TRY_AGAIN_AFTER = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRequest:
+    id: AccountRequestId
+    account: AccountName
+    verb: AccountVerb
+    secret_id: SecretId | None
+    why: str | None
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of a request."""
+
+    outcome: AccountOutcome
+    said: str
+    """A sentence for the operator, without any part of the credentials."""
+    code: AccountCode | None = None
+    provider_code: str = ""
+    """The provider's own error code, where it gave one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What is known about an account when a request about it is decided."""
+
+    known: bool
+    """There is such an account, and it was not removed."""
+    stored: bool
+    """Its credentials are ours to change, because an operator gave them to us."""
+    machines: int
+    """Machines of ours that may exist there."""
+    orphans: int
+    refs: frozenset[str] = field(default_factory=frozenset[str])
+    """The provider's ids of the machines that its last list showed."""
+
+
+def _no(code: AccountCode, said: str) -> Finding:
+    return Finding(AccountOutcome.REFUSED, said, code)
+
+
+def refusal(request: AccountRequest, holdings: Holdings) -> Finding | None:
+    """Why a request is refused before any provider is asked; None when it is not."""
+    account = request.account
+    if request.verb is AccountVerb.ADD:
+        if holdings.known and holdings.stored:
+            return _no(
+                AccountCode.ACCOUNT_EXISTS,
+                f"The account {account} exists. To change its credentials: splitplane account rotate {account}",
+            )
+        return None
+    if not holdings.known:
+        return _no(
+            AccountCode.ACCOUNT_UNKNOWN,
+            f"There is no provider account {account}; splitplane account list shows them.",
+        )
+    if request.verb in (AccountVerb.ROTATE, AccountVerb.REMOVE) and not holdings.stored:
+        return _no(
+            AccountCode.ACCOUNT_FROM_ENVIRONMENT,
+            f"The account {account} is configured in the reconciler's environment: change it there, or make it an"
+            f" account of the database with splitplane account add {account}",
+        )
+    if request.verb is AccountVerb.REMOVE and (holdings.machines or holdings.orphans):
+        return _no(AccountCode.ACCOUNT_IN_USE, _in_use(account, holdings))
+    return None
+
+
+def _in_use(account: AccountName, holdings: Holdings) -> str:
+    parts = []
+    if holdings.machines:
+        parts.append(f"{holdings.machines} machine{'s' * (holdings.machines != 1)} of ours")
+    if holdings.orphans:
+        parts.append(f"{holdings.orphans} orphan{'s' * (holdings.orphans != 1)}")
+    return (
+        f"{' and '.join(parts)} may exist at {account}, and without its credentials nobody could end them. Order"
+        f" nothing more there with splitplane account drain {account}, and remove it when they are gone."
+    )
+
+
+def of_another_account(holdings: Holdings, listed: frozenset[str]) -> bool:
+    """Whether credentials belong to another account than the one that they replace: they show none of its machines."""
+    return bool(holdings.refs) and not holdings.refs & listed

@@ -120,7 +120,11 @@ class Settings:
         ),
     ] = ()
     connections_max: Annotated[
-        _Count, Variable("SPLITPLANE_CONNECTIONS_MAX", "open connections of clients to the API")
+        _Count,
+        Variable(
+            "SPLITPLANE_CONNECTIONS_MAX",
+            "open connections of clients to the API; never less than all event streams and 1,024 more",
+        ),
     ] = 16_384
     streams_max: Annotated[
         _Count,

@@ -160,7 +160,7 @@ def _world_of(
             )
 
         return build_rows
-    from reconciler.compose import compose, connect_all  # noqa: PLC0415 - as above
+    from reconciler.compose import compose, connect_all  # noqa: PLC0415 - load adapters only where they are used
 
     reached = connect_all(settings.read_reach(environ), db, environ, closing)
 

@@ -12,8 +12,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from control_plane.api.errors import KINDS, MEDIA_TYPE, TITLES
-from control_plane.api.openapi import headers
-from control_plane.api.openapi.schemas import REF, Schema, example_of, in_ecma
+from control_plane.api.openapi import examples, headers
+from control_plane.api.openapi.schemas import REF, Schema, in_ecma
 from control_plane.domain.ids import Prefix
 from control_plane.wire.common import LABEL_PATTERN, NAME_LENGTH_MAX, NAME_PATTERN
 
@@ -73,8 +73,8 @@ def complete(paths: dict[str, dict[str, Operation]], app: Litestar, schemas: Map
         for method, operation in operations.items():
             _describe(operation, known[method, path])
             operation["parameters"] = list(_parameters(path, method, operation))
-            _exemplify(operation, schemas)
             operation["responses"] = dict(sorted(_responses(path, method, operation, schemas)))
+            _exemplify(operation, schemas)
     _link(paths)
 
 
@@ -136,9 +136,14 @@ def _in_query(parameter: dict[str, Any]) -> dict[str, Any]:
 
 def _exemplify(operation: Operation, schemas: Mapping[str, Schema]) -> None:
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        content["example"] = example_of(content["schema"], schemas)
+        content["example"] = examples.of_request(content["schema"], schemas)
         name = content["schema"]["$ref"].removeprefix(REF)
         operation["requestBody"]["description"] = schemas[name]["description"]
+    if "security" not in operation:
+        return  # `up` and `ready` need no example.
+    for response in operation["responses"].values():
+        if content := response.get("content", {}).get("application/json"):
+            content["example"] = examples.of_answer(operation["operationId"], content["schema"], schemas)
 
 
 def _responses(
@@ -193,6 +198,26 @@ def problems() -> dict[str, Any]:
     return {_name(status): _problem(status) for status in sorted(TITLES)}
 
 
+def _problems_of(status: int) -> dict[str, Any]:
+    """An example of each code with this status."""
+    return {
+        code: {
+            "summary": kind.remedy,
+            "value": {
+                "type": f"urn:splitplane:error:{code}",
+                "title": TITLES[status],
+                "status": status,
+                "detail": kind.remedy,
+                "code": code,
+                "request_id": f"req_{_SOME_ID}",
+                **({"errors": [{"field": kind.field, "detail": kind.remedy}]} if kind.field else {}),
+            },
+        }
+        for code, kind in sorted(KINDS.items())
+        if kind.status == status
+    }
+
+
 def _problem(status: int) -> dict[str, Any]:
     codes = "\n".join(
         f"- `{code}`: {kind.remedy}" for code, kind in sorted(KINDS.items()) if kind.status == status
@@ -200,5 +225,5 @@ def _problem(status: int) -> dict[str, Any]:
     return {
         "description": f"{TITLES[status]}. `code` is one of these:\n\n{codes}",
         "headers": headers.of_problem(status),
-        "content": {MEDIA_TYPE: {"schema": {"$ref": REF + "Problem"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": REF + "Problem"}, "examples": _problems_of(status)}},
     }

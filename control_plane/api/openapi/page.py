@@ -29,6 +29,7 @@ pre { background: var(--soft); padding: .8rem 1rem; border-radius: .4rem; overfl
 .route { margin: 0 0 .5rem; } .method { font-weight: 700; text-transform: uppercase; margin-right: .5em; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-bottom: 1px solid var(--line); }
+summary { cursor: pointer; }
 td p, td ul { margin: 0; } ul { padding-left: 1.2rem; } td:first-child code { white-space: nowrap; }
 @media (max-width: 50rem) {
   body { display: block; } nav { position: static; height: auto; border: 0; }
@@ -99,11 +100,20 @@ def _operation(path: str, method: str, operation: Schema, document: Document) ->
     yield from _table("Parameters", rows)
     for content in operation.get("requestBody", {}).get("content", {}).values():
         yield f"<h4>Body: {_kind(content['schema'])}</h4>"
-        yield f"<pre>{escape(json.dumps(content['example'], indent=2, ensure_ascii=False))}</pre>"
+        yield _json(content["example"])
     yield "<h4>Answers</h4><ul>"
     for status, response in operation["responses"].items():
         yield f"<li><code>{status}</code> {_answer(response)}</li>"
-    yield "</ul></article>"
+    yield "</ul>"
+    for response in operation["responses"].values():
+        for content in response.get("content", {}).values():
+            if "example" in content:
+                yield f"<details><summary>Example</summary>{_json(content['example'])}</details>"
+    yield "</article>"
+
+
+def _json(value: object) -> str:
+    return f"<pre>{escape(json.dumps(value, indent=2, ensure_ascii=False))}</pre>"
 
 
 def _answer(response: Schema) -> str:

@@ -5,7 +5,7 @@ may gain some.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -161,19 +161,3 @@ def _event(name: str, data: str, description: str) -> Schema:
         },
         "required": ["event", "data"],
     }
-
-
-def example_of(schema: Schema, known: Mapping[str, Schema]) -> Any:
-    """An example of a schema: its own first one, or one made of the examples of its parts."""
-    if "$ref" in schema:
-        return example_of(known[schema["$ref"].removeprefix(REF)], known)
-    for key in ("examples", "enum"):
-        if key in schema:
-            return schema[key][0]
-    if "anyOf" in schema:
-        return example_of(schema["anyOf"][0], known)
-    if "properties" in schema:
-        return {name: example_of(part, known) for name, part in schema["properties"].items()}
-    if schema.get("type") == "array":
-        return [example_of(schema["items"], known)]
-    return schema["default"]

@@ -17,6 +17,7 @@ from control_plane.__main__ import document
 from control_plane.api.billing import CSV_COLUMNS
 from control_plane.api.errors import KINDS, TITLES
 from control_plane.api.openapi import docstrings
+from control_plane.api.openapi.examples import UNKNOWN
 from control_plane.api.openapi.page import POLICY, page
 from control_plane.api.openapi.schemas import in_ecma, structs
 from control_plane.api.requests import decode, with_whole_numbers
@@ -185,6 +186,43 @@ def test_the_example_of_a_body_is_accepted_as_it_is(whole: dict[str, Any]) -> No
                 assert content["example"].keys() == {field.name for field in msgspec.structs.fields(kind)}
                 bodies += 1
     assert bodies >= 8
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [text for part in parts for text in _texts(part)]
+    return [str(value)]
+
+
+def test_every_answer_with_json_has_an_example_that_a_reader_decodes(whole: dict[str, Any]) -> None:
+    kinds = {kind.__name__: kind for kind in structs()}
+    answers = 0
+    for name, operation in _operations(whole):
+        for status, response in operation["responses"].items():
+            content = response.get("content", {}).get("application/json")
+            if content is None or " /v1/" not in name:
+                continue
+            with case(name, status):
+                _validates(whole, content["schema"], content["example"])
+                assert UNKNOWN not in _texts(content["example"]), "add the field to api/openapi/examples.py"
+                msgspec.convert(content["example"], kinds[content["schema"]["$ref"].rpartition("/")[2]])
+                answers += 1
+    assert answers > 30
+
+
+def test_every_code_of_a_problem_has_an_example(whole: dict[str, Any]) -> None:
+    codes = []
+    for name, response in whole["components"]["responses"].items():
+        for code, example in response["content"]["application/problem+json"]["examples"].items():
+            with case(name, code):
+                _validates(whole, {"$ref": "#/components/schemas/Problem"}, example["value"])
+                assert (example["value"]["code"], example["value"]["title"]) == (
+                    code,
+                    TITLES[example["value"]["status"]],
+                )
+                codes.append(code)
+    assert sorted(codes) == sorted(code for code, kind in KINDS.items() if kind.status >= 400)
 
 
 def test_a_pattern_is_one_of_ecma_262_and_looks_nowhere_else(whole: dict[str, Any]) -> None:

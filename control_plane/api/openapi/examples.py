@@ -1,0 +1,173 @@
+"""The examples of bodies in the OpenAPI document, made of the examples of their parts.
+
+A request shows every field that it may have. An answer shows what a client gets at first: what may be null is null,
+unless the field is what the operation is called for.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from control_plane.api.openapi.schemas import REF, Schema
+
+_ID = "0190c2f07d1e7b3a9c54e1f2a3b4c5d6"
+_TEXTS: Mapping[str, str] = {
+    "AccountView.name": "lambda_cloud/research",
+    "GpuReading.name": "NVIDIA H100 80GB HBM3",
+    "OrganizationView.name": "heliotrope",
+    "OwnOrganizationView.name": "heliotrope",
+    "SkuView.name": "h100-sxm.1x",
+    "AdmittedKeyView.name": "laptop",
+    "SshKeyView.name": "laptop",
+    "ProjectView.name": "research",
+    "ReportView.source": "nvml",
+    "ReportView.id": _ID,
+    "BillView.since": "2026-11-01T00:00:00Z",
+    "BillView.until": "2026-12-01T00:00:00Z",
+    "RejectedView.code": "sold_out",
+    "RejectedView.key": "lambda_cloud:us-east-1:gpu_1x_h100_sxm5",
+    "RejectedView.region": "us-east-1",
+    "RejectedView.why": "lambda_cloud lists no stock in us-east-1",
+    "account": "lambda_cloud/research",
+    "actor": f"key_{_ID}",
+    "driver": "570.124.06",
+    "event": "admitted",
+    "fingerprint": "SHA256:05mmdsVVB/aUXDScbZBqqK3ZnvbK3ZXUCRyX1HVi3v4",
+    "hint": "spk_fFZo...T2Ew",
+    "key": "lambda_cloud:eu-central-1:gpu_1x_h100_sxm5",
+    "launch_key": "sp-0190c2f07d1e7b3a",
+    "lease_name": "train",
+    "loop": "place_leases",
+    "message": "Choosing a machine.",
+    "name": "train",
+    "native_status": "active",
+    "native_type": "gpu_1x_h100_sxm5",
+    "offer": "lambda_cloud:eu-central-1:gpu_1x_h100_sxm5",
+    "project": "default",
+    "provider": "lambda_cloud",
+    "providers": "lambda_cloud",
+    "provider_ref": "0920582c7ff041399e34823a0be62549",
+    "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host",
+    "reference": "measured 2026-11-01",
+    "proofs": f"pf_{_ID}",
+    "region": "eu-central-1",
+    "regions": "eu",
+    "replica": "reconciler-1",
+    "sku": "h100-sxm.1x",
+    "skus": "h100-sxm.1x",
+    "source": "cuda",
+    "ssh_user": "ubuntu",
+    "uuid": "GPU-b76c6f85-9473-52f2-a106-5c04476ce803",
+    "why": "ticket 4711",
+    "wing": "leases",
+}
+"""The text of a field: by struct and field, or by field alone where the schema has no example."""
+UNKNOWN = "..."
+"""The text of a field that is missing there, which a test refuses."""
+_NUMBERS: Mapping[str, int | float] = {
+    "acted_on": 0,
+    "attempts": 0,
+    "disk_gib": 1_000,
+    "every_seconds": 2,
+    "gpu": 0,
+    "gpu_quota": 64,
+    "gpu_seconds": 3_600,
+    "late_after_seconds": 66,
+    "memory_gib": 200,
+    "memory_mib": 81_559,
+    "per_second": 2.1e12,
+    "seconds": 31.4,
+    "sold_bytes": 85_899_345_920,
+    "ssh_port": 22,
+    "steps_done": 0,
+    "steps_total": 7,
+    "unrated_gpu_seconds": 0,
+    "vcpus": 24,
+    "wait_timeout_seconds": 1_800,
+}
+"""The number of a field; 1 for any other."""
+_NANO: Mapping[str, int] = {
+    "available": 497_510_000_000,
+    "balance": 500_000_000_000,
+    "difference": 0,
+    "unrated": 0,
+}
+"""The amount of a field in nano-US-dollars; any other has the one of the schema."""
+_TRUE = frozenset({"admitted", "available"})
+_EMPTY = frozenset({"errors", "evidence", "findings", "hints", "missing", "notes", "RejectedView.proofs"})
+_NOT_NULL: Mapping[str, Any] = {
+    "secret": "spk_shown-only-once",
+    "JournalLine.state_after": "placing",
+}
+"""What may be null, and is there in the answer that clients look at the example for."""
+_PRICES = frozenset({"price_per_gpu_hour", "price_per_hour", "first_hour"})
+_CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "releaseLease": {"state": "ending", "end_reason": "released", "end_why": "you released it"}
+}
+"""What differs in the answer of an operation from what others answer with the same schema."""
+
+
+def of_request(schema: Schema, known: Mapping[str, Schema]) -> Any:
+    """An example of a schema: its own first one, or one made of the examples of its parts."""
+    if "$ref" in schema:
+        return of_request(known[schema["$ref"].removeprefix(REF)], known)
+    for key in ("examples", "enum"):
+        if key in schema:
+            return schema[key][0]
+    if "anyOf" in schema:
+        return of_request(schema["anyOf"][0], known)
+    if "properties" in schema:
+        return {name: of_request(part, known) for name, part in schema["properties"].items()}
+    if schema.get("type") == "array":
+        return [of_request(schema["items"], known)]
+    return schema["default"]
+
+
+def of_answer(operation: str, schema: Schema, known: Mapping[str, Schema]) -> Any:
+    """An example of what the operation answers."""
+    made = _value(schema, known, "", "")
+    changes = _CHANGES.get(operation, {})
+    if "status" in made and "state" in changes:
+        made["status"] |= {"state": changes["state"], "message": "No longer billed."}
+    return made | changes
+
+
+def _value(schema: Schema, known: Mapping[str, Schema], struct: str, field: str) -> Any:
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(REF)
+        if name == "Money" and field in _NANO:
+            return {"usd": f"{_NANO[field] / 1e9:.9f}", "nano": _NANO[field]}
+        return _value(known[name], known, name, field)
+    if f"{struct}.{field}" in _TEXTS:
+        return _TEXTS[f"{struct}.{field}"]
+    if "properties" in schema:
+        return {name: _field(part, known, struct, name) for name, part in schema["properties"].items()}
+    for key in ("examples", "enum"):
+        if key in schema:
+            return schema[key][0]
+    return _plain(schema, known, struct, field)
+
+
+def _field(schema: Schema, known: Mapping[str, Schema], struct: str, field: str) -> Any:
+    where = f"{struct}.{field}"
+    if "anyOf" not in schema:
+        return _value(schema, known, struct, field)
+    if field in _PRICES:
+        return _value(schema["anyOf"][0], known, struct, field)
+    return _NOT_NULL.get(where, _NOT_NULL.get(field))
+
+
+def _plain(schema: Schema, known: Mapping[str, Schema], struct: str, field: str) -> Any:
+    """A value of a type that says nothing more about itself."""
+    where = f"{struct}.{field}"
+    match schema["type"]:
+        case "array":
+            empty = field in _EMPTY or where in _EMPTY
+            return [] if empty else [_value(schema["items"], known, struct, field)]
+        case "object":
+            return {} if field in _EMPTY else {"team": "vision"}
+        case "boolean":
+            return field in _TRUE
+        case "string":
+            return _TEXTS.get(field, UNKNOWN)
+        case _:
+            return _NUMBERS.get(field, 1)

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from control_plane.api.limits import Turns
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.position import Position
 from control_plane.domain.refusal import Refused
@@ -12,6 +13,8 @@ from control_plane.world import World
 
 READS_MAX = 4
 """Reads at a time. More would only wait for the database and keep its connections from other requests."""
+ORGANIZATION_READS_MAX = 2
+"""Reads of one organization at a time, so that its streams leave room for those of others."""
 LINES_MAX = 200
 """Lines of the journal per read."""
 
@@ -33,6 +36,7 @@ class CatchUp:
     def __init__(self, world: World) -> None:
         self._world = world
         self._free = asyncio.Semaphore(READS_MAX)
+        self._turns = Turns(ORGANIZATION_READS_MAX)
         self._waiting: dict[tuple[OrganizationId, LeaseId], _Waiting] = {}
 
     async def read(
@@ -48,8 +52,13 @@ class CatchUp:
         return await asyncio.shield(waiting.reading)
 
     async def _read(self, key: tuple[OrganizationId, LeaseId], waiting: _Waiting) -> Watched | Refused:
-        async with self._free:
-            del self._waiting[key]  # Whoever comes from now on needs a later read.
-            return await lease_overviews.watch(
-                self._world, *key, position=waiting.position(), limit=LINES_MAX
-            )
+        organization_id, _ = key
+        await self._turns.take(organization_id)
+        try:
+            async with self._free:
+                del self._waiting[key]  # Whoever comes from now on needs a later read.
+                return await lease_overviews.watch(
+                    self._world, *key, position=waiting.position(), limit=LINES_MAX
+                )
+        finally:
+            self._turns.give_back(organization_id)

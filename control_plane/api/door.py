@@ -1,9 +1,14 @@
 """The bounds at the door: how many requests a caller may send, and how many of them may be in progress.
 
 A caller is an address before its key is known, and then the key and its organization. A request is in progress until
-its answer begins, so an event stream counts only while it is opened; open streams have a bound of their own.
+its answer is sent, but an event stream counts only while it is opened; open streams have a bound of their own.
+
+One process works on all requests in turn, so a large answer delays everybody. Therefore an answer costs as many
+requests as it has parts of 64 KiB, and only a few requests of an organization run at a time.
 """
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from litestar.types import Scope
@@ -11,8 +16,9 @@ from litestar.types import Scope
 from control_plane.api import observe
 from control_plane.api.addresses import ClientAddresses
 from control_plane.api.auth import Principal
+from control_plane.api.delivery import PART_BYTES
 from control_plane.api.errors import ApiError
-from control_plane.api.limits import Grant, InProgress, Limiter
+from control_plane.api.limits import Grant, InProgress, Limiter, Turns
 from control_plane.settings import Settings
 
 REQUESTS_MAX = 1_024
@@ -20,6 +26,10 @@ REQUESTS_MAX = 1_024
 ADDRESS_REQUESTS_MAX = 256
 ORGANIZATION_REQUESTS_MAX = 128
 KEY_REQUESTS_MAX = 64
+ORGANIZATION_RUNNING_MAX = 4
+"""Requests of an organization that run at a time. The others wait, and leave the database's connections to others."""
+TURN_SECONDS_MAX = 5.0
+"""How long a request waits for its turn."""
 ANONYMOUS_BURST_SECONDS = 5
 RETRY_AFTER_SECONDS = 1
 _ONCE = frozenset({b"authorization", b"content-type", b"host", b"last-event-id"})
@@ -52,6 +62,7 @@ class Door:
             InProgress(ORGANIZATION_REQUESTS_MAX), "too_many_in_progress", "Your organization"
         )
         self._of_key = _Bound(InProgress(KEY_REQUESTS_MAX), "too_many_in_progress", "This API key")
+        self._turns = Turns(ORGANIZATION_RUNNING_MAX)
         self._policy = self._per_key.policy + b", " + self._per_organization.policy
 
     def address(self, scope: Scope) -> str:
@@ -97,6 +108,47 @@ class Door:
         if not organization.allowed:
             raise _too_fast("Your organization", self._per_organization, organization)
 
+    async def wait_for_turn(self, scope: Scope, principal: Principal, now: Callable[[], float]) -> None:
+        """Wait until the request may run, and have it pay for the size of its answer. Raises ApiError."""
+        organization, key = principal.organization_id, principal.api_key_id
+        try:
+            async with asyncio.timeout(TURN_SECONDS_MAX):
+                await self._turns.take(organization)
+        except TimeoutError as error:
+            raise _too_many(
+                "too_many_in_progress",
+                f"Your organization has {ORGANIZATION_RUNNING_MAX} requests running, which is the most.",
+            ) from error
+        observe.at_answer(scope, lambda: self._turns.give_back(organization))
+        for who, limiter, payer in (
+            ("This API key", self._per_key, key),
+            ("Your organization", self._per_organization, organization),
+        ):
+            grant = limiter.owes(payer, now())
+            if grant is not None:
+                raise _limited(
+                    f"{who} was sent more than its rate allows: large answers count several times.", grant
+                )
+        observe.at_part(scope, _Bill(self, principal).add)
+
+    def charge(self, principal: Principal, requests: int) -> None:
+        self._per_key.charge(principal.api_key_id, requests)
+        self._per_organization.charge(principal.organization_id, requests)
+
+
+class _Bill:
+    """What an answer costs beside the request itself: one request more for each part of its size behind the first."""
+
+    def __init__(self, door: Door, principal: Principal) -> None:
+        self._door = door
+        self._principal = principal
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        before, self._bytes = self._bytes // PART_BYTES, self._bytes + size
+        if self._bytes // PART_BYTES > before:
+            self._door.charge(self._principal, self._bytes // PART_BYTES - before)
+
 
 def _refuse_repeated_headers(scope: Scope) -> None:
     found = [name for name, _ in scope["headers"] if name in _ONCE]
@@ -107,12 +159,14 @@ def _refuse_repeated_headers(scope: Scope) -> None:
 
 def _enter(scope: Scope, bound: _Bound, key: object) -> None:
     if not bound.requests.enter(key):
-        raise ApiError(
-            bound.code,
-            f"{bound.who} has {bound.requests.most} requests in progress, which is the most.",
-            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        raise _too_many(
+            bound.code, f"{bound.who} has {bound.requests.most} requests in progress, which is the most."
         )
-    observe.at_answer(scope, lambda: bound.requests.leave(key))
+    observe.at_end(scope, lambda: bound.requests.leave(key))
+
+
+def _too_many(code: str, why: str) -> ApiError:
+    return ApiError(code, why, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def _too_fast(who: str, limiter: Limiter, grant: Grant) -> ApiError:

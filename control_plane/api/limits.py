@@ -4,9 +4,10 @@ With N replicas a caller gets N times as much. The limits are no quota; they kee
 others. The headers follow the IETF draft `draft-ietf-httpapi-ratelimit-headers`.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 KEYS_MAX = 10_000
 """Buckets kept. The one that was unused for the longest time is dropped, and is full again anyway."""
@@ -49,6 +50,17 @@ class Limiter:
         tokens = self._tokens(key, now)
         return self._grant(tokens, allowed=tokens >= 1)
 
+    def charge(self, key: Hashable, tokens: int) -> None:
+        """Take tokens for a request that cost more than one. The bucket may come to owe as many as its burst."""
+        if key in self._buckets:
+            left, then = self._buckets[key]
+            self._buckets[key] = (max(-float(self._burst), left - tokens), then)
+
+    def owes(self, key: Hashable, now: float) -> Grant | None:
+        """A refusal while `key` owes tokens at `now`; otherwise None."""
+        tokens = self._tokens(key, now)
+        return self._grant(tokens, allowed=False) if tokens < 0 else None
+
     def report(self, grant: Grant) -> bytes:
         """The grant as an item of the `RateLimit` header."""
         return b'"%s";r=%d;t=%d' % (self._name.encode(), grant.remaining, grant.reset_seconds)
@@ -59,7 +71,7 @@ class Limiter:
 
     def _grant(self, tokens: float, *, allowed: bool) -> Grant:
         wanted = self._burst if allowed else 1
-        return Grant(allowed, int(tokens), max(1, -int(-(wanted - tokens) // self.rate)))
+        return Grant(allowed, max(0, int(tokens)), max(1, -int(-(wanted - tokens) // self.rate)))
 
 
 class InProgress:
@@ -83,3 +95,38 @@ class InProgress:
             self._counts[key] = count
         else:
             del self._counts[key]
+
+
+@dataclass(slots=True)
+class _Queue:
+    free: asyncio.Semaphore
+    users: int = field(default=0)
+    """How many run or wait."""
+
+
+class Turns:
+    """At most `most` requests of a key run at a time; the others wait for their turn, in the order of their coming."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._queues: dict[Hashable, _Queue] = {}
+
+    async def take(self, key: Hashable) -> None:
+        """Wait for a turn. Whoever got it calls `give_back`."""
+        queue = self._queues.setdefault(key, _Queue(asyncio.Semaphore(self._most)))
+        queue.users += 1
+        try:
+            await queue.free.acquire()
+        except asyncio.CancelledError:
+            self._leave(key, queue)
+            raise
+
+    def give_back(self, key: Hashable) -> None:
+        queue = self._queues[key]
+        queue.free.release()
+        self._leave(key, queue)
+
+    def _leave(self, key: Hashable, queue: _Queue) -> None:
+        queue.users -= 1
+        if not queue.users:
+            del self._queues[key]

@@ -5,12 +5,15 @@ HEAD is GET without the body (RFC 9110, section 9.3.2), so every path with GET h
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from litestar.enums import ScopeType
 from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
+
+from control_plane.api import observe
 
 
 class Methods:
@@ -34,7 +37,11 @@ class Methods:
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = {**scope, "method": "GET"}
-        answer = _Bodiless(receive, self._completing(asked, send))
+        answer = _Bodiless(
+            receive,
+            self._completing(asked, send),
+            partial(observe.count_part, asked),  # type: ignore[arg-type]  # as below
+        )
         try:
             await self._app(asked, answer.receive, answer.send)  # type: ignore[arg-type]  # a copy of a TypedDict
         finally:
@@ -64,9 +71,11 @@ class Methods:
 class _Bodiless:
     """Sends the head of an answer and drops its body. A stream is told that its client left."""
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, count: Callable[[int], None]) -> None:
+        """`count` is called with the size of each part of the body, which was made although it is dropped."""
         self._receive = receive
         self._send = send
+        self._count = count
         self._begun = asyncio.Event()
         self._body_read = False
 
@@ -82,6 +91,8 @@ class _Bodiless:
         if message["type"] == "http.response.start":
             await self._send(message)
             self._begun.set()
+        elif message["type"] == "http.response.body":
+            self._count(len(message["body"]))
 
     async def end(self) -> None:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})

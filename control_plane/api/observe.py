@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -17,6 +18,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from control_plane.api.delivery import Delivery
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.world import World
 from tracing.attributes import Attribute
@@ -26,6 +28,8 @@ _REQUEST_ID = "splitplane.request_id"
 _FAULT = "splitplane.fault"
 _HEADERS = "splitplane.headers"
 _AT_ANSWER = "splitplane.at_answer"
+_AT_END = "splitplane.at_end"
+_AT_PART = "splitplane.at_part"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = structlog.get_logger("api")
@@ -153,8 +157,27 @@ def at_answer(scope: Scope, call: Callable[[], None]) -> None:
     _notes(scope).setdefault(_AT_ANSWER, []).append(call)
 
 
-def _answered(scope: Scope) -> None:
-    for call in _notes(scope).pop(_AT_ANSWER, ()):
+def at_end(scope: Scope, call: Callable[[], None]) -> None:
+    """Call this once, when the answer is sent, an event stream has begun, or the request ends without an answer."""
+    _notes(scope).setdefault(_AT_END, []).append(call)
+
+
+def at_part(scope: Scope, call: Callable[[int], None]) -> None:
+    """Call this with the size of each part of the answer."""
+    _notes(scope)[_AT_PART] = call
+
+
+def count_part(scope: Scope, size: int) -> None:
+    _notes(scope).get(_AT_PART, _nothing)(size)
+
+
+def stream_begins(scope: Scope) -> None:
+    """The answer is an event stream, which has bounds of its own."""
+    _run(scope, _AT_END)
+
+
+def _run(scope: Scope, when: str) -> None:
+    for call in _notes(scope).pop(when, ()):
         call()
 
 
@@ -188,6 +211,10 @@ def _describe(span: Span, scope: Mapping[str, Any], fields: Mapping[str, Any]) -
         span.fail(scope[_FAULT]["error"] if _FAULT in scope else str(fields["status"]))
 
 
+def _nothing(_size: int) -> None:
+    """Nobody counts the parts of this answer."""
+
+
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -213,17 +240,25 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _answered(scope)
+                _run(scope, _AT_ANSWER)
                 headers = [*message["headers"], (b"x-request-id", name.encode())]
                 headers += _notes(scope).get(_HEADERS, ())
                 message["headers"] = headers
-            await send(message)
+            if message["type"] == "http.response.body":
+                await delivery.body(message)
+            else:
+                await send(message)
 
+        delivery = Delivery(send, partial(count_part, scope))
         with self._span(scope) as span:
             try:
                 await self._app(scope, receive, stamped)
+            except Exception:
+                if not delivery.given_up:
+                    raise
             finally:
-                _answered(scope)
+                _run(scope, _AT_ANSWER)
+                _run(scope, _AT_END)
                 self._record(_notes(scope), name, status, time.perf_counter() - started, span)
 
     def _span(self, scope: Scope) -> Span:

@@ -246,6 +246,9 @@ async def authorized(request: AnyRequest) -> None:
     door.enter(request.scope, principal, context_of(request).world.now().timestamp())
     require(principal, permission_of(request.route_handler))
     _check_query(request)
+    if request.method in {"POST", "PUT"}:
+        await request.body()  # A client that sends slowly must not take its organization's turns.
+    await door.wait_for_turn(request.scope, principal, lambda: context_of(request).world.now().timestamp())
 
 
 def _arrive(request: AnyRequest) -> Door:

@@ -269,11 +269,11 @@ class EventStream:
         self._principal = principal
         self._follow = follow
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._streams.opened(self._lease_id, self._principal) as stream:
             follower = self._follow(stream)
             await follower.begin()
-            sending = asyncio.create_task(self._send(send, follower))
+            sending = asyncio.create_task(self._send(scope, send, follower))
             leaving = asyncio.create_task(_wait_until_left(receive))
             stream.cut = sending.cancel
             try:
@@ -285,13 +285,14 @@ class EventStream:
         if isinstance(done[0], Exception):
             raise done[0]
 
-    async def _send(self, send: Send, follower: Follower) -> None:
+    async def _send(self, scope: Scope, send: Send, follower: Follower) -> None:
         headers = [
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        observe.stream_begins(scope)
 
         async def emit(chunk: bytes) -> None:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -11,11 +11,13 @@ import pytest
 
 from control_plane.api import door, requests
 from control_plane.api.app import create_app
+from control_plane.services import lease_overviews
 from control_plane.settings import Settings
 from tests.integration.api.conftest import SETTINGS, Api, Shared, Tenant
 from tests.integration.api.endpoints import ENDPOINTS
 from tests.integration.api.problems import SOME_ID, hold
 from tests.support.cases import case
+from tests.support.listening import until
 
 pytestmark = pytest.mark.database
 
@@ -167,6 +169,89 @@ async def test_half_sent_bodies_take_no_more_than_the_bounds_and_end_at_their_de
             await asyncio.gather(*held)
             assert statuses.count(408) == 4
             assert (await api.client(secrets[0]).get("/v1/organization")).status_code == 200
+
+
+async def test_a_large_answer_counts_as_several_requests_for_its_key_and_its_organization(
+    api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "PART_BYTES", 30)
+    second = (await acme.http.post("/v1/api-keys", json={"name": "2", "role": "customer"})).json()["secret"]
+    for method in ("GET", "HEAD"):
+        with case(method):
+            _with(
+                api,
+                requests_per_second=1,
+                requests_burst=8,
+                organization_requests_per_second=1,
+                organization_requests_burst=8,
+            )
+            first = api.client(acme.secret)
+            large = await first.request(method, "/v1/skus")
+            assert int(large.headers["content-length"]) > 16 * 30, "more than twice the burst"
+            hold(await first.get("/v1/organization"), "rate_limited")
+            answer = await api.client(second).get("/v1/organization")
+            hold(answer, "rate_limited")
+            assert "organization" in answer.json()["detail"]
+            assert (await api.client(other.secret).get("/v1/organization")).status_code == 200
+            await api.clock.sleep(10)
+            assert (await first.get("/v1/organization")).status_code == 200
+
+
+async def test_few_requests_of_an_organization_run_at_a_time_and_the_others_pay_for_those_before_them(
+    api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "PART_BYTES", 300)
+    _with(api, requests_burst=50)
+    running, most, opened = 0, 0, asyncio.Event()
+    page = lease_overviews.page
+
+    async def held(*arguments: Any, **named: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await opened.wait()
+        running -= 1
+        return await page(*arguments, **named)
+
+    for _ in range(8):
+        await acme.lease()
+    monkeypatch.setattr(lease_overviews, "page", held)
+    client = api.client(acme.secret)
+    waiting = [asyncio.create_task(client.get("/v1/leases")) for _ in range(20)]
+    await until(lambda: running == door.ORGANIZATION_RUNNING_MAX)
+    assert (await api.client(other.secret).get("/v1/organization")).status_code == 200
+    opened.set()
+    answers = await asyncio.gather(*waiting)
+    assert most == door.ORGANIZATION_RUNNING_MAX
+    codes = [answer.status_code for answer in answers]
+    assert codes.count(200) < 12, "each of them costs more than ten requests"
+    assert set(codes) == {200, 429}
+
+
+async def test_a_request_whose_turn_does_not_come_is_refused(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "TURN_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(door, "ORGANIZATION_RUNNING_MAX", 1)
+    _with(api)
+    held, opened = asyncio.Event(), asyncio.Event()
+    page = lease_overviews.page
+
+    async def holding(*arguments: Any, **named: Any) -> Any:
+        held.set()
+        await opened.wait()
+        return await page(*arguments, **named)
+
+    monkeypatch.setattr(lease_overviews, "page", holding)
+    client = api.client(acme.secret)
+    first = asyncio.create_task(client.get("/v1/leases"))
+    await held.wait()
+    refused = await client.get("/v1/organization")
+    hold(refused, "too_many_in_progress")
+    assert refused.headers["retry-after"]
+    opened.set()
+    assert (await first).status_code == 200
+    assert (await client.get("/v1/organization")).status_code == 200
 
 
 async def test_no_answer_leaves_a_request_in_progress(

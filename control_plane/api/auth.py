@@ -1,8 +1,8 @@
 """Authentication: an API key becomes a principal, or the answer is 401.
 
 The owner of a key is cached, so that a read is one query and not two. A revocation removes the entry: at once in the
-process that did it, and in the others when PostgreSQL tells them (services/changes.py), which takes milliseconds. While
-a process hears nothing, it remembers keys for a second at most.
+process that did it, and in the others when PostgreSQL tells them (services/changes.py), which takes milliseconds. No
+key is remembered for longer than a second, because it takes a process seconds to find out that it hears nothing.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,9 @@ from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
-from control_plane.services.changes import Changes
 from control_plane.world import World
 
-REMEMBER_SECONDS = 5
-REMEMBER_UNHEARD_SECONDS = 1
-"""While revocations are not heard."""
+REMEMBER_SECONDS = 1
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
@@ -46,9 +43,8 @@ class Principal:
 
 
 class Authenticator:
-    def __init__(self, world: World, changes: Changes) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._changes = changes
         self._known: dict[bytes, tuple[Principal | None, float]] = {}
         """For each digest of a secret: its owner, and when it was looked up (Unix seconds)."""
         self._forgotten = 0
@@ -81,8 +77,7 @@ class Authenticator:
         self._known.clear()
 
     def _is_fresh(self, looked_up_at: float) -> bool:
-        limit = REMEMBER_SECONDS if self._changes.listening else REMEMBER_UNHEARD_SECONDS
-        return self._world.now().timestamp() < looked_up_at + limit
+        return self._world.now().timestamp() < looked_up_at + REMEMBER_SECONDS
 
     async def _look_up_lastingly(self, secret: str) -> Principal | None:
         """The owner of a key, read after the last revocation that this process knows of."""

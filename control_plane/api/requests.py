@@ -57,7 +57,7 @@ class Context:
         self.streams = streams
         self.catch_up = CatchUp(world)
         self.metrics = metrics
-        self.authenticator = Authenticator(world, changes)
+        self.authenticator = Authenticator(world)
         self.door = Door(settings)
         changes.subscribe(
             lease=streams.lease_changed, api_key=self.key_revoked, anything=self.anything_changed

@@ -148,7 +148,6 @@ class Streams:
         self._of_key: defaultdict[ApiKeyId, set[Stream]] = defaultdict(set)
         self._tick = 0
         self._clock: asyncio.Task[None] | None = None
-        self._keys_unchecked = False
         self._checking: asyncio.Task[None] | None = None
         self._stopping = False
         self._empty = asyncio.Event()
@@ -200,8 +199,7 @@ class Streams:
             stream.close(Closing.REVOKED)
 
     def anything_changed(self) -> None:
-        """Changes were missed: look at every lease and every key."""
-        self._keys_unchecked = True
+        """Changes were missed: look at every lease."""
         for stream in self._every():
             stream.wake()
 
@@ -223,18 +221,17 @@ class Streams:
             self._tick += 1
             if not self._changes.listening and self._tick % POLL_TICKS == 0:
                 self.anything_changed()
-            if self._keys_unchecked and (self._checking is None or self._checking.done()):
-                # Not awaited: the clock goes on, and with it the heartbeats, while the database does not answer.
+            if self._checking is None or self._checking.done():
+                # Every second, because it takes longer to find out that revocations are not heard. Not awaited: the
+                # clock goes on, and with it the heartbeats, while the database does not answer.
                 self._checking = asyncio.create_task(self._check_keys())
             for stream in self._every():
                 stream.tick(self._tick)
 
     async def _check_keys(self) -> None:
-        self._keys_unchecked = False
         try:
             revoked = await api_keys.revoked_among(self._world, list(self._of_key))
         except Exception as error:  # noqa: BLE001 - The next tick tries again.
-            self._keys_unchecked = True
             if not health.is_database_trouble(error):
                 observe.log.warning("stream_keys_unchecked", error=type(error).__name__)
             return

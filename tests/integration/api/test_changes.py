@@ -286,9 +286,11 @@ async def test_a_revocation_counts_at_once_here_and_in_the_other_process_and_end
     # No clock moved: neither the streams' nor the one by which keys are forgotten.
 
 
+@pytest.mark.parametrize("believes_to_hear", [False, True])
 async def test_while_revocations_are_not_heard_a_key_is_remembered_for_a_second_and_its_streams_end(
-    api: Api, acme: Tenant, database_url: str
+    believes_to_hear: bool, api: Api, acme: Tenant, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Changes, "listening", believes_to_hear)
     lease = await acme.lease()
     deaf = Process(api, database_url)
     key, secret = await _second(api, acme)
@@ -296,7 +298,7 @@ async def test_while_revocations_are_not_heard_a_key_is_remembered_for_a_second_
     await stream.until(b"event: status")
     await acme.http.delete(f"/v1/api-keys/{key}")
     api.app = deaf.app
-    await deaf.ticks(POLL_TICKS)
+    await deaf.ticks(1)
     await until(stream.task.done)
     assert stream.events[-1].data == {"reason": "revoked"}
     api.clock.advance(1)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from control_plane.db.embedded import EmbeddedError
 from control_plane.world import utc_now
 from demo import lock
 from demo.city import City
@@ -22,8 +23,11 @@ from demo.packages import missing, missing_for_tests
 from demo.processes import DemoError
 from demo.stopping import Stopped, Stopping
 from demo.story import Story, timed
+from providers.emulators.host_resources import HostResourceError
 
 DIRECTORY = Path("var/demo")
+FAULTS = (DemoError, EmbeddedError, HostResourceError, httpx.HTTPError, OSError, subprocess.SubprocessError)
+"""What a person reads as one sentence. Anything else is a bug of the demo's, which shows where it is."""
 
 
 def say(text: str) -> None:
@@ -59,16 +63,27 @@ def _play(command: str, city: City, held: lock.Lock) -> int:
     try:
         city.start()
         held.tell(url=city.api_url)
-        return _run(city) if command == "run" else _stay(city)
-    except (DemoError, httpx.HTTPError, OSError, subprocess.CalledProcessError) as error:
+        code = _run(city) if command == "run" else _stay(city)
+    except FAULTS as error:
         say(f"\nthe demo failed: {error}\nlogs are in {DIRECTORY}")
-        return 1
+        code = 1
     except Stopped as asked:
-        return asked.code
+        code = asked.code
     finally:
         stopping.begun = True
+        ended = _stop(city)
+    return code if ended else 1
+
+
+def _stop(city: City) -> bool:
+    """Stop everything; whether all of it ended."""
+    try:
         city.stop()
-        say("everything that was started here has ended")
+    except FAULTS as error:
+        say(f"not everything that was started here has ended: {error}")
+        return False
+    say("everything that was started here has ended")
+    return True
 
 
 def _run(city: City) -> int:

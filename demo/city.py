@@ -20,6 +20,7 @@ from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.ssh import new_host_key
 from demo import prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
+from demo.stopping import postponed
 from providers.emulators import host_resources, image, nspawn
 from providers.emulators import settings as emulator_settings
 
@@ -122,8 +123,9 @@ class City:
 
     def _start_database(self) -> None:
         self.say("database: an empty PostgreSQL of our own")
-        server = embedded.start(self.directory / "postgres")
-        self._database_started = True
+        with postponed():  # Interrupted, it would leave a server that nobody knows of.
+            server = embedded.start(self.directory / "postgres")
+            self._database_started = True
         embedded.recreate(server, DATABASE)
         environment = base_environment() | {"SPLITPLANE_DATABASE_URL": self.owner_url}
         run(["control_plane", "migrate"], environment)
@@ -233,17 +235,21 @@ class City:
         """Stop everything in order, and wait for it."""
         for child in reversed(self.children.values()):
             child.end()
-        self._sweep()
-        if self._database_started:
-            embedded.stop(self.directory / "postgres")
+        try:
+            self._sweep()
+        finally:
+            if self._database_started:
+                embedded.stop(self.directory / "postgres")
 
     def kill(self) -> None:
         """End everything at once. What the processes can no longer remove themselves is removed here."""
         for child in self.children.values():
             child.kill()
-        self._sweep()
-        if self._database_started:
-            embedded.stop(self.directory / "postgres", immediately=True)
+        try:
+            self._sweep()
+        finally:
+            if self._database_started:
+                embedded.stop(self.directory / "postgres", immediately=True)
 
     def _sweep(self) -> None:
         """Remove what killed emulators left on this host: interfaces, folders, half a machine image."""

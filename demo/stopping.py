@@ -3,12 +3,23 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 AGAIN_SECONDS = 0.5
 """Two signals within this time are one: a terminal and make may both send the same one."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Let signals wait until a step is done that leaves something behind when it is interrupted."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Stopped(BaseException):
@@ -54,5 +65,7 @@ class Stopping:
             for ignored in SIGNALS:
                 signal.signal(ignored, signal.SIG_IGN)
             self._say("\nkilling its processes and machines")
-            self._kill()
-            self._leave(128 + number)
+            try:
+                self._kill()
+            finally:
+                self._leave(128 + number)

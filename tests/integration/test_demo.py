@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from control_plane.db import embedded
 from demo import __main__ as command
 from demo import lock
 from demo.city import City
 from demo.processes import start, wait_for
-from demo.stopping import AGAIN_SECONDS, Stopped, Stopping
+from demo.stopping import AGAIN_SECONDS, SIGNALS, Stopped, Stopping
 from providers.emulators import host_resources
 from tests.support.clock import START
 
@@ -141,3 +142,87 @@ def test_what_a_killed_emulator_left_is_swept_and_what_a_living_one_has_is_not(t
     host_resources.sweep(tmp_path / "other")
     assert living.folder.exists()
     living.release()
+
+
+@pytest.mark.parametrize("broken", ["start", "recreate", "stop"])
+def test_a_fault_of_the_database_is_one_sentence(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fault(*_: object, **__: object) -> str:
+        raise embedded.EmbeddedError("the PostgreSQL server in planted does not answer")
+
+    monkeypatch.setattr(command, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["demo", "up"])
+    monkeypatch.setattr(Stopping, "install", lambda _: None)
+    for step in ("start", "recreate", "stop"):
+        monkeypatch.setattr(embedded, step, fault if step == broken else lambda *_, **__: "")
+    if broken == "stop":
+        monkeypatch.setattr(City, "_start_clouds", lambda _: None)
+        monkeypatch.setattr("demo.city.run", fault)
+    assert command.main() == 1
+    said, logged = capfd.readouterr()
+    assert "the PostgreSQL server in planted does not answer" in said
+    assert "Traceback" not in said + logged
+    assert ("not everything that was started here has ended" in said) is (broken == "stop")
+
+
+def test_a_server_that_does_not_start_says_its_last_complaint_and_one_that_does_not_run_is_stopped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "postgres"
+    embedded.stop(directory)
+    embedded.start(directory, throwaway=True)
+    embedded.stop(directory, immediately=True)
+    embedded.stop(directory)
+    (directory / "global" / "pg_control").unlink()
+    with pytest.raises(embedded.EmbeddedError) as caught:
+        embedded.start(directory, throwaway=True)
+    assert str(caught.value).startswith(f"the PostgreSQL server in {directory} does not start: ")
+    assert "pg_control" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    embedded.stop(directory)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_signal_while_the_database_starts_leaves_no_server_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def start_server(*_: object) -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        done.append("started")
+        return ""
+
+    monkeypatch.setattr(embedded, "start", start_server)
+    monkeypatch.setattr(embedded, "stop", lambda *_, **__: done.append("stopped"))
+    stopping = Stopping(lambda _: None, lambda: None)
+    before = signal.signal(signal.SIGTERM, stopping.asked)
+    city = City(tmp_path, real_machines=False, say=lambda _: None)
+    try:
+        with pytest.raises(Stopped):
+            city.start()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    city.stop()
+    assert done == ["started", "stopped"]
+
+
+def test_the_second_signal_ends_the_demo_even_if_something_cannot_be_killed() -> None:
+    left: list[int] = []
+
+    def kill() -> None:
+        raise embedded.EmbeddedError("planted")
+
+    clock = iter([10.0, 10.0 + AGAIN_SECONDS])
+    stopping = Stopping(lambda _: None, kill, clock=lambda: next(clock), leave=left.append)
+    stopping.begun = True
+    stopping.asked(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        with pytest.raises(embedded.EmbeddedError):
+            stopping.asked(signal.SIGINT)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert left == [130]

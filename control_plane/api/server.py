@@ -56,14 +56,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _end_with_parent() -> None:
-    """Stop with the parent process: Granian's worker would otherwise outlive a parent that is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    _end_without_parent()
+    """End at once with the parent process, as in a crash: Granian's worker would otherwise outlive one that is killed.
 
-
-def _end_without_parent() -> None:
-    """End at once if the parent is gone already: then its end is signalled no more, or was before we could hear it."""
-    parent = multiprocessing.parent_process()
+    A worker that finished its requests first would have nobody who ends it when one of them hangs, and would keep the
+    ports from the process that a supervisor starts in the place of the killed one.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()  # It may be gone already, and its end is signalled no more.
     if parent is not None and os.getppid() != parent.pid:
         os._exit(1)
 
@@ -94,9 +93,7 @@ def application() -> Litestar:
         tracer=tracing.tracer(os.environ, "splitplane-api", note_traces),
         sealing=key_maker(settings),
     )
-    metrics = Metrics()
-    metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
-    metrics.registry.register(PoolCollector(served.world.db.pools))
+    metrics = metrics_of(served)
 
     @asynccontextmanager
     async def process_lifespan(app: Litestar) -> AsyncIterator[None]:
@@ -106,7 +103,6 @@ def application() -> Litestar:
         try:
             with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
                 keep_what_stays()
-                _end_without_parent()  # A signal before this moment met no handler.
                 note_start(
                     listen=str(settings.listen),
                     metrics_listen=str(listen),
@@ -125,6 +121,14 @@ def application() -> Litestar:
     return create_app(
         served.world, settings, metrics=metrics, changes=served.changes, lifespan=[process_lifespan]
     )
+
+
+def metrics_of(served: process.ApiProcess) -> Metrics:
+    """The metrics of the process, with those that are read where they are known."""
+    metrics = Metrics()
+    metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
+    metrics.registry.register(PoolCollector(served.world.db.pools))
+    return metrics
 
 
 def allow_open_files() -> None:

@@ -19,12 +19,17 @@ import pytest
 
 from control_plane.api.requests import BODY_SECONDS
 from control_plane.api.server import HEAD_BYTES_MAX, HEAD_SECONDS, STOP_SECONDS
+from control_plane.db.connect import ANSWER_SECONDS_MAX
 from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from tests.support.cases import case
 from tests.support.database import fresh_database
+from tests.support.proxy import proxied
 
 pytestmark = pytest.mark.database
+
+
+REQUESTS = 5
 
 
 def _free_port() -> int:
@@ -224,6 +229,27 @@ async def test_a_killed_server_leaves_no_worker_that_serves_on(own: Served) -> N
     own.process.kill()
     gone, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=20)
     assert not alive, gone
+
+
+async def test_a_killed_server_leaves_no_worker_that_waits_for_its_database(
+    server_url: str, template: str
+) -> None:
+    async with (
+        fresh_database(server_url, template) as url,
+        proxied(url) as proxy,
+        _started(proxy.url) as own,
+        own.client() as client,
+    ):
+        workers = psutil.Process(own.process.pid).children(recursive=True)
+        proxy.flows.clear()
+        asked = [asyncio.create_task(client.get("/v1/leases")) for _ in range(REQUESTS)]
+        in_use = 'splitplane_database_connections_in_use{pool="reads"}'
+        while await own.metric(in_use) < REQUESTS:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+        own.process.kill()
+        _, alive = await asyncio.to_thread(psutil.wait_procs, workers, timeout=ANSWER_SECONDS_MAX / 2)
+        assert not alive
+        await asyncio.gather(*asked, return_exceptions=True)
 
 
 CONNECTIONS_EACH = 400

@@ -15,11 +15,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def postponed() -> Iterator[None]:
     """Let signals wait until a step is done that leaves something behind when it is interrupted."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 class Stopped(BaseException):

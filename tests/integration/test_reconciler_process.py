@@ -15,6 +15,7 @@ import asyncpg
 import httpx
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 from sqlalchemy.engine import make_url
 
 from control_plane.db import embedded
@@ -164,6 +165,12 @@ async def test_a_database_that_stands_still_is_named_and_stops_neither_the_loops
         proxy.flows.clear()  # And it ends, while the server stands still.
 
 
+def _clock_difference() -> float:
+    shown = REGISTRY.get_sample_value("splitplane_clock_difference_seconds")
+    assert shown is not None
+    return shown
+
+
 @pytest.mark.database
 async def test_a_process_whose_host_is_wrong_does_no_work_until_it_is_right(
     database_url: str, monkeypatch: pytest.MonkeyPatch
@@ -177,8 +184,10 @@ async def test_a_process_whose_host_is_wrong_does_no_work_until_it_is_right(
             await process.until(lambda: bool(process.worlds))
             assert abs(process.worlds[0].now() - utc_now()) < timedelta(minutes=1)
             assert not process.activations
+            assert _clock_difference() == pytest.approx(3_600, abs=60)
             ahead = timedelta()
             await process.until_it_works()
+            assert _clock_difference() == pytest.approx(0, abs=60)
             await process.until(lambda: "clock_right" in {line["event"] for line in lines})
     assert [line["event"] for line in lines].count("clock_wrong") == 1
 

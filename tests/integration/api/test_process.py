@@ -31,6 +31,7 @@ from control_plane.db import embedded
 from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
 from control_plane.domain.refusal import RefusalCode
+from control_plane.services import process
 from control_plane.services.catalogue import parse_price_book
 from control_plane.settings import Settings, SettingsError
 from control_plane.world import World
@@ -404,6 +405,17 @@ async def test_an_api_whose_host_is_wrong_is_not_ready_and_answers_with_the_data
     assert lease["created_at"].startswith(api.clock.now().isoformat()[:19])
     host.ahead = 0
     assert (await client.get("/readyz")).is_success
+
+
+async def test_the_metrics_show_how_far_the_host_is_ahead_of_the_databases_clock(clock: Clock) -> None:
+    host = Host(clock, ahead=3_600)
+    unread = process.api_process(ENVIRONMENT["SPLITPLANE_DATABASE_URL"], connections=1)
+    served = dataclasses.replace(unread, clock=await host.database_clock())
+    registry = server.metrics_of(served).registry
+    for ahead in (3_600.0, -2.5, 0.0):
+        host.ahead = ahead
+        shown = registry.get_sample_value("splitplane_clock_difference_seconds")
+        assert shown == pytest.approx(ahead, abs=0.001)
 
 
 @pytest.mark.database

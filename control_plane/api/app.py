@@ -24,6 +24,7 @@ from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
 from control_plane.api.methods import Methods
 from control_plane.api.observe import Envelope, Metrics
+from control_plane.api.organization_states import OrganizationStateController
 from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
 from control_plane.api.places import Places
@@ -40,6 +41,7 @@ from control_plane.world import World
 BODY_BYTES_MAX = 65_536
 CONTROLLERS = (
     OrganizationController,
+    OrganizationStateController,
     CreditController,
     ApiKeyController,
     SshKeyController,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from control_plane.api.errors import ApiError
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import PERMISSIONS, Permission, Role
 from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
@@ -32,6 +33,8 @@ class Principal:
     """The key's id on the wire, for the journal and the log."""
     role: Role
     permissions: frozenset[Permission]
+    state: OrganizationState
+    """The state of the organization. Keys of organizations that are closing, closed or deleted have no principal."""
 
     def actor(self, request_id: str) -> Actor:
         """Who does what this request does, as the journal names it."""
@@ -71,6 +74,16 @@ class Authenticator:
         ]:
             del self._known[digest]
 
+    def forget_organization(self, organization_id: OrganizationId) -> None:
+        """Forget the keys of an organization whose state changed."""
+        self._forgotten += 1
+        for digest in [
+            digest
+            for digest, (owner, _) in self._known.items()
+            if owner and owner.organization_id == organization_id
+        ]:
+            del self._known[digest]
+
     def forget_all(self) -> None:
         """Forget every key, because revocations may have been missed."""
         self._forgotten += 1
@@ -103,6 +116,7 @@ class Authenticator:
             key_name=on_wire(Prefix.API_KEY, owner.api_key_id),
             role=owner.role,
             permissions=PERMISSIONS[owner.role],
+            state=owner.state,
         )
 
 

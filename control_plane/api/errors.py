@@ -102,6 +102,12 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
     RefusalCode.ORGANIZATION_CLOSED: Kind(403, "A closed organization is not opened again."),
+    RefusalCode.ORGANIZATION_STATE: Kind(
+        409, "Read the organization's state; `detail` names the states in which this is possible."
+    ),
+    RefusalCode.PLATFORM_ORGANIZATION: Kind(
+        409, "Choose another organization: this one runs the installation, and nobody could open it again."
+    ),
     RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
     RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
     RefusalCode.NAME_TAKEN: Kind(409, "Choose another name.", "name"),

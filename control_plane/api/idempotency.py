@@ -16,7 +16,7 @@ from control_plane.api.errors import ApiError, refusal
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.refusal import Refused
 from control_plane.services import api_keys, idempotency
-from control_plane.services.idempotency import Connection, OtherBody, Produced
+from control_plane.services.idempotency import Answer, Connection, OtherBody, Produced, Shut
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
 from tracing.attributes import Attribute
@@ -68,8 +68,10 @@ async def once(
             request_sha256=digest,
             effect=produce,
         )
-        if not isinstance(answer, OtherBody):
+        if isinstance(answer, Answer):
             span.set(Attribute.REPLAYED, answer.replayed)
+    if isinstance(answer, Shut):
+        raise unauthenticated()
     if isinstance(answer, OtherBody):
         raise ApiError("idempotency_key_reused", "This Idempotency-Key was used for another request.")
     headers = {}

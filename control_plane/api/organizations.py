@@ -1,7 +1,9 @@
 """Organizations: the caller's own, and for operators all of them, and new ones."""
 
+from typing import Annotated
+
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
@@ -14,12 +16,14 @@ from control_plane.api.views.api_keys import api_key_view
 from control_plane.api.views.billing import reconciliation_view
 from control_plane.api.views.organizations import organization_view, own_organization_view
 from control_plane.domain.ids import OrganizationId, Prefix
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.services import billing, organizations
 from control_plane.services.idempotency import Connection
 from control_plane.services.organizations import Organization
 from control_plane.wire.billing import ReconciliationView
+from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.organizations import (
     CreatedOrganization,
     OrganizationPage,
@@ -27,6 +31,21 @@ from control_plane.wire.organizations import (
     OrganizationView,
     OwnOrganizationView,
 )
+
+OrganizationStates = Annotated[
+    list[OrganizationState] | None,
+    QueryParameter(
+        name="state", max_items=8, description="Only organizations in these states; may be repeated."
+    ),
+]
+NamePart = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=NAME_PATTERN,
+        max_length=NAME_LENGTH_MAX,
+        description="Only organizations whose names contain this text, in upper or lower case.",
+    ),
+]
 
 
 async def _found(request: ApiRequest, organization_id: str) -> Organization:
@@ -62,11 +81,20 @@ class OrganizationController(Controller):
         responses=PROBLEMS,
     )
     async def index(
-        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+        self,
+        request: ApiRequest,
+        states: OrganizationStates = None,
+        name: NamePart = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
     ) -> OrganizationPage:
-        """All organizations, oldest first."""
+        """Organizations, oldest first: all, or those in some states or with some names."""
         found = await organizations.page(
-            request.world, after=paging.moment("organizations", cursor), limit=limit + 1
+            request.world,
+            after=paging.moment("organizations", cursor),
+            limit=limit + 1,
+            states=states,
+            part=name,
         )
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("organizations", row.created_at, row.id)

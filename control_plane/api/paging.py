@@ -34,6 +34,7 @@ Row = TypeVar("Row")
 Place = TypeVar("Place")
 
 _MOMENT = re.compile(r"([a-z]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
+_NUMBER = re.compile(r"([a-z]+):([0-9]{1,18})", re.ASCII)
 _NAMED = re.compile(r"([a-z]+):([0-9]{1,9}):(.+)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = 253_402_300_799_999_999
@@ -106,6 +107,20 @@ def moment(kind: str, cursor: str | None) -> tuple[datetime, UUID] | None:
     if match is None or match[1] != kind or int(match[2]) > _MICROSECONDS_MAX:
         raise _invalid()
     return _EPOCH + timedelta(microseconds=int(match[2])), UUID(hex=match[3])
+
+
+def after_number(kind: str, number: int) -> str:
+    return _pack(f"{kind}:{number}")
+
+
+def number(kind: str, cursor: str | None) -> int | None:
+    """The number in a cursor of this kind; None for the first page."""
+    if cursor is None:
+        return None
+    match = _NUMBER.fullmatch(_unpack(cursor))
+    if match is None or match[1] != kind:
+        raise _invalid()
+    return int(match[2])
 
 
 def position(kind: str, cursor: str | None) -> Position:

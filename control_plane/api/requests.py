@@ -27,14 +27,16 @@ from control_plane.api.auth import Authenticator, Principal
 from control_plane.api.catch_up import CatchUp
 from control_plane.api.door import Door
 from control_plane.api.duplicates import refuse_duplicates
-from control_plane.api.errors import ApiError, permission_denied
+from control_plane.api.errors import ApiError, permission_denied, refusal
 from control_plane.api.faults import faults, sentence
 from control_plane.api.observe import Metrics
 from control_plane.api.parameters import null_fault
 from control_plane.api.streams import Streams
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import ApiKeyId
+from control_plane.domain.admission import not_spending
+from control_plane.domain.ids import ApiKeyId, OrganizationId
+from control_plane.domain.organization import OPEN, OrganizationState, allows
 from control_plane.domain.permission import Permission
 from control_plane.services.changes import Changes
 from control_plane.settings import Settings
@@ -60,13 +62,22 @@ class Context:
         self.authenticator = Authenticator(world)
         self.door = Door(settings)
         changes.subscribe(
-            lease=streams.lease_changed, api_key=self.key_revoked, anything=self.anything_changed
+            lease=streams.lease_changed,
+            api_key=self.key_revoked,
+            organization=self.organization_changed,
+            anything=self.anything_changed,
         )
 
     def key_revoked(self, key: ApiKeyId) -> None:
         """A key was revoked, here or in another process: it opens nothing any more, and its streams end."""
         self.authenticator.forget(key)
         self.streams.key_revoked(key)
+
+    def organization_changed(self, organization_id: OrganizationId, state: OrganizationState) -> None:
+        """The state of an organization changed, here or in another process. Once it is closing, its streams end."""
+        self.authenticator.forget_organization(organization_id)
+        if state not in OPEN:
+            self.streams.organization_closed(organization_id)
 
     def anything_changed(self) -> None:
         """Changes may have been missed."""
@@ -274,6 +285,8 @@ async def _principal(request: AnyRequest) -> Principal:
 
 
 def require(principal: Principal, permission: Permission) -> None:
-    """Raise a 403 that names the permission, unless the principal has it."""
+    """Raise a 403 that names the permission, unless the principal has it, and its organization may use it now."""
     if not principal.may(permission):
         raise permission_denied(permission, principal.role)
+    if not allows(principal.state, permission):
+        raise refusal(not_spending(principal.state))

@@ -19,7 +19,7 @@ from prometheus_client import Gauge
 from control_plane.api import observe
 from control_plane.api.auth import Principal
 from control_plane.api.places import Places
-from control_plane.domain.ids import ApiKeyId, LeaseId
+from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from control_plane.services import api_keys, health
 from control_plane.services.changes import Changes
 from control_plane.world import World
@@ -73,12 +73,14 @@ class Stream:
         "cut",
         "key",
         "lease_id",
+        "organization_id",
         "stale",
     )
 
-    def __init__(self, lease_id: LeaseId, key: ApiKeyId, tick: int) -> None:
+    def __init__(self, lease_id: LeaseId, principal: Principal, tick: int) -> None:
         self.lease_id = lease_id
-        self.key = key
+        self.key = principal.api_key_id
+        self.organization_id = principal.organization_id
         self.stale = True
         """Whether the lease may have changed since the stream looked."""
         self.beat = False
@@ -157,7 +159,7 @@ class Streams:
     def opened(self, lease_id: LeaseId, principal: Principal) -> Iterator[Stream]:
         """A stream with its place. Raises ApiError when there is none left."""
         with self._places.take(principal):
-            stream = Stream(lease_id, principal.api_key_id, self._tick)
+            stream = Stream(lease_id, principal, self._tick)
             if self._stopping:
                 stream.close(Closing.SERVER_STOPS)
             self._add(stream)
@@ -197,6 +199,11 @@ class Streams:
     def key_revoked(self, key: ApiKeyId) -> None:
         for stream in self._of_key.get(key, ()):
             stream.close(Closing.REVOKED)
+
+    def organization_closed(self, organization_id: OrganizationId) -> None:
+        for stream in self._every():
+            if stream.organization_id == organization_id:
+                stream.close(Closing.REVOKED)
 
     def anything_changed(self) -> None:
         """Changes were missed: look at every lease."""

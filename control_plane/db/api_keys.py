@@ -11,6 +11,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.subjects import subject_values
 from control_plane.domain.ids import ApiKeyId, OrganizationId, ServiceAccountId, UserId
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Role
 from control_plane.domain.subject import Subject, SubjectKind
 
@@ -28,13 +29,14 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of an API key, and its role."""
+    """The owner of an API key, its role, and the state of its organization."""
 
     organization_id: OrganizationId
     user_id: UserId | None
     service_account_id: ServiceAccountId | None
     api_key_id: ApiKeyId
     role: Role
+    state: OrganizationState
 
     @property
     def subject(self) -> Subject:
@@ -52,7 +54,7 @@ VALUES (:id, :organization_id, :user_id, :service_account_id, :name, :role, :sec
 # A function that runs with its owner's rights: no tenant is set before the key is known, so the tenant filter would
 # hide every row.
 _OWNER = text("""
-SELECT organization_id, user_id, service_account_id, api_key_id, role FROM api_key_owner(:secret_sha256)
+SELECT organization_id, user_id, service_account_id, api_key_id, role, state FROM api_key_owner(:secret_sha256)
 """)
 _PAGE = text("""
 SELECT id, name, role, hint, created_at, revoked_at FROM api_keys
@@ -67,6 +69,10 @@ _REVOKE = text("""
 UPDATE api_keys SET revoked_at = :now
 WHERE organization_id = :organization_id AND id = :id AND revoked_at IS NULL
 """)
+_REVOKE_ALL = text("""
+UPDATE api_keys SET revoked_at = :now WHERE organization_id = :organization_id AND revoked_at IS NULL
+""")
+_ERASE_NAMES = text("UPDATE api_keys SET name = '', hint = '' WHERE organization_id = :organization_id")
 _ROLE = text("SELECT role FROM api_keys WHERE organization_id = :organization_id AND id = :id")
 # The lock makes a revocation wait until this transaction is over, so that neither overlooks the other.
 _HOLD = text("SELECT id FROM api_keys WHERE id = :id AND revoked_at IS NULL FOR SHARE")
@@ -98,7 +104,10 @@ async def insert(
 
 
 async def owner(connection: Connection, secret_sha256: bytes) -> Owner | None:
-    """The owner of a key by the digest of its secret; None when the key is unknown or revoked."""
+    """The owner of a key by the digest of its secret; None when the key is unknown or revoked.
+
+    So it is when its organization is closing, closed or deleted.
+    """
     return await read_one(connection, _OWNER, Owner, secret_sha256=secret_sha256)
 
 
@@ -133,6 +142,16 @@ async def revoke(
     return bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))
 
 
+async def revoke_all(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> int:
+    """Revoke every key of an organization. Returns how many were valid."""
+    return await write(connection, _REVOKE_ALL, organization_id=organization_id, now=now)
+
+
+async def erase_names(connection: Connection, organization_id: OrganizationId) -> None:
+    """Erase the names of an organization's keys, and the parts of their secrets that are shown."""
+    await write(connection, _ERASE_NAMES, organization_id=organization_id)
+
+
 async def role(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> Role | None:
     """The role of a key of this organization; None when there is no such key."""
     return await read_one(connection, _ROLE, Role, organization_id=organization_id, id=key_id)
@@ -144,5 +163,5 @@ async def hold(connection: Connection, key_id: ApiKeyId) -> bool:
 
 
 async def revoked_among(connection: Connection, key_ids: Collection[ApiKeyId]) -> frozenset[ApiKeyId]:
-    """Those of these keys, of any organization, that are revoked."""
+    """Those of these keys, of any organization, that are revoked, or whose organization is closing or closed."""
     return frozenset(await read(connection, _REVOKED, ApiKeyId, ids=list(key_ids)))

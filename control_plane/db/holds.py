@@ -48,6 +48,9 @@ FROM leases l {USED}
 WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL AND h.due_at <= :now
 """)
 _SET_ASIDE = text("SELECT posted_nano + amount_nano FROM holds WHERE lease_id = :lease_id")
+_AMOUNT = text(
+    "SELECT CAST(coalesce(sum(amount_nano), 0) AS bigint) FROM holds WHERE lease_id = ANY(:lease_ids)"
+)
 _EXTEND = text("""
 WITH changed AS (
   UPDATE holds SET amount_nano = amount_nano + :more WHERE lease_id = :lease_id AND released_at IS NULL
@@ -88,6 +91,11 @@ async def set_aside(connection: Connection, lease_id: LeaseId) -> Nano:
     Posting a charge does not change it, so it does not change while the caller holds the lease's lock.
     """
     return Nano(await read_one(connection, _SET_ASIDE, int, lease_id=lease_id) or 0)
+
+
+async def amount(connection: Connection, lease_ids: Sequence[LeaseId]) -> Nano:
+    """What is held for these leases. It does not change while the caller holds the leases' locks."""
+    return Nano(await read_one(connection, _AMOUNT, int, lease_ids=list(lease_ids)) or 0)
 
 
 async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:

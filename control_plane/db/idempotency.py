@@ -8,7 +8,9 @@ from sqlalchemy.exc import IntegrityError
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read_one, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.organization import OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +20,16 @@ class StoredAnswer:
     answer: bytes
 
 
-_GET = text("""
-SELECT request_sha256, status, answer FROM idempotency_keys WHERE organization_id = :organization_id AND key = :key
+_GET = text(f"""
+SELECT i.request_sha256, i.status, i.answer
+FROM idempotency_keys i JOIN organizations o ON o.id = i.organization_id
+WHERE i.organization_id = :organization_id AND i.key = :key AND {among("o.state", OPEN)}
 """)
 _INSERT = text("""
 INSERT INTO idempotency_keys (organization_id, key, request_sha256, status, answer, created_at)
 VALUES (:organization_id, :key, :request_sha256, :status, :answer, :now)
 """)
+_FORGET_ALL = text("DELETE FROM idempotency_keys WHERE organization_id = :organization_id")
 _FORGET = text("""
 DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
   SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before ORDER BY created_at LIMIT :limit)
@@ -52,6 +57,7 @@ class KeyTaken(Exception):  # noqa: N818 - expected: the same request was sent t
 
 
 async def get(connection: Connection, organization_id: OrganizationId, key: str) -> StoredAnswer | None:
+    """The stored answer of a key; None when there is none, or when the organization is closing or closed."""
     return await read_one(connection, _GET, StoredAnswer, organization_id=organization_id, key=key)
 
 
@@ -72,6 +78,11 @@ async def insert(
         )
     except IntegrityError as error:
         raise KeyTaken from error
+
+
+async def forget_all(connection: Connection, organization_id: OrganizationId) -> int:
+    """Delete every answer of an organization. Returns how many."""
+    return await write(connection, _FORGET_ALL, organization_id=organization_id)
 
 
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:

@@ -254,6 +254,32 @@ def _moving(move: LeaseMove, now: datetime) -> _Moving:
 _LOCK = text(f"{_SELECT} WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
 
 
+_LOCK_LIVE = text(f"""
+{_SELECT} WHERE organization_id = :organization_id AND {among("state", LIVE)} ORDER BY id FOR UPDATE
+""")
+_COUNT_ENDING = text(f"""
+SELECT count(*) FROM leases WHERE organization_id = :organization_id AND state = '{LeaseState.ENDING}'
+""")
+_ERASE = text("""
+UPDATE leases SET name = '', labels = '{}', ssh_keys = '[]' WHERE organization_id = :organization_id
+""")
+
+
+async def lock_live(connection: Connection, organization_id: OrganizationId) -> list[Lease]:
+    """Lock every live lease of an organization, in id order."""
+    return await read(connection, _LOCK_LIVE, Lease, organization_id=organization_id)
+
+
+async def count_ending(connection: Connection, organization_id: OrganizationId) -> int:
+    """How many leases of an organization are ending."""
+    return await read_one(connection, _COUNT_ENDING, int, organization_id=organization_id) or 0
+
+
+async def erase_words(connection: Connection, organization_id: OrganizationId) -> int:
+    """Erase what the customer wrote about their leases, and the SSH keys in them. Returns how many leases."""
+    return await write(connection, _ERASE, organization_id=organization_id)
+
+
 async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
     """Lock leases, in id order. Locks are always taken in the order lease, claim, machine, standing, hold."""
     found = await read(connection, _LOCK, Lease, ids=sorted(set(lease_ids)))

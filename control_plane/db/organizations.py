@@ -1,6 +1,6 @@
 """Queries on organizations and their standings."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -9,10 +9,13 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.admission import Standing
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import Nano
-from control_plane.domain.organization import OrganizationState
+from control_plane.domain.organization import EFFECTS, OPEN, OrganizationEvent, OrganizationState, Unsettled
+from control_plane.domain.transitions import Moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Organization:
     id: OrganizationId
     name: str
     state: OrganizationState
+    generation: int
     platform: bool
     """Whether it is the organization of those who run the installation."""
     gpu_quota: int
@@ -31,20 +35,57 @@ class Organization:
     created_at: datetime
 
 
-_INSERT = text("""
+@dataclass(frozen=True, slots=True)
+class Closing(Unsettled):
+    """An organization that is closing, with what keeps it from being closed."""
+
+    id: OrganizationId
+    name: str
+    since: datetime
+    """When its closure was requested."""
+
+
+_SPENDING = [state for state, effects in EFFECTS.items() if effects.spends]
+_INSERT = text(f"""
 WITH made AS (
-  INSERT INTO organizations (id, name, platform, created_at) VALUES (:id, :name, :platform, :now)
+  INSERT INTO organizations (id, name, state, platform, created_at)
+  VALUES (:id, :name, '{OrganizationState.ACTIVE}', :platform, :now)
   ON CONFLICT (name) DO NOTHING RETURNING id
 )
 INSERT INTO standings (organization_id, gpu_quota) SELECT id, :gpu_quota FROM made
 """)
 _GET = text("""
-SELECT o.id, o.name, o.state, o.platform, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano, o.created_at
+SELECT o.id, o.name, o.state, o.generation, o.platform, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano,
+       o.created_at
 FROM organizations o JOIN standings s ON s.organization_id = o.id WHERE o.id = :id
 """)
 # A function that runs with its owner's rights: the tenant filter would hide all organizations but one.
 _IDS = text("""
-SELECT id FROM organization_ids(CAST(:after_at AS timestamptz), CAST(:after_id AS uuid), CAST(:limit AS integer))
+SELECT id FROM organization_ids(CAST(:after_at AS timestamptz), CAST(:after_id AS uuid), CAST(:states AS text[]),
+                                CAST(:part AS text), CAST(:limit AS integer))
+""")
+_LOCK = text(_GET.text + " FOR NO KEY UPDATE OF o")
+_HOLD_OPEN = text(f"SELECT id FROM organizations WHERE id = :id AND {among('state', OPEN)} FOR SHARE")
+_MOVE = text("""
+UPDATE organizations SET state = :after, generation = generation + 1
+WHERE id = :id AND state = :before AND generation = :seen
+""")
+_RENAME = text("UPDATE organizations SET name = :name WHERE id = :id")
+_LEFT = f"""
+  (SELECT count(*) FROM leases WHERE organization_id = {{id}} AND state <> '{LeaseState.ENDED}') AS leases,
+  (SELECT count(*) FROM leases WHERE organization_id = {{id}} AND state = '{LeaseState.ENDED}'
+     AND ready_at IS NOT NULL AND NOT meter_closed) AS unmetered,
+  (SELECT count(*) FROM unrated WHERE organization_id = {{id}}) AS unrated,
+  (SELECT count(*) FROM holds WHERE organization_id = {{id}} AND released_at IS NULL) AS holds
+"""
+_UNSETTLED = text(f"SELECT {_LEFT.format(id=':id')}")
+_CLOSING = text(f"""
+SELECT o.id, o.name, (SELECT max(at) FROM organization_events e WHERE e.organization_id = o.id) AS since,
+{_LEFT.format(id="o.id")} FROM organizations o WHERE o.state = '{OrganizationState.CLOSING}'
+ORDER BY since, o.id LIMIT :limit
+""")
+_NOT_SPENDING = text(f"""
+SELECT id FROM organizations WHERE id = ANY(:ids) AND NOT {among("state", _SPENDING)}
 """)
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text("""
@@ -76,17 +117,77 @@ async def get(connection: Connection, organization_id: OrganizationId) -> Organi
 
 
 async def ids(
-    connection: Connection, *, after: tuple[datetime, UUID] | None, limit: int
+    connection: Connection,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    states: Sequence[OrganizationState] | None = None,
+    part: str | None = None,
 ) -> list[OrganizationId]:
-    """The ids of all organizations, oldest first; `after` is creation time and id of the previous page's last one."""
+    """The ids of organizations, oldest first; `after` is creation time and id of the previous page's last one.
+
+    With `states` only those in these states, with `part` only those whose names contain it.
+    """
     return await read(
         connection,
         _IDS,
         OrganizationId,
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
+        states=None if states is None else [state.value for state in states],
+        part=part,
         limit=limit,
     )
+
+
+async def lock(connection: Connection, organization_id: OrganizationId) -> Organization | None:
+    """An organization, locked before its state changes: the first of all locks."""
+    return await read_one(connection, _LOCK, Organization, id=organization_id)
+
+
+async def hold_open(connection: Connection, organization_id: OrganizationId) -> bool:
+    """Keep the state of an organization until this transaction is over. False when its API keys are refused.
+
+    A closure waits for transactions that hold its organization, and finds what they wrote. Transactions that come
+    after it find the organization closed. So nothing is left that a refused key made. The first of all locks.
+    """
+    return bool(await read(connection, _HOLD_OPEN, OrganizationId, id=organization_id))
+
+
+async def move(
+    connection: Connection,
+    organization_id: OrganizationId,
+    moved: Moved[OrganizationState, OrganizationEvent],
+    *,
+    seen: int,
+) -> bool:
+    """Change the state of an organization, unless it has moved since the generation `seen`."""
+    values = {"before": moved.before.value, "after": moved.after.value, "seen": seen}
+    return bool(await write(connection, _MOVE, id=organization_id, **values))
+
+
+async def rename(connection: Connection, organization_id: OrganizationId, name: str) -> None:
+    await write(connection, _RENAME, id=organization_id, name=name)
+
+
+async def unsettled(connection: Connection, organization_id: OrganizationId) -> Unsettled:
+    """What keeps an organization from being closed. Once it is closing, none of these numbers grows."""
+    found = await read_one(connection, _UNSETTLED, Unsettled, id=organization_id)
+    if found is None:
+        raise LookupError("a sum without a row")
+    return found
+
+
+async def closing(connection: Connection, *, limit: int) -> list[Closing]:
+    """The organizations that are closing, with what is still open, the longest closing first."""
+    return await read(connection, _CLOSING, Closing, limit=limit)
+
+
+async def not_spending(
+    connection: Connection, organization_ids: Collection[OrganizationId]
+) -> frozenset[OrganizationId]:
+    """Those of these organizations that must not spend."""
+    return frozenset(await read(connection, _NOT_SPENDING, OrganizationId, ids=sorted(set(organization_ids))))
 
 
 async def named(connection: Connection, name: str) -> OrganizationId | None:

@@ -35,6 +35,8 @@ class Funding:
     available_nano: Nano
     """The organization's posted balance less all its open holds."""
     warned: bool
+    spends: bool = True
+    """Whether the organization may spend; a suspended one uses up what is held, whatever its balance."""
 
     @property
     def left_nano(self) -> Nano:
@@ -75,21 +77,22 @@ def decide(funding: Funding) -> Decision:
     if left >= funding.cost_of(RENEW_BELOW):
         return Keep()
     more = funding.cost_of(HOLD) - left
-    if funding.available_nano >= more:
+    if funding.spends and funding.available_nano >= more:
         return Renew(Nano(more))
+    why, remedy = _not_renewed(funding, Nano(more))
     if left < funding.cost_of(END_BELOW):
-        return End(
-            f"{dollars_down(funding.available_nano)} USD is available and the next hour needs"
-            f" {dollars_up(Nano(more))} USD more.",
-            unbilled_nano=Nano(max(0, -left)),
-        )
+        return End(f"{why}.", unbilled_nano=Nano(max(0, -left)))
     if funding.warned:
         return Keep()
-    return Warn(
-        f"{dollars_down(funding.available_nano)} USD is available and the next hour needs"
-        f" {dollars_up(Nano(more))} USD more;"
-        " top up, or the lease ends when its hold is used."
-    )
+    return Warn(f"{why}; {remedy}, or the lease ends when its hold is used.")
+
+
+def _not_renewed(funding: Funding, more: Nano) -> tuple[str, str]:
+    """Why a hold is not renewed, and what the customer can do about it."""
+    if not funding.spends:
+        return "The organization is suspended, so its holds are not renewed", "settle its account"
+    available, needed = dollars_down(funding.available_nano), dollars_up(more)
+    return f"{available} USD is available and the next hour needs {needed} USD more", "top up"
 
 
 def first_look(ready_at: datetime) -> datetime:

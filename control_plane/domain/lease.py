@@ -108,6 +108,8 @@ BILLED = frozenset({_S.READY})
 LIVE = frozenset({_S.PLACING, _S.STARTING, _S.READY})
 """Counted against the quota, and backed by a hold."""
 TERMINAL = frozenset({_S.ENDED})
+ENDED_BY_PEOPLE = frozenset({_E.RELEASED, _E.ORGANIZATION_SUSPENDED, _E.ORGANIZATION_CLOSED})
+"""Somebody decided the end: time in which nobody could list the machine before it is not billed."""
 
 END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.RELEASED: EndReason.RELEASED,

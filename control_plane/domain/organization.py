@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from control_plane.domain.money import Nano
 from control_plane.domain.permission import Permission
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
@@ -66,6 +67,11 @@ NEXT: dict[tuple[OrganizationState, OrganizationEvent], OrganizationState] = {
     (_S.CLOSED, _E.DELETED): _S.DELETED,
 }
 
+REPEATED: Mapping[OrganizationEvent, frozenset[OrganizationState]] = {
+    _E.CLOSURE_REQUESTED: frozenset({_S.CLOSING, _S.CLOSED, _S.DELETED}),
+    _E.DELETED: frozenset({_S.DELETED}),
+}
+"""States in which an operator may ask again for what was done already: the first record is the answer."""
 TERMINAL = frozenset({_S.DELETED})
 OPEN = frozenset({_S.ACTIVE, _S.SUSPENDED})
 """Its API keys are known."""
@@ -160,6 +166,24 @@ def allows(state: OrganizationState, permission: Permission) -> bool:
             return action in _ACTIONS_WHILE_SUSPENDED or permission is Permission.QUOTES_CREATE
         case Access.NONE:
             return False
+
+
+NOTHING = Nano(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a suspension or a closure ended."""
+
+    waiting_leases: int = 0
+    """Leases that waited for a machine."""
+    starting_leases: int = 0
+    ready_leases: int = 0
+    ending_leases: int = 0
+    """Leases that were ending before."""
+    api_keys: int = 0
+    released_nano: Nano = NOTHING
+    """Money that is no longer held for the leases that it ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,14 @@ class Permission(StrEnum):
     """Create organizations, each with its first API key."""
     ORGANIZATIONS_READ_ALL = "organizations.read_all"
     """Read every organization: its balance, holds and quota, and whether its charges are posted."""
+    ORGANIZATIONS_SUSPEND = "organizations.suspend"
+    """Suspend organizations, and end their leases with it."""
+    ORGANIZATIONS_RESUME = "organizations.resume"
+    """End the suspension of organizations."""
+    ORGANIZATIONS_CLOSE = "organizations.close"
+    """Close organizations for good: their API keys are refused and their leases end."""
+    ORGANIZATIONS_DELETE = "organizations.delete"
+    """Erase the personal data of closed organizations."""
     CREDITS_CREATE = "credits.create"
     """Post a credit to any organization."""
     API_KEYS_READ = "api_keys.read"
@@ -91,6 +99,10 @@ CUSTOMER = frozenset(
 OPERATOR = CUSTOMER | {
     Permission.ORGANIZATIONS_CREATE,
     Permission.ORGANIZATIONS_READ_ALL,
+    Permission.ORGANIZATIONS_SUSPEND,
+    Permission.ORGANIZATIONS_RESUME,
+    Permission.ORGANIZATIONS_CLOSE,
+    Permission.ORGANIZATIONS_DELETE,
     Permission.CREDITS_CREATE,
     Permission.API_KEYS_CREATE_OPERATOR,
     Permission.API_KEYS_REVOKE_OPERATOR,

@@ -11,6 +11,8 @@ class RefusalCode(StrEnum):
 
     ORGANIZATION_SUSPENDED = "organization_suspended"
     ORGANIZATION_CLOSED = "organization_closed"
+    ORGANIZATION_STATE = "organization_state"
+    PLATFORM_ORGANIZATION = "platform_organization"
     SKU_UNKNOWN = "sku_unknown"
     SKU_NOT_OFFERED = "sku_not_offered"
     NO_SSH_KEY = "no_ssh_key"

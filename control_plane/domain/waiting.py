@@ -63,6 +63,16 @@ def unserved(
     return GiveUp(f"no offer could serve it in the time that it was to wait; {_lowered(why)}")
 
 
+def suspended(*, due_at: datetime, gives_up_at: datetime, now: datetime) -> GiveUp | KeepWaiting:
+    """What follows for a lease whose organization is suspended: nothing is bought for it, and it waits as others do."""
+    why = "The organization is suspended, so nothing is bought for it."
+    if now < gives_up_at:
+        return KeepWaiting(why, min(now + LOOK_AGAIN_AFTER, gives_up_at))
+    if now - due_at > LOOKED_AT_WITHIN:
+        return KeepWaiting(why, now + LOOKED_AT_WITHIN)
+    return GiveUp(f"it was not placed in the time that it was to wait; {_lowered(why)}")
+
+
 _WAITING_WORDS = {
     RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
     RejectCode.REGION_EXCLUDED: "in other regions",

@@ -4,6 +4,7 @@ These functions run in the caller's open transaction, under the locks that each 
 machines: `outcomes/machines.py` decides what happens to the machines of claims that have ended.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,7 +13,8 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim, release_bound, use_ended_at
-from control_plane.domain.lease import BILLED, Lease, LeaseEvent, LeaseMove, LeaseState, step
+from control_plane.domain.ids import LeaseId
+from control_plane.domain.lease import BILLED, ENDED_BY_PEOPLE, Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
 from control_plane.domain.metering import Bound, Ending, ending
 from control_plane.domain.money import usd
@@ -22,34 +24,57 @@ from control_plane.domain.transitions import Moved
 async def end(
     connection: Connection, lease: Lease, event: LeaseEvent, *, why: str, actor: Actor, now: datetime
 ) -> bool:
-    """End a locked lease, with its claim and its attempt. False when it is ending already.
+    """End a locked lease, with its claim and its attempt. False when it is ending already."""
+    return bool(await end_all(connection, [lease], event, why=why, actor=actor, now=now))
 
-    It is billed until now, or until its machine became suspect if another challenge confirmed the failure, but never
-    beyond the money that was set aside for it. A release is not billed for time in which nobody could list the machine.
+
+async def end_all(
+    connection: Connection,
+    found: Sequence[Lease],
+    event: LeaseEvent,
+    *,
+    why: str,
+    actor: Actor,
+    now: datetime,
+) -> frozenset[LeaseId]:
+    """End locked leases, with their claims and their attempts. Returns those that were not ending already.
+
+    A lease is billed until now, or until its machine became suspect if another challenge confirmed the failure, but
+    never beyond the money that was set aside for it. When somebody ends it, it is not billed for time in which nobody
+    could list the machine.
     """
-    moved = step(lease.state, event)
-    if not isinstance(moved, Moved):
-        return False
-    open_claims = await claims.lock_open(connection, lease_ids=[lease.id])
-    billing = await _released(connection, lease, event, open_claims, now)
+    moves = {lease.id: _ending_move(lease, event, why) for lease in found}
+    moving = [lease for lease in found if moves[lease.id] is not None]
+    if not moving:
+        return frozenset()
+    open_claims = await claims.lock_open(connection, lease_ids=[lease.id for lease in moving])
+    of_lease = {claim.lease_id: claim for claim in open_claims}
+    billing = {
+        lease.id: await _released(connection, lease, event, of_lease.get(lease.id), now) for lease in moving
+    }
     await claims.end(connection, [claim.id for claim in open_claims], now=now, released=False)
-    await attempts.close(connection, [lease.id], AttemptOutcome.ABANDONED, now=now)
+    await attempts.close(connection, [lease.id for lease in moving], AttemptOutcome.ABANDONED, now=now)
     # Last, because it locks the organization's standing: see the order of locks in `db/leases.py`.
-    move = LeaseMove(lease.id, lease.generation, moved, why=why)
-    return await _stop_billing(connection, move, billing, actor=actor, now=now)
+    stopping = [(move, billing[lease_id]) for lease_id, move in moves.items() if move is not None]
+    return await _stop_billing(connection, stopping, actor=actor, now=now)
+
+
+def _ending_move(lease: Lease, event: LeaseEvent, why: str) -> LeaseMove | None:
+    moved = step(lease.state, event)
+    return LeaseMove(lease.id, lease.generation, moved, why=why) if isinstance(moved, Moved) else None
 
 
 async def _released(
-    connection: Connection, lease: Lease, event: LeaseEvent, open_claims: list[Claim], now: datetime
+    connection: Connection, lease: Lease, event: LeaseEvent, claim: Claim | None, now: datetime
 ) -> Ending | None:
     """When billing stops for a lease that ends now; None when it was never ready."""
-    if lease.ready_at is None or not open_claims:
+    if lease.ready_at is None or claim is None:
         return None
-    machine = await machines.get(connection, open_claims[0].machine_id)
+    machine = await machines.get(connection, claim.machine_id)
     if machine is None:
         return await _ending(connection, lease, lease.ready_at, now)
     used_until = use_ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
-    bounds = (release_bound(lease.ready_at, machine),) if event is LeaseEvent.RELEASED else ()
+    bounds = (release_bound(lease.ready_at, machine),) if event in ENDED_BY_PEOPLE else ()
     return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
 
 
@@ -61,17 +86,25 @@ async def _ending(
 
 
 async def _stop_billing(
-    connection: Connection, move: LeaseMove, billing: Ending | None, *, actor: Actor, now: datetime
-) -> bool:
-    """Move a lease out of the states in which it has a machine. False when it moved meanwhile."""
-    stopped = replace(move, billed_until=billing.billed_until if billing else None)
-    if not await leases.move(connection, [stopped], actor=actor, now=now):
-        return False
-    for unbilled in billing.unbilled if billing else ():
-        amount = usd(unbilled.amount_nano)
-        why = f"{unbilled.seconds} s of use ({amount} USD) are not billed: {unbilled.why}"
-        await journal.note_lease(connection, move.id, event="use_not_billed", why=why, actor=actor, now=now)
-    return True
+    connection: Connection,
+    stopping: Sequence[tuple[LeaseMove, Ending | None]],
+    *,
+    actor: Actor,
+    now: datetime,
+) -> frozenset[LeaseId]:
+    """Move leases out of the states in which they have machines. Returns those that had not moved meanwhile."""
+    stopped = [
+        replace(move, billed_until=billing.billed_until if billing else None) for move, billing in stopping
+    ]
+    moved = await leases.move(connection, stopped, actor=actor, now=now)
+    for move, billing in stopping:
+        for unbilled in billing.unbilled if billing and move.id in moved else ():
+            amount = usd(unbilled.amount_nano)
+            why = f"{unbilled.seconds} s of use ({amount} USD) are not billed: {unbilled.why}"
+            await journal.note_lease(
+                connection, move.id, event="use_not_billed", why=why, actor=actor, now=now
+            )
+    return moved
 
 
 async def lose_machine(
@@ -98,7 +131,7 @@ async def lose_machine(
         used_until = use_ended_at(lease.ready_at, machine, now, failure, release_at=lease.release_at)
         billing = await _ending(connection, lease, lease.ready_at, used_until)
     move = LeaseMove(lease.id, lease.generation, moved, why=failure.why)
-    await _stop_billing(connection, move, billing, actor=actor, now=now)
+    await _stop_billing(connection, [(move, billing)], actor=actor, now=now)
 
 
 def _event(state: LeaseState, failure: MachineFailure) -> LeaseEvent:

@@ -1,14 +1,19 @@
-"""What other processes changed in the database, as this process hears it: leases, and API keys that were revoked."""
+"""What other processes changed in the database, as this process hears it: leases, keys, organizations."""
 
 from collections.abc import Callable
 from uuid import UUID
 
 from control_plane.db.bell import ANYTHING, LEASES
 from control_plane.db.listen import Listener
-from control_plane.domain.ids import ApiKeyId, LeaseId
+from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
+from control_plane.domain.organization import OrganizationState
 
 API_KEYS = "splitplane_api_keys"
 """The channel of revoked keys. A trigger sends to it when a transaction commits: see the first migration."""
+
+
+ORGANIZATIONS = "splitplane_organizations"
+"""The channel of organizations whose state changed, as their id and the state, sent in the same way."""
 
 
 class Changes:
@@ -27,21 +32,29 @@ class Changes:
         *,
         lease: Callable[[LeaseId], None],
         api_key: Callable[[ApiKeyId], None],
+        organization: Callable[[OrganizationId, OrganizationState], None],
         anything: Callable[[], None],
     ) -> None:
-        """Call `lease` when a lease's status or journal may have changed, and `api_key` when a key was revoked.
+        """Call `lease` when a lease's status or journal may have changed, and `api_key` when a key was revoked,
+        and `organization` when an organization has another state.
 
         `anything` is called when changes may have been missed. Call this once, before `run`.
         """
         if self._listener is not None:
             self._listener.on(LEASES, lambda payload: _each_lease(payload, lease, anything))
             self._listener.on(API_KEYS, lambda payload: api_key(ApiKeyId(UUID(payload))))
+            self._listener.on(ORGANIZATIONS, lambda payload: organization(*_organization(payload)))
             self._listener.on_connected(anything)
 
     async def run(self) -> None:
         """Hear changes until cancelled."""
         if self._listener is not None:
             await self._listener.run()
+
+
+def _organization(payload: str) -> tuple[OrganizationId, OrganizationState]:
+    text, _, state = payload.partition(" ")
+    return OrganizationId(UUID(text)), OrganizationState(state)
 
 
 def _each_lease(payload: str, lease: Callable[[LeaseId], None], anything: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from control_plane.db import organizations
 from control_plane.db.connection import Connection
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
 from control_plane.db.idempotency import get as get_answer
@@ -15,6 +16,7 @@ __all__ = [
     "Connection",
     "OtherBody",
     "Produced",
+    "Shut",
     "once",
 ]  # Connection: for controllers, which must not import the layer below.
 
@@ -34,6 +36,11 @@ class OtherBody:
 
 
 @dataclass(frozen=True, slots=True)
+class Shut:
+    """The organization was closed since the request was let in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Produced:
     """What an effect returns: the body to send now, and the body to store, which contains no secrets."""
 
@@ -49,14 +56,16 @@ async def once(
     key: str | None,
     request_sha256: bytes,
     effect: Callable[[Connection], Awaitable[Produced]],
-) -> Answer | OtherBody:
-    """Run `effect` in a transaction of `tenant`, at most once per key.
+) -> Answer | OtherBody | Shut:
+    """Run `effect` in a transaction of `tenant`, at most once per key, unless the tenant is closing or closed.
 
     Only effects that took place are stored. When an effect raises (a refusal), it is rolled back and the key stays
     free, so that the customer can correct the request and use the key again.
     """
     if key is None:
         async with world.db.fast_transaction(tenant) as connection:
+            if not await organizations.hold_open(connection, tenant):
+                return Shut()
             produced = await effect(connection)
         return Answer(produced.status, produced.body)
 
@@ -64,6 +73,8 @@ async def once(
     if stored is None:
         try:
             async with world.db.fast_transaction(tenant) as connection:
+                if not await organizations.hold_open(connection, tenant):
+                    return Shut()
                 produced = await effect(connection)
                 answer = StoredAnswer(request_sha256, produced.status, produced.stored_body)
                 await insert_answer(connection, tenant, key, answer, now=world.now())

@@ -18,6 +18,7 @@ from control_plane.domain.ids import (
     ServiceAccountId,
 )
 from control_plane.domain.ledger import AccountKind, LedgerAccount
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -118,10 +119,20 @@ async def create_with_key(
     return CreatedOrganization(made, issued)
 
 
-async def page(world: World, *, after: tuple[datetime, UUID] | None, limit: int) -> Sequence[Organization]:
-    """All organizations, oldest first, for operators. Each is read as its own tenant."""
+async def page(
+    world: World,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    states: Sequence[OrganizationState] | None = None,
+    part: str | None = None,
+) -> Sequence[Organization]:
+    """Organizations in any of these states whose names contain this part, oldest first, for operators.
+
+    Each is read as its own tenant.
+    """
     async with world.db.reading() as connection:
-        ids = await organizations.ids(connection, after=after, limit=limit)
+        ids = await organizations.ids(connection, after=after, limit=limit, states=states, part=part)
     return [await show(world, organization_id) for organization_id in ids]
 
 

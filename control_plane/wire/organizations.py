@@ -5,8 +5,24 @@ from typing import Annotated
 from msgspec import Meta
 
 from control_plane.wire.api_keys import ApiKeyView
-from control_plane.wire.common import Money, Name, NextCursor, PositiveUsdText, Request, Timestamp, View
-from control_plane.wire.vocabulary import ApiKeyIdText, OrganizationIdText, OrganizationStateWord, RoleWord
+from control_plane.wire.common import (
+    Money,
+    Name,
+    NextCursor,
+    PositiveUsdText,
+    Request,
+    Sentence,
+    Timestamp,
+    View,
+)
+from control_plane.wire.vocabulary import (
+    ActorKindWord,
+    ApiKeyIdText,
+    OrganizationEventWord,
+    OrganizationIdText,
+    OrganizationStateWord,
+    RoleWord,
+)
 
 
 class OrganizationView(View):
@@ -71,6 +87,83 @@ class CreatedOrganization(View):
     """Its first API key."""
     secret: str | None
     """The secret of the first API key. It is in this answer only; a replay of the request answers null."""
+
+
+class ReasonRequest(Request):
+    """A decision on an organization."""
+
+    reason: Sentence
+    """Why, for its record."""
+
+
+class SuspensionRequest(ReasonRequest, kw_only=True):
+    """A suspension."""
+
+    end_leases: bool = False
+    """Whether its leases end now. Otherwise they run on what is held for them."""
+
+
+class EndedView(View):
+    """What a change of an organization's state ended."""
+
+    waiting_leases: int
+    """Leases that waited for a machine."""
+    starting_leases: int
+    """Leases whose machine was being set up."""
+    ready_leases: int
+    """Leases that ran."""
+    ending_leases: int
+    """Leases that were ending before; their machines may still live."""
+    api_keys: int
+    """API keys that were valid until then."""
+    holds: Money
+    """What is no longer held for the leases that it ended."""
+
+
+class OrganizationEventView(View):
+    """A change of an organization's state."""
+
+    number: int
+    """Identifies the change. Numbers grow, with gaps."""
+    at: Timestamp
+    """When it happened."""
+    event: OrganizationEventWord
+    """What happened."""
+    state_before: OrganizationStateWord
+    """The state before."""
+    state_after: OrganizationStateWord
+    """The state after."""
+    reason: str
+    """Why."""
+    actor_kind: ActorKindWord
+    """Who did it."""
+    actor: str
+    """The id of the API key, or the name of the loop."""
+    request_id: str | None
+    """The request that did it; null for loops."""
+    ended: EndedView
+    """What it ended."""
+    held: Money
+    """What was still held after it: use that was not posted yet."""
+    balance: Money
+    """The balance after it."""
+
+
+class OrganizationChange(View):
+    """An organization after a change, and the record of the change."""
+
+    organization: OrganizationView
+    """The organization now."""
+    event: OrganizationEventView
+    """The change."""
+
+
+class OrganizationEventPage(View):
+    """A page of an organization's record."""
+
+    items: tuple[OrganizationEventView, ...]
+    """The changes, oldest first."""
+    next_cursor: NextCursor | None
 
 
 class CreditRequest(Request):

@@ -55,6 +55,18 @@ OrganizationStateWord = Annotated[
         deleted="Its personal data is erased; the ledger and the journals stay.",
     ),
 ]
+OrganizationEventWord = Annotated[
+    str,
+    one_of(
+        "OrganizationEvent",
+        "What changed the state of an organization.",
+        suspended="An operator suspended it, perhaps once more with another reason.",
+        resumed="An operator ended its suspension.",
+        closure_requested="An operator closed it.",
+        settled="Every lease had ended, all usage was posted and nothing was held.",
+        deleted="An operator had its personal data erased.",
+    ),
+]
 LeaseStateWord = Annotated[
     str,
     one_of(

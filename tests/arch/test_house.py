@@ -9,11 +9,16 @@ from pathlib import Path
 from control_plane.cli.main import FILES
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
+from control_plane.domain.organization import OrganizationState
 from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_P99_MAX = 100
-DOORS = {"leases": "control_plane/db/leases.py", "machines": "control_plane/db/machines.py"}
+DOORS = {
+    "leases": "control_plane/db/leases.py",
+    "machines": "control_plane/db/machines.py",
+    "organizations": "control_plane/db/organizations.py",
+}
 OUTERMOST_FRAMES = {
     "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
 }
@@ -65,14 +70,18 @@ def test_a_state_is_assigned_in_one_place() -> None:
     assert sorted(where) == sorted(DOORS.items())
 
 
-def test_an_update_of_a_lease_or_a_machine_is_written_in_the_database_layer() -> None:
+def test_an_update_of_a_lease_a_machine_or_an_organization_is_written_in_the_database_layer() -> None:
     for source in sources(*PRODUCT):
         if not source.path.startswith("control_plane/db/"):
             assert not {table for table, _ in _updates(source)} & DOORS.keys(), source.path
 
 
 def test_a_row_is_born_in_its_first_state() -> None:
-    first = {"leases": "{LeaseState.PLACING}", "machines": "{MachineState.INTENDED}"}
+    first = {
+        "leases": "{LeaseState.PLACING}",
+        "machines": "{MachineState.INTENDED}",
+        "organizations": "{OrganizationState.ACTIVE}",
+    }
     for table, path in DOORS.items():
         inserts = [
             (source.path, text)
@@ -84,7 +93,7 @@ def test_a_row_is_born_in_its_first_state() -> None:
         assert f"'{first[table]}'" in inserts[0][1]
 
 
-STATES = {state.value for kind in (LeaseState, MachineState) for state in kind}
+STATES = {state.value for kind in (LeaseState, MachineState, OrganizationState) for state in kind}
 
 
 def test_no_state_is_spelled_out_in_sql() -> None:

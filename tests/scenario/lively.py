@@ -46,6 +46,7 @@ LATE = frozenset(
         "bootstrap_machines",
         "challenge_machines",
         "close_leases",
+        "close_organizations",
         "collect_orphans",
         "erase_machines",
         "expire_machines",
@@ -122,6 +123,7 @@ async def build(db: Database, clock: Clock) -> Stage:
         await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
+    await stage.close_organization(await stage.organization())
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -182,12 +184,14 @@ _ROWS = {
                 ORDER BY l.name""",
     "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
+    "organizations": "SELECT state, generation FROM organizations ORDER BY created_at, id",
     "networks": "SELECT number, work_until, synced_at FROM networks ORDER BY number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
+                        (SELECT count(*) FROM organization_events),
                         (SELECT count(*) FROM verification_reports), (SELECT count(*) FROM placements),
                         (SELECT max(observed_at) FROM offers)""",
 }
@@ -223,6 +227,7 @@ _SETTLED = {
     "stale": "SELECT name FROM provider_accounts WHERE offers_at < CAST(:now AS timestamptz) - interval '61 seconds'",
     "orphans": "SELECT count(*) FROM orphans",
     "answers": "SELECT count(*) FROM idempotency_keys",
+    "organizations": "SELECT state, count(*) FROM organizations GROUP BY 1 ORDER BY 1",
     "references": "SELECT count(*) FROM proof_references",
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",

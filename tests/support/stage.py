@@ -27,7 +27,16 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
-from control_plane.services import billing, catalogue, lease_overviews, leases, organizations
+from control_plane.services import (
+    billing,
+    catalogue,
+    lease_overviews,
+    leases,
+    organization_states,
+    organizations,
+)
+from control_plane.services.organization_states import Changed, Order, Recorded
+from control_plane.services.organizations import Organization
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
 from data_plane.access.port import HostKey, Target
@@ -62,6 +71,7 @@ BOOK = [H100, H100X8, PROVEN, ATTESTED]
 FAKE = AccountName("fake")
 LOOPS = registry.discovered()
 CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
+OPERATOR = Actor(ActorKind.OPERATOR, "test")
 
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
 _STATES = text("SELECT name, state FROM leases")
@@ -204,6 +214,34 @@ class Stage:
                     connection, self.api, organization_id, Nano(usd * NANO_PER_USD), key=organization_id.hex
                 )
         return organization_id
+
+    async def close_organization(self, organization_id: OrganizationId) -> Recorded:
+        """Close an organization, as an operator does. Returns the record, which says what that ended."""
+        order = Order(organization_id, organization_id, "a test", OPERATOR)
+        async with self.api.db.transaction(organization_id) as connection:
+            changed = await organization_states.close(connection, self.api, order)
+        assert isinstance(changed, Changed), changed
+        return changed.recorded
+
+    async def suspend_organization(
+        self, organization_id: OrganizationId, *, end_leases: bool = False
+    ) -> Recorded:
+        order = Order(organization_id, organization_id, "a test", OPERATOR)
+        async with self.api.db.transaction(organization_id) as connection:
+            changed = await organization_states.suspend(connection, self.api, order, end_leases=end_leases)
+        assert isinstance(changed, Changed), changed
+        return changed.recorded
+
+    async def resume_organization(self, organization_id: OrganizationId) -> Recorded:
+        order = Order(organization_id, organization_id, "a test", OPERATOR)
+        async with self.api.db.transaction(organization_id) as connection:
+            changed = await organization_states.resume(connection, self.api, order)
+        assert isinstance(changed, Changed), changed
+        return changed.recorded
+
+    async def organization_row(self, organization_id: OrganizationId) -> Organization:
+        """The organization as it is stored now."""
+        return await organizations.show(self.api, organization_id)
 
     async def try_lease(
         self,

@@ -10,9 +10,11 @@ import pytest
 from control_plane.db.holds import Funded
 from control_plane.db.usage import LeaseUsage, Metered
 from control_plane.domain import metering
+from control_plane.domain.admission import Standing
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.metering import HOUR, Use, UsedUntil, used_until
 from control_plane.domain.money import Nano
+from control_plane.domain.organization import OrganizationState
 from control_plane.services.billing import bill_line
 from reconciler.loops.money.fund_leases import funding
 from reconciler.loops.money.meter_usage import intervals
@@ -23,6 +25,7 @@ NOW = READY + 4 * HOUR
 MOMENTS = [None, *(READY + hours * HOUR for hours in range(5))]
 PRICE = Nano(3_600)
 """One nano-dollar a second, on one GPU."""
+STANDING = Standing(OrganizationState.ACTIVE, gpu_quota=1, gpus_held=1, available_nano=Nano(0))
 CASES = [
     Use(
         ready_at=READY,
@@ -85,7 +88,7 @@ def _answers(use: Use) -> Answers:
     return Answers(
         metered=sum(interval.gpu_seconds for interval in intervals(metered, NOW)),
         billed=bill_line(usage, NOW).unrated_gpu_seconds,
-        held_for=funding(funded, Nano(0), NOW).unposted_nano,
+        held_for=funding(funded, STANDING, NOW).unposted_nano,
     )
 
 

@@ -6,8 +6,16 @@ from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
+from control_plane.services.organization_states import Changed, Recorded
 from control_plane.services.organizations import Organization
-from control_plane.wire.organizations import CreditView, OrganizationView, OwnOrganizationView
+from control_plane.wire.organizations import (
+    CreditView,
+    EndedView,
+    OrganizationChange,
+    OrganizationEventView,
+    OrganizationView,
+    OwnOrganizationView,
+)
 
 
 def organization_view(organization: Organization) -> OrganizationView:
@@ -29,6 +37,34 @@ def own_organization_view(organization: Organization, *, key_id: str, role: Role
     """The organization of the API key that asks."""
     view = organization_view(organization)
     return OwnOrganizationView(**structs.asdict(view), key_id=key_id, role=role.value)
+
+
+def event_view(recorded: Recorded) -> OrganizationEventView:
+    return OrganizationEventView(
+        number=recorded.number,
+        at=recorded.at,
+        event=recorded.event.value,
+        state_before=recorded.state_before.value,
+        state_after=recorded.state_after.value,
+        reason=recorded.reason,
+        actor_kind=recorded.actor_kind.value,
+        actor=recorded.actor,
+        request_id=recorded.request_id,
+        ended=EndedView(
+            waiting_leases=recorded.waiting_leases,
+            starting_leases=recorded.starting_leases,
+            ready_leases=recorded.ready_leases,
+            ending_leases=recorded.ending_leases,
+            api_keys=recorded.api_keys,
+            holds=money(recorded.released_nano),
+        ),
+        held=money(recorded.held_nano),
+        balance=money(recorded.balance_nano),
+    )
+
+
+def change_view(changed: Changed) -> OrganizationChange:
+    return OrganizationChange(organization_view(changed.organization), event_view(changed.recorded))
 
 
 def credit_view(organization: Organization, amount: Nano) -> CreditView:

@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -18,7 +19,8 @@ from sqlalchemy import (
 )
 
 from control_plane.db.tables.marks import at, known, project, table, tenant
-from control_plane.domain.organization import OrganizationState
+from control_plane.domain.actor import ActorKind
+from control_plane.domain.organization import OrganizationEvent, OrganizationState
 
 organizations = table(
     "organizations",
@@ -32,6 +34,40 @@ organizations = table(
     at("created_at", nullable=False),
     known("state", OrganizationState),
     UniqueConstraint("id", "platform"),  # The target of foreign keys that demand the platform's organization.
+    Index("ix_organizations_closing", "id", postgresql_where=text(f"state = '{OrganizationState.CLOSING}'")),
+    api=("INSERT",),
+    api_updates=("name", "state", "generation"),
+)
+
+organization_events = table(
+    "organization_events",
+    Column("number", BigInteger, Identity(always=True), primary_key=True),
+    tenant(),
+    at("at", nullable=False),
+    Column("actor_kind", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    # The id of the HTTP request that caused it.
+    Column("request_id", Text),
+    Column("event", Text, nullable=False),
+    Column("state_before", Text, nullable=False),
+    Column("state_after", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    # What it ended.
+    Column("waiting_leases", Integer, nullable=False),
+    Column("starting_leases", Integer, nullable=False),
+    Column("ready_leases", Integer, nullable=False),
+    Column("ending_leases", Integer, nullable=False),
+    Column("api_keys", Integer, nullable=False),
+    Column("released_nano", BigInteger, nullable=False),
+    # What was left after it.
+    Column("held_nano", BigInteger, nullable=False),
+    Column("balance_nano", BigInteger, nullable=False),
+    known("actor_kind", ActorKind),
+    known("event", OrganizationEvent),
+    known("state_before", OrganizationState),
+    known("state_after", OrganizationState),
+    Index("ix_organization_events_organization_id_number", "organization_id", "number"),
+    fact=True,
     api=("INSERT",),
 )
 
@@ -100,5 +136,5 @@ idempotency_keys = table(
     at("created_at", nullable=False),
     PrimaryKeyConstraint("organization_id", "key"),
     Index("ix_idempotency_keys_created_at", "created_at"),
-    api=("INSERT",),
+    api=("DELETE", "INSERT"),
 )

@@ -4,14 +4,14 @@ The intent and its launch key are committed before anything is requested from a 
 with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
 (law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits for
 stock, as its customer reads with the reason; when it has waited as long as its request says, or has tried too often, it
-ends.
+ends. Nothing is bought for a lease of a suspended organization, which waits in the same way.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import accounts, attempts, catalogue, leases, placements, proof_records
+from control_plane.db import accounts, attempts, catalogue, leases, organizations, placements, proof_records
 from control_plane.db.connection import Connection
 from control_plane.db.leases import Waits
 from control_plane.domain.gpu import GpuModel
@@ -30,7 +30,14 @@ from control_plane.domain.placement import (
 )
 from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
-from control_plane.domain.waiting import REFRESHED_WITHIN, GiveUp, KeepWaiting, tried_too_often, unserved
+from control_plane.domain.waiting import (
+    REFRESHED_WITHIN,
+    GiveUp,
+    KeepWaiting,
+    suspended,
+    tried_too_often,
+    unserved,
+)
 from control_plane.outcomes.claims import Placed, place
 from control_plane.outcomes.leases import unhealthy_accounts
 from reconciler import traced
@@ -49,8 +56,10 @@ async def activate(world: AccountWorld) -> Report:
         waiting = await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX)
         if not waiting:
             return Report()
-        market = await _market(connection, world.account_names, waiting, now)
-        rankings = {lease.id: market.rank(lease, now) for lease in waiting}
+        held_back = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})
+        buying = [lease for lease in waiting if lease.organization_id not in held_back]
+        market = await _market(connection, world.account_names, buying, now)
+        rankings = {lease.id: market.rank(lease, now) for lease in buying}
         decided = _decide(world, waiting, rankings, market.unrefreshed, now)
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
@@ -118,11 +127,12 @@ def _decide(
     unrefreshed: frozenset[AccountName],
     now: datetime,
 ) -> _Decisions:
+    """A lease without a ranking belongs to an organization that must not spend."""
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
     waits: list[Waits] = []
     for lease in waiting:
-        match _decide_one(lease, rankings[lease.id], unrefreshed, now):
+        match _decide_one(lease, rankings.get(lease.id), unrefreshed, now):
             case GiveUp(why):
                 given_up += _giving_up(lease, why)
             case KeepWaiting(why, due_at):
@@ -133,8 +143,10 @@ def _decide(
 
 
 def _decide_one(
-    lease: PlacingLease, ranking: Ranking, unrefreshed: frozenset[AccountName], now: datetime
+    lease: PlacingLease, ranking: Ranking | None, unrefreshed: frozenset[AccountName], now: datetime
 ) -> Offer | KeepWaiting | GiveUp:
+    if ranking is None:
+        return suspended(due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if (given_up := tried_too_often(lease.attempts)) is not None:
         return given_up
     if ranking.candidates:

@@ -16,10 +16,12 @@ from control_plane.db.connection import Connection
 from control_plane.db.holds import Funded
 from control_plane.domain import metering
 from control_plane.domain.actor import Actor
+from control_plane.domain.admission import Standing
 from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import LeaseEvent
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.organization import EFFECTS
 from control_plane.outcomes.leases import end
 from reconciler.loop import Loop, Report, each
 from reconciler.world import World
@@ -50,13 +52,13 @@ async def _fund(world: World, report: Report, now: datetime, lease_id: LeaseId) 
         if lease is None or funded is None:
             return  # It ended meanwhile, or another replica has checked it.
         # Ending a lease takes locks that come before the standing's, so it is decided without the standing's lock.
-        available = await _available(connection, funded.organization_id, lock=False)
-        decision = decide(funding(funded, available, now))
+        standing = await _standing(connection, funded.organization_id, lock=False)
+        decision = decide(funding(funded, standing, now))
         if isinstance(decision, End):
             await end(connection, lease, LeaseEvent.UNFUNDED, why=decision.why, actor=actor, now=now)
         else:
-            available = await _available(connection, funded.organization_id, lock=True)
-            decision = await _renew_or_warn(connection, lease_id, funding(funded, available, now), actor, now)
+            standing = await _standing(connection, funded.organization_id, lock=True)
+            decision = await _renew_or_warn(connection, lease_id, funding(funded, standing, now), actor, now)
     _report_decision(report, lease_id, decision)
 
 
@@ -93,14 +95,14 @@ def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> N
     report.acted_on += 1
 
 
-async def _available(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Nano:
+async def _standing(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Standing:
     standing = await organizations.standing(connection, organization_id, lock=lock)
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    return standing.available_nano
+    return standing
 
 
-def funding(funded: Funded, available: Nano, now: datetime) -> Funding:
+def funding(funded: Funded, standing: Standing, now: datetime) -> Funding:
     """The facts that funding is decided on. A hold has to cover the most that may have been used."""
     used = metering.used_until(funded, now)
     owed = metering.cost_until(funded.ready_at, funded.gpu_count, funded.nano_per_gpu_hour, used.at_most)
@@ -109,8 +111,9 @@ def funding(funded: Funded, available: Nano, now: datetime) -> Funding:
         gpu_count=funded.gpu_count,
         held_nano=funded.held_nano,
         unposted_nano=Nano(owed - funded.posted_nano),
-        available_nano=available,
+        available_nano=standing.available_nano,
         warned=funded.warned,
+        spends=EFFECTS[standing.state].spends,
     )
 
 

@@ -16,13 +16,16 @@ from control_plane.api.observe import Metrics
 from control_plane.db import accounts
 from control_plane.db.engine import Database, Role
 from control_plane.db.rows import read_one
+from control_plane.domain import actor
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.outcomes import organizations as organization_outcomes
 from control_plane.services import administration, catalogue
 from control_plane.settings import Settings
 from control_plane.world import World, uuid7
@@ -96,6 +99,36 @@ class Api:
         made = await administration.bootstrap(self.owner, name, role=role, credit=money, gpu_quota=quota)
         assert isinstance(made, administration.FirstOrganization)
         return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
+
+
+WAYS: dict[OrganizationState, tuple[str, ...]] = {
+    OrganizationState.ACTIVE: (),
+    OrganizationState.SUSPENDED: ("suspensions",),
+    OrganizationState.CLOSING: ("closures",),
+    OrganizationState.CLOSED: ("closures", "settled"),
+    OrganizationState.DELETED: ("closures", "settled", "deletions"),
+}
+"""How an operator, and the reconciler, bring an organization into a state."""
+
+
+async def tenant_in(api: Api, operator: Tenant, state: OrganizationState, name: str) -> Tenant:
+    """An organization in this state. It has no lease, so nothing keeps it from being closed."""
+    tenant = await api.tenant(name)
+    for way in WAYS[state]:
+        if way == "settled":
+            await settle(api, tenant)
+        else:
+            path = f"/v1/operator/organizations/org_{tenant.id.hex}/{way}"
+            answer = await operator.http.post(path, json={"reason": "test"})
+            assert answer.status_code == 201, answer.text
+    return tenant
+
+
+async def settle(api: Api, tenant: Tenant) -> None:
+    """Close the books, as the reconciler does once nothing is left."""
+    async with api.owner.db.transaction() as connection:
+        now = api.clock.now()
+        assert await organization_outcomes.settle(connection, tenant.id, actor=actor.loop("test"), now=now)
 
 
 ProofOf = Callable[..., Awaitable[str]]

@@ -123,7 +123,33 @@ ENDPOINTS = (
         Permission.TERMINATIONS_PERMIT,
         {"account": "fake", "why": "slices", "minutes": 30},
     ),
-    _get("/v1/operator/organizations", Permission.ORGANIZATIONS_READ_ALL, "limit", "cursor"),
+    _get("/v1/operator/organizations", Permission.ORGANIZATIONS_READ_ALL, "state", "name", "limit", "cursor"),
+    _get(
+        "/v1/operator/organizations/{organization_id}/history",
+        Permission.ORGANIZATIONS_READ_ALL,
+        "limit",
+        "cursor",
+    ),
+    _post(
+        "/v1/operator/organizations/{organization_id}/suspensions",
+        Permission.ORGANIZATIONS_SUSPEND,
+        {"reason": "unpaid", "end_leases": True},
+    ),
+    _post(
+        "/v1/operator/organizations/{organization_id}/resumptions",
+        Permission.ORGANIZATIONS_RESUME,
+        {"reason": "paid"},
+    ),
+    _post(
+        "/v1/operator/organizations/{organization_id}/closures",
+        Permission.ORGANIZATIONS_CLOSE,
+        {"reason": "contract ended"},
+    ),
+    _post(
+        "/v1/operator/organizations/{organization_id}/deletions",
+        Permission.ORGANIZATIONS_DELETE,
+        {"reason": "asked for by the customer"},
+    ),
     _get("/v1/operator/organizations/{organization_id}", Permission.ORGANIZATIONS_READ_ALL),
     _get("/v1/operator/organizations/{organization_id}/reconciliation", Permission.ORGANIZATIONS_READ_ALL),
     _post(

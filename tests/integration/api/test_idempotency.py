@@ -8,13 +8,21 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.api.conftest import Api, Shared, Tenant
+from control_plane.domain.organization import OrganizationState
+from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
 from tests.integration.api.problems import hold
 from tests.integration.db.sample import a_row, insert
 
 pytestmark = pytest.mark.database
 POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
+BEFORE = {
+    "suspensions": OrganizationState.ACTIVE,
+    "resumptions": OrganizationState.SUSPENDED,
+    "closures": OrganizationState.ACTIVE,
+    "deletions": OrganizationState.CLOSED,
+}
+"""The state in which an organization has to be for the last word of a path."""
 _NUMBERS = itertools.count(1)
 KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
@@ -29,6 +37,10 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         )
     if endpoint.path.endswith("/orphan-terminations"):
         await _plant_orphan(shared, endpoint)
+    state = BEFORE.get(endpoint.path.rpartition("/")[2])
+    if state is not None:
+        name = f"{state} {next(_NUMBERS)}"
+        return endpoint.at(f"org_{(await tenant_in(shared.api, shared.operator, state, name)).id.hex}")
     return endpoint.at(f"org_{shared.acme.id.hex}")
 
 

@@ -14,8 +14,9 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.listen import PING_SECONDS, RECONNECT_CEILING
 from control_plane.db.rows import write
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.ids import ApiKeyId, LeaseId
+from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from control_plane.domain.lease import Lease
+from control_plane.domain.organization import OrganizationState
 from control_plane.services.changes import Changes
 from tests.support.clock import Clock
 from tests.support.listening import Pauses, listener, running, until
@@ -62,9 +63,15 @@ class Heard:
         self.pauses = Pauses()
         self.leases: list[LeaseId] = []
         self.keys: list[ApiKeyId] = []
+        self.organizations: list[tuple[OrganizationId, OrganizationState]] = []
         self.connections = 0
         self.changes = Changes(listener(url, self.pauses))
-        self.changes.subscribe(lease=self.leases.append, api_key=self.keys.append, anything=self._connected)
+        self.changes.subscribe(
+            lease=self.leases.append,
+            api_key=self.keys.append,
+            organization=lambda organization_id, state: self.organizations.append((organization_id, state)),
+            anything=self._connected,
+        )
 
     def _connected(self) -> None:
         self.connections += 1

@@ -27,6 +27,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
 from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId, ServiceAccountId
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Role as KeyRole
 from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, insert, tables_of
 from tests.support.clock import START
@@ -383,7 +384,12 @@ async def test_the_owner_of_a_key_is_found_before_there_is_a_tenant(api: Databas
         found = await api_keys.owner(connection, row["secret_sha256"])
         account = ServiceAccountId(row["service_account_id"])
         assert found == api_keys.Owner(
-            OrganizationId(A), None, account, ApiKeyId(row["id"]), KeyRole(row["role"])
+            OrganizationId(A),
+            None,
+            account,
+            ApiKeyId(row["id"]),
+            KeyRole(row["role"]),
+            OrganizationState.ACTIVE,
         )
         assert await api_keys.owner(connection, b"another secret") is None
 

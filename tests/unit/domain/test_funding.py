@@ -72,6 +72,18 @@ def test_a_lease_ends_only_when_its_last_two_minutes_begin() -> None:
     assert isinstance(decide(a_funding(held_nano=Nano(LAST - 1))), End)
 
 
+def test_a_suspended_organization_uses_up_its_hold_whatever_its_balance() -> None:
+    rich = a_funding(held_nano=Nano(HALF - 1), available_nano=Nano(10 * HOUR_COST), spends=False)
+    warned = decide(rich)
+    assert isinstance(warned, Warn)
+    assert "suspended" in warned.why
+    assert decide(replace(rich, warned=True)) == Keep()
+    assert decide(replace(rich, held_nano=Nano(HALF))) == Keep()
+    ended = decide(replace(rich, held_nano=Nano(LAST - 1)))
+    assert isinstance(ended, End)
+    assert "suspended" in ended.why
+
+
 def test_money_that_came_in_time_saves_a_lease_at_the_very_end() -> None:
     funding = a_funding(held_nano=Nano(1), available_nano=Nano(HOUR_COST - 1), warned=True)
     assert isinstance(decide(funding), Renew)

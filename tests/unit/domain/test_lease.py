@@ -9,7 +9,7 @@ from tests.support.state_tables import check_all_is_used, check_ends, check_move
 
 S, E = LeaseState, LeaseEvent
 
-PEOPLE_ONLY = frozenset({E.RELEASED, E.ORGANIZATION_SUSPENDED, E.ORGANIZATION_CLOSED})
+PEOPLE_ONLY = lease.ENDED_BY_PEOPLE
 """Events that no loop can bring about."""
 
 

@@ -7,6 +7,7 @@ from control_plane.domain.organization import (
     NEVER_OF_THE_PLATFORM,
     NEXT,
     OPEN,
+    REPEATED,
     TERMINAL,
     Access,
     OrganizationEvent,
@@ -46,6 +47,13 @@ def test_an_organization_is_only_closed_on_evidence_and_only_deleted_once_closed
     assert {pair for pair, after in NEXT.items() if after is S.CLOSED} == {(S.CLOSING, E.SETTLED)}
     assert {pair for pair, after in NEXT.items() if after is S.DELETED} == {(S.CLOSED, E.DELETED)}
     assert E.CLOSURE_REQUESTED not in {event for state, event in NEXT if state not in OPEN}
+
+
+def test_only_what_was_done_may_be_asked_for_again() -> None:
+    for event, states in REPEATED.items():
+        for state in states:
+            assert not any(pair == (state, event) for pair in NEXT)
+            assert all(state in reached(NEXT, after) for pair, after in NEXT.items() if pair[1] is event)
 
 
 def test_evidence_is_complete_when_nothing_at_all_is_left() -> None:

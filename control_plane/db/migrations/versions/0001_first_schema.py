@@ -20,6 +20,7 @@ FACTS = (
     "journal",
     "key_destructions",
     "ledger_accounts",
+    "organization_events",
     "orphan_terminations",
     "placements",
     "postings",
@@ -46,6 +47,7 @@ TENANTS = (
     "leases",
     "master_keys",
     "networks",
+    "organization_events",
     "peers",
     "placements",
     "postings",
@@ -73,7 +75,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "data_keys": (("INSERT",), ()),
     "environments": (("INSERT",), ()),
     "holds": (("INSERT", "UPDATE"), ()),
-    "idempotency_keys": (("INSERT",), ()),
+    "idempotency_keys": (("DELETE", "INSERT"), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
     "journal": (("INSERT",), ()),
@@ -86,7 +88,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "master_keys": ((), ()),
     "networks": ((), ()),
     "offers": ((), ()),
-    "organizations": (("INSERT",), ()),
+    "organization_events": (("INSERT",), ()),
+    "organizations": (("INSERT",), ("name", "state", "generation")),
     "orphan_terminations": (("INSERT",), ()),
     "orphans": ((), ()),
     "peers": ((), ()),
@@ -141,21 +144,24 @@ FOR EACH ROW EXECUTE FUNCTION transaction_balances()
 # Runs with the owner's rights, because no tenant is set before the key is known.
 API_KEY_OWNER = """
 CREATE FUNCTION api_key_owner(secret bytea)
-RETURNS TABLE (organization_id uuid, user_id uuid, service_account_id uuid, api_key_id uuid, role text)
+RETURNS TABLE (organization_id uuid, user_id uuid, service_account_id uuid, api_key_id uuid, role text, state text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT k.organization_id, k.user_id, k.service_account_id, k.id, k.role FROM public.api_keys k
-  WHERE k.secret_sha256 = secret AND k.revoked_at IS NULL
+  SELECT k.organization_id, k.user_id, k.service_account_id, k.id, k.role, o.state
+  FROM public.api_keys k JOIN public.organizations o ON o.id = k.organization_id
+  WHERE k.secret_sha256 = secret AND k.revoked_at IS NULL AND o.state IN ('active', 'suspended')
 $$
 """
 
 # Runs with the owner's rights: operators see which organizations there are. It answers nothing about them; each is read
 # as its own tenant.
 ORGANIZATION_IDS = """
-CREATE FUNCTION organization_ids(after_at timestamptz, after_id uuid, size integer)
+CREATE FUNCTION organization_ids(after_at timestamptz, after_id uuid, states text[], part text, size integer)
 RETURNS TABLE (id uuid, created_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT o.id, o.created_at FROM public.organizations o
-  WHERE after_at IS NULL OR (o.created_at, o.id) > (after_at, after_id)
+  WHERE (after_at IS NULL OR (o.created_at, o.id) > (after_at, after_id))
+    AND (states IS NULL OR o.state = ANY(states))
+    AND (part IS NULL OR position(lower(part) IN lower(o.name)) > 0)
   ORDER BY o.created_at, o.id LIMIT size
 $$
 """
@@ -164,7 +170,8 @@ $$
 REVOKED_API_KEYS = """
 CREATE FUNCTION revoked_api_keys(ids uuid[]) RETURNS SETOF uuid
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT k.id FROM public.api_keys k WHERE k.id = ANY(ids) AND k.revoked_at IS NOT NULL
+  SELECT k.id FROM public.api_keys k JOIN public.organizations o ON o.id = k.organization_id
+  WHERE k.id = ANY(ids) AND (k.revoked_at IS NOT NULL OR o.state NOT IN ('active', 'suspended'))
 $$
 """
 
@@ -262,6 +269,17 @@ CHANGES = (
     CREATE TRIGGER notifies AFTER INSERT OR UPDATE OR DELETE ON role_bindings
     FOR EACH ROW EXECUTE FUNCTION notify_binding()
     """,
+    """
+    CREATE FUNCTION notify_organization() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    BEGIN
+      PERFORM pg_notify('splitplane_organizations', NEW.id::text || ' ' || NEW.state);
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER notifies AFTER UPDATE OF state ON organizations
+    FOR EACH ROW WHEN (NEW.state IS DISTINCT FROM OLD.state) EXECUTE FUNCTION notify_organization()
+    """,
 )
 
 OUR_ACCOUNTS = """
@@ -291,8 +309,12 @@ def upgrade() -> None:
     op.execute("REVOKE ALL ON FUNCTION api_key_owner(bytea) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION api_key_owner(bytea) TO splitplane_api")
     op.execute(ORGANIZATION_IDS)
-    op.execute("REVOKE ALL ON FUNCTION organization_ids(timestamptz, uuid, integer) FROM PUBLIC")
-    op.execute("GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, integer) TO splitplane_api")
+    op.execute(
+        "REVOKE ALL ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) FROM PUBLIC"
+    )
+    op.execute(
+        "GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) TO splitplane_api"
+    )
     op.execute(REVOKED_API_KEYS)
     op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
@@ -356,6 +378,62 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
         sa.UniqueConstraint("id", "platform", name=op.f("uq_organizations_id_platform")),
         sa.UniqueConstraint("name", name=op.f("uq_organizations_name")),
+    )
+    op.create_index(
+        "ix_organizations_closing",
+        "organizations",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'closing'"),
+    )
+    op.create_table(
+        "organization_events",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=False),
+        sa.Column("state_after", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("waiting_leases", sa.Integer(), nullable=False),
+        sa.Column("starting_leases", sa.Integer(), nullable=False),
+        sa.Column("ready_leases", sa.Integer(), nullable=False),
+        sa.Column("ending_leases", sa.Integer(), nullable=False),
+        sa.Column("api_keys", sa.Integer(), nullable=False),
+        sa.Column("released_nano", sa.BigInteger(), nullable=False),
+        sa.Column("held_nano", sa.BigInteger(), nullable=False),
+        sa.Column("balance_nano", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_organization_events_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "event IN ('closure_requested', 'deleted', 'resumed', 'settled', 'suspended')",
+            name=op.f("ck_organization_events_event_known"),
+        ),
+        sa.CheckConstraint(
+            "state_after IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
+            name=op.f("ck_organization_events_state_after_known"),
+        ),
+        sa.CheckConstraint(
+            "state_before IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
+            name=op.f("ck_organization_events_state_before_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_organization_events_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_organization_events")),
+    )
+    op.create_index(
+        "ix_organization_events_organization_id_number",
+        "organization_events",
+        ["organization_id", "number"],
+        unique=False,
     )
     op.create_table(
         "price_books",

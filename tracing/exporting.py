@@ -90,8 +90,10 @@ class RecordingTracer(Tracer):
 
     on = True
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, *, give_up: Callable[[], None] = lambda: None) -> None:
+        """`give_up` ends an export that goes on when there is no more time for it."""
         self._provider = provider
+        self._give_up = give_up
         self._tracer = provider.get_tracer("splitplane")
 
     def span(
@@ -121,6 +123,9 @@ class RecordingTracer(Tracer):
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS_MAX)
+        if closing.is_alive():
+            self._give_up()
+            closing.join(CLOSE_SECONDS_MAX / 4)
 
 
 def _current() -> RecordedSpan | None:
@@ -138,8 +143,9 @@ def start(service: str, complain: Callable[[str], None]) -> RecordingTracer:
     logger = logging.getLogger(_LOGGER)
     logger.handlers, logger.propagate = [_Complaints(complain)], False
     provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return RecordingTracer(provider)
+    exporter = OTLPSpanExporter()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return RecordingTracer(provider, give_up=exporter.shutdown)
 
 
 def _resource(service: str) -> Resource:

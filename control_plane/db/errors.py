@@ -20,6 +20,7 @@ _PASSING = (
     "40003",  # The connection was lost at the commit.
     "40P01",  # Deadlock.
     "53",  # The server is out of connections, memory or disk.
+    "55000",  # The database accepts no connections while it is being restored or moved.
     "55P03",  # Lock timeout.
     "57014",  # Statement timeout.
     "57P",  # The server is stopping, starting, or recovering from a crash; or the database was dropped.

@@ -22,6 +22,7 @@ PASSING = (
     asyncpg.AdminShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,

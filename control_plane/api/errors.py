@@ -113,6 +113,23 @@ KINDS: dict[str, Kind] = {
     RefusalCode.NAME_TAKEN: Kind(409, "Choose another name.", "name"),
     RefusalCode.KEY_IN_USE: Kind(409, "Revoke the key in a request that uses another key."),
     RefusalCode.QUOTA_EXCEEDED: Kind(409, "Release a lease, or ask for a higher GPU quota."),
+    RefusalCode.SPEND_LIMIT_REACHED: Kind(
+        409, "Release a lease, wait for the next calendar month (UTC), or ask for a higher limit."
+    ),
+    RefusalCode.ENVELOPE_EXCLUDES: Kind(
+        409, "Ask for what the envelope that `detail` names allows, or have the envelope changed."
+    ),
+    RefusalCode.ENVELOPE_TOO_WIDE: Kind(
+        409, "State limits within those of the wider level that `detail` names, or have that level's changed."
+    ),
+    RefusalCode.OWN_REQUEST: Kind(409, "Let somebody else decide on the request."),
+    RefusalCode.REQUEST_DECIDED: Kind(409, "Make a new request; `detail` says what became of this one."),
+    RefusalCode.LEASE_NOT_WAITING: Kind(
+        409, "Change this only while the lease waits for a machine; afterwards create another lease."
+    ),
+    RefusalCode.RELEASE_TIME_PASSED: Kind(
+        422, "Choose limits that are not reached yet, or release the lease.", "auto_release"
+    ),
     RefusalCode.PRICE_ABOVE_CEILING: Kind(
         409, "Raise `price_usd_per_hour_max`, or choose another SKU.", "price_usd_per_hour_max"
     ),

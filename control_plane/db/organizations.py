@@ -45,6 +45,15 @@ class Closing(Unsettled):
     """When its closure was requested."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuStanding(Standing):
+    """A standing with the GPUs of the organization."""
+
+    gpu_quota: int
+    gpus_held: int
+    """GPUs of leases that are placing, starting or ready."""
+
+
 _SPENDING = [state for state, effects in EFFECTS.items() if effects.spends]
 _INSERT = text(f"""
 WITH made AS (
@@ -194,9 +203,13 @@ async def named(connection: Connection, name: str) -> OrganizationId | None:
     return await read_one(connection, _BY_NAME, OrganizationId, name=name)
 
 
-async def standing(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Standing | None:
+async def standing(
+    connection: Connection, organization_id: OrganizationId, *, lock: bool
+) -> GpuStanding | None:
     """The facts that admission decides on. With `lock`, no other transaction can spend for this organization."""
-    return await read_one(connection, _LOCKED_STANDING if lock else _STANDING, Standing, id=organization_id)
+    return await read_one(
+        connection, _LOCKED_STANDING if lock else _STANDING, GpuStanding, id=organization_id
+    )
 
 
 async def lock_standings(connection: Connection, organization_ids: Collection[OrganizationId]) -> None:

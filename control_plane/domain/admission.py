@@ -1,13 +1,27 @@
-"""Whether a request may become a lease: decided when it arrives, before anything is bought.
+"""Whether a product action is admitted: decided when it is asked for, before anything is bought or changed.
 
-The checks run in the order in which a customer can act on them. A quote runs the same checks, so a
+One pipeline for every action: identity, envelope, policy, money, capacity. All rules of the action speak
+(`APPLIES`), the first refusal decides on the code, and all refusals are reported. A quote asks the same pipeline, so a
 quote and a create never disagree on the same facts.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-from control_plane.domain.money import Nano, accrued, dollars_down, dollars_up
+from control_plane.domain.decision import (
+    Action,
+    Decision,
+    NotAdmitted,
+    Rule,
+    Spoken,
+    Verdict,
+    decided,
+    refusal,
+)
+from control_plane.domain.envelope import WHOLE, Level
+from control_plane.domain.envelope_rules import Applied, Wanted, says
+from control_plane.domain.money import NOTHING, Nano, accrued, dollars_down, dollars_up, usd
 from control_plane.domain.organization import EFFECTS, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
@@ -19,12 +33,9 @@ HOLD_SECONDS = 3_600
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What we know of an organization at this moment, read under its lock."""
+    """What we know of an organization's money at this moment, read under its lock."""
 
     state: OrganizationState
-    gpu_quota: int
-    gpus_held: int
-    """GPUs of leases that are placing, starting or ready."""
     available_nano: Nano
     """Posted balance less open holds."""
 
@@ -50,9 +61,38 @@ class Price(ListPrice):
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """An action that somebody asks for, with the facts that it is decided on."""
+
+    action: Action
+    request: CapacityRequest
+    price: Price | None
+    """The price book's entry for the SKU; None when we do not sell it."""
+    standing: Standing
+    envelopes: tuple[Applied, ...]
+    """The envelopes of every level that the lease lies in, with the use of their scopes, without the lease itself
+    where the action replaces what it uses."""
+    now: datetime
+    sold: tuple[str, ...] = ()
+    """The SKUs that a refusal offers instead of an unknown one."""
+    unserved: Refused | None = None
+    """Why no offer can ever serve the request."""
+    adds: bool = True
+    """Whether what is wanted is added to the use of the envelopes. Otherwise it is in it already."""
+    price_percent_agreed: int = WHOLE
+    """The factor of the price that was agreed for a burst, for actions that keep their price."""
+    hold_nano: Nano = NOTHING
+    """What is held already for the lease, and counts as available for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     price: Price
+    """With the factor of a burst, where one is used."""
     hold_nano: Nano
+    decision: Decision
+    over: tuple[Level, ...] = ()
+    """The levels whose limits are exceeded within their bursts."""
 
 
 def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
@@ -69,41 +109,183 @@ def not_spending(state: OrganizationState) -> Refused:
     return Refused(RefusalCode.ORGANIZATION_CLOSED, "The organization is closed.")
 
 
-def admit(
-    request: CapacityRequest, price: Price | None, standing: Standing, *, sold: Iterable[str] = ()
-) -> Admitted | Refused:
-    """Decide on a request.
+_ENVELOPE = frozenset(
+    {
+        Rule.SKU,
+        Rule.TIER,
+        Rule.REGIONS,
+        Rule.PROVIDERS,
+        Rule.GPUS,
+        Rule.GPUS_OF_MODEL,
+        Rule.SPEND_PER_HOUR,
+        Rule.SPEND_PER_MONTH,
+    }
+)
+_CAPACITY = frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.SOLD, Rule.PRICE, Rule.BALANCE, Rule.OFFERED})
 
-    `price` is the price book's entry for `request.sku`, or None when we do not sell it; `sold` names the SKUs that a
-    refusal then offers instead.
-    """
-    if not EFFECTS[standing.state].spends:
-        return not_spending(standing.state)
+APPLIES: Mapping[Action, frozenset[Rule]] = {
+    Action.LEASE_CREATE: _CAPACITY,
+    Action.LEASE_RESIZE: _CAPACITY,
+    Action.LEASE_TIER: _CAPACITY,
+    Action.BATCH_SIZE: _CAPACITY,
+    Action.SHARING_REQUEST: _CAPACITY,
+    Action.LEASE_MOVE: _CAPACITY,
+    Action.LEASE_PLACE: frozenset({Rule.ORGANIZATION, *_ENVELOPE}),
+    Action.LEASE_EXTEND: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
+    Action.LEASE_PRIORITY: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
+    Action.QUOTA_INCREASE: frozenset({Rule.ORGANIZATION, Rule.APPROVER, Rule.PARENT}),
+}
+"""The rules that speak on each action. A quota increase is decided in `domain/quota_request.py`."""
+
+
+def admit(proposal: Proposal) -> Admitted | NotAdmitted:
+    """Decide on an action that concerns a lease."""
+    factor = proposal.price_percent_agreed
+    while True:
+        # A burst raises the price, and a higher price can use a burst of its own: as often as there are levels.
+        priced = _priced(proposal, factor)
+        rules = tuple(_speak(priced))
+        needed = max(factor, _factor(proposal.envelopes, rules))
+        if needed == factor:
+            break
+        factor = needed
+    decision = decided(proposal.action, rules)
+    refused = refusal(decision)
+    if refused is not None:
+        return refused
+    if priced.price is None:
+        raise ValueError(f"{proposal.action} was admitted without a price")
+    over = tuple(
+        level
+        for level in Level
+        if any(spoken.level is level and spoken.verdict is Verdict.BURST for spoken in rules)
+    )
+    return Admitted(priced.price, hold_for(priced.price), decision, over)
+
+
+def _priced(proposal: Proposal, percent: int) -> Proposal:
+    price = proposal.price
+    if price is None or percent == WHOLE or not proposal.adds:
+        return proposal
+    raised = Nano(-(-price.nano_per_gpu_hour * percent // WHOLE))
+    return replace(proposal, price=replace(price, nano_per_gpu_hour=raised))
+
+
+def _factor(envelopes: Iterable[Applied], rules: Iterable[Spoken]) -> int:
+    """The highest factor of the bursts that are used."""
+    bursting = {spoken.level for spoken in rules if spoken.verdict is Verdict.BURST}
+    return max(
+        (
+            applied.envelope.burst.price_percent
+            for applied in envelopes
+            if applied.level in bursting and applied.envelope.burst is not None
+        ),
+        default=WHOLE,
+    )
+
+
+def _speak(proposal: Proposal) -> Iterator[Spoken]:
+    applies = APPLIES[proposal.action]
+    for rules, speaker in _SPEAKERS:
+        if rules & applies:
+            yield from (spoken for spoken in speaker(proposal) if spoken.rule in applies)
+
+
+def _organization(proposal: Proposal) -> Iterator[Spoken]:
+    state = proposal.standing.state
+    refused = None if EFFECTS[state].spends else not_spending(state)
+    yield _said(Rule.ORGANIZATION, refused, limit=OrganizationState.ACTIVE, used=state)
+
+
+def _envelopes(proposal: Proposal) -> Iterator[Spoken]:
+    wanted = _wanted(proposal)
+    for applied in proposal.envelopes:
+        yield from says(applied, wanted, proposal.now)
+
+
+def _wanted(proposal: Proposal) -> Wanted:
+    request, price = proposal.request, proposal.price
+    wanted = Wanted(sku=request.sku, regions=request.regions, providers=request.providers)
     if price is None:
-        why = f"There is no SKU {request.sku!r}; {choose(request.sku, sold)} (GET /v1/skus)."
-        return Refused(RefusalCode.SKU_UNKNOWN, why)
+        return wanted
+    wanted = replace(wanted, tier=price.sku.proof, gpu_model=price.sku.shape.gpu_model)
+    if not proposal.adds:
+        return wanted
+    return replace(
+        wanted,
+        gpus=price.sku.shape.gpu_count,
+        nano_per_hour=price.nano_per_hour,
+        hold_nano=hold_for(price),
+    )
 
-    ceiling = request.price_nano_per_hour_max
-    if ceiling is not None and price.nano_per_hour > ceiling:
-        return Refused(
+
+def _sold(proposal: Proposal) -> Iterator[Spoken]:
+    sku = proposal.request.sku
+    refused = None
+    if proposal.price is None:
+        why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."
+        refused = Refused(RefusalCode.SKU_UNKNOWN, why)
+    yield _said(Rule.SOLD, refused, wanted=sku)
+
+
+def _price(proposal: Proposal) -> Iterator[Spoken]:
+    ceiling, price = proposal.request.price_nano_per_hour_max, proposal.price
+    if ceiling is None or price is None:
+        return
+    refused = None
+    if price.nano_per_hour > ceiling:
+        refused = Refused(
             RefusalCode.PRICE_ABOVE_CEILING,
-            f"{request.sku} costs {dollars_up(price.nano_per_hour)} USD per hour, above the ceiling of"
+            f"{proposal.request.sku} costs {dollars_up(price.nano_per_hour)} USD per hour, above the ceiling of"
             f" {dollars_down(ceiling)} USD.",
         )
+    yield _said(Rule.PRICE, refused, limit=usd(ceiling), wanted=usd(price.nano_per_hour))
 
-    gpus_after = standing.gpus_held + price.sku.shape.gpu_count
-    if gpus_after > standing.gpu_quota:
-        return Refused(
-            RefusalCode.QUOTA_EXCEEDED,
-            f"{gpus_after} GPUs would be held and the quota is {standing.gpu_quota};"
-            " release a lease or ask for a higher quota.",
-        )
 
-    hold = hold_for(price)
-    if standing.available_nano < hold:
-        return Refused(
+def _balance(proposal: Proposal) -> Iterator[Spoken]:
+    price = proposal.price
+    if price is None:
+        return
+    hold = hold_for(price) if proposal.adds else NOTHING
+    available = Nano(proposal.standing.available_nano + proposal.hold_nano)
+    refused = None
+    if available < hold:
+        refused = Refused(
             RefusalCode.BALANCE_TOO_LOW,
-            f"The first hour takes a hold of {dollars_up(hold)} USD and {dollars_down(standing.available_nano)} USD"
+            f"The first hour takes a hold of {dollars_up(hold)} USD and {dollars_down(available)} USD"
             " is available; top up the balance.",
         )
-    return Admitted(price=price, hold_nano=hold)
+    yield _said(Rule.BALANCE, refused, limit=usd(available), wanted=usd(hold))
+
+
+def _offered(proposal: Proposal) -> Iterator[Spoken]:
+    yield _said(Rule.OFFERED, proposal.unserved)
+
+
+def _said(
+    rule: Rule,
+    refused: Refused | None,
+    *,
+    limit: str | None = None,
+    used: str | None = None,
+    wanted: str | None = None,
+) -> Spoken:
+    return Spoken(
+        rule=rule,
+        verdict=Verdict.ALLOWED if refused is None else Verdict.REFUSED,
+        limit=limit,
+        used=used,
+        wanted=wanted,
+        code=None if refused is None else refused.code,
+        why=None if refused is None else refused.why,
+    )
+
+
+_SPEAKERS: tuple[tuple[frozenset[Rule], Callable[[Proposal], Iterator[Spoken]]], ...] = (
+    (frozenset({Rule.ORGANIZATION}), _organization),
+    (_ENVELOPE, _envelopes),
+    (frozenset({Rule.SOLD}), _sold),
+    (frozenset({Rule.PRICE}), _price),
+    (frozenset({Rule.BALANCE}), _balance),
+    (frozenset({Rule.OFFERED}), _offered),
+)

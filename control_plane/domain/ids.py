@@ -23,6 +23,9 @@ ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
 DataKeyId = NewType("DataKeyId", UUID)
 SecretId = NewType("SecretId", UUID)
+EnvelopeId = NewType("EnvelopeId", UUID)
+QuotaRequestId = NewType("QuotaRequestId", UUID)
+AdmissionDecisionId = NewType("AdmissionDecisionId", UUID)
 AccountRequestId = NewType("AccountRequestId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
@@ -47,6 +50,8 @@ class Prefix(StrEnum):
     CHARGE = "ch"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"
+    QUOTA_REQUEST = "qr"
+    ADMISSION_DECISION = "ad"
 
 
 class MalformedIdError(ValueError):

@@ -24,7 +24,10 @@ from control_plane.db import (
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain.actor import Actor
-from control_plane.domain.admission import Admitted, Price, admit
+from control_plane.domain.admission import Admitted, Price, Proposal, admit
+from control_plane.domain.decision import Action, NotAdmitted
+from control_plane.domain.envelope import Envelope, Level
+from control_plane.domain.envelope_rules import Applied, Use
 from control_plane.domain.environment import Environment
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
@@ -49,7 +52,7 @@ _NO_TERMS = LeaseTerms()
 class Quote:
     """What a lease would cost and where it would be placed, without buying."""
 
-    verdict: Admitted | Refused
+    verdict: Admitted | NotAdmitted
     price: Price | None
     ranking: Ranking
 
@@ -57,26 +60,21 @@ class Quote:
 async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        price, known = await _facts(connection, request, now)
-        if isinstance(known, Refused):
-            return Quote(known, price, Ranking((), ()))
-        standing = await organizations.standing(connection, organization_id, lock=False)
-        sold = await _sold(connection, price, now)
-        ranking = Ranking((), ())
-        if price is not None:
+        market = await _market(connection, request, now)
+        proposal = await _proposal(connection, organization_id, request, market, now, lock=False)
+        price, ranking = market.price, Ranking((), ())
+        if price is not None and market.unserved is None:
             ranking = rank(
                 request,
                 price.sku.shape,
                 price.nano_per_hour,
-                known,
+                market.offers,
                 failures={},
                 unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
                 disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
                 now=now,
             )
-    if standing is None:
-        raise LookupError(f"organization {organization_id} has no standing")
-    return Quote(admit(request, price, standing, sold=sold), price, ranking)
+    return Quote(admit(proposal), price, ranking)
 
 
 async def create(
@@ -105,14 +103,9 @@ async def create(
     if isinstance(of_project, Refused):
         return of_project
     environment = await environments.default(connection, organization_id, of_project.id)
-    price, known = await _facts(connection, request, now)
-    if isinstance(known, Refused):
-        return known
-
-    standing = await organizations.standing(connection, organization_id, lock=True)
-    if standing is None:
-        raise LookupError(f"organization {organization_id} has no standing")
-    verdict = admit(request, price, standing, sold=await _sold(connection, price, now))
+    market = await _market(connection, request, now)
+    proposal = await _proposal(connection, organization_id, request, market, now, lock=True)
+    verdict = admit(proposal)
     if isinstance(verdict, Refused):
         return verdict
 
@@ -127,7 +120,7 @@ async def create(
         terms=terms,
         now=now,
     )
-    why = f"{request.sku}; {standing.gpus_held} of {standing.gpu_quota} GPUs were held before"
+    why = f"{request.sku}; {proposal.envelopes[0].use.gpus} GPUs were held before"
     stored = partial(leases.insert, connection, hold_nano=verdict.hold_nano, actor=actor, why=why)
     if not await stored(lease):
         if name is not None:
@@ -223,23 +216,59 @@ async def _admitted_keys(
     return tuple(AdmittedKey(key.id, key.name, key.public_key, key.fingerprint) for key in keys)
 
 
-async def _sold(connection: Connection, price: Price | None, now: datetime) -> list[str]:
-    """The SKUs that are sold, for the refusal of one that is not."""
-    if price is not None:
-        return []
-    return [other.sku.name for other in await catalogue.prices(connection, now=now)]
+@dataclass(frozen=True, slots=True)
+class _Market:
+    """What we sell and what providers offer, as far as a request is concerned."""
+
+    price: Price | None
+    offers: Sequence[Offer] = ()
+    unserved: Refused | None = None
+    """Why no offer can ever serve it."""
+    sold: tuple[str, ...] = ()
+    """The SKUs that are sold, when the request's is not."""
 
 
-async def _facts(
-    connection: Connection, request: CapacityRequest, now: datetime
-) -> tuple[Price | None, list[Offer] | Refused]:
-    """The price of a request and the offers of its GPUs, or a refusal when no offer can ever serve it."""
+async def _proposal(
+    connection: Connection,
+    organization_id: OrganizationId,
+    request: CapacityRequest,
+    market: _Market,
+    now: datetime,
+    *,
+    lock: bool,
+) -> Proposal:
+    """The facts that a new lease is admitted on. With `lock`, no other transaction spends for the organization."""
+    standing = await organizations.standing(connection, organization_id, lock=lock)
+    if standing is None:
+        raise LookupError(f"organization {organization_id} has no standing")
+    held = {} if market.price is None else {market.price.sku.shape.gpu_model: standing.gpus_held}
+    return Proposal(
+        Action.LEASE_CREATE,
+        request,
+        market.price,
+        standing,
+        (Applied(Level.CEILING, Envelope(gpus=standing.gpu_quota), Use(held)),),
+        now,
+        sold=market.sold,
+        unserved=market.unserved,
+    )
+
+
+async def _market(connection: Connection, request: CapacityRequest, now: datetime) -> _Market:
     prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
-        return None, []
+        book = await catalogue.prices(connection, now=now)
+        return _Market(None, sold=tuple(other.sku.name for other in book))
     (price,) = prices
     shape = price.sku.shape
     offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+    return _Market(price, offers, await _unserved(connection, request, price, offers, now))
+
+
+async def _unserved(
+    connection: Connection, request: CapacityRequest, price: Price, offers: Sequence[Offer], now: datetime
+) -> Refused | None:
+    """The refusal of a request that no offer can ever serve."""
     allowed = [
         offer
         for offer in offers
@@ -247,15 +276,15 @@ async def _facts(
     ]
     offered = is_offered(price, allowed, now)
     if offered and not (request.providers or request.regions):
-        return price, offers
+        return None
     known = await accounts.every(connection)
     refused = unknown_constraint(request, {account.provider for account in known}, offers)
     if refused is not None:
-        return price, refused
+        return refused
     if offered or not known or any(account.offers_at is None for account in known):
-        return price, offers  # An account that was never listed may offer anything.
+        return None  # An account that was never listed may offer anything.
     book = await catalogue.prices(connection, now=now)
-    return price, not_offered(request, price, book, await catalogue.offers(connection), now)
+    return not_offered(request, price, book, await catalogue.offers(connection), now)
 
 
 async def release(

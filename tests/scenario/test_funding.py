@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import holds, organizations
 from control_plane.db.connection import Connection
-from control_plane.domain.admission import Standing
+from control_plane.db.organizations import GpuStanding
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
@@ -34,7 +34,7 @@ FROM holds h WHERE h.lease_id = :id
 """)
 
 
-async def _standing(stage: Stage, organization_id: OrganizationId) -> Standing:
+async def _standing(stage: Stage, organization_id: OrganizationId) -> GpuStanding:
     async with stage.db.reading() as connection:
         standing = await organizations.standing(connection, organization_id, lock=False)
     assert standing is not None

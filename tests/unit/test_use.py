@@ -25,7 +25,7 @@ NOW = READY + 4 * HOUR
 MOMENTS = [None, *(READY + hours * HOUR for hours in range(5))]
 PRICE = Nano(3_600)
 """One nano-dollar a second, on one GPU."""
-STANDING = Standing(OrganizationState.ACTIVE, gpu_quota=1, gpus_held=1, available_nano=Nano(0))
+STANDING = Standing(OrganizationState.ACTIVE, available_nano=Nano(0))
 CASES = [
     Use(
         ready_at=READY,

@@ -1,0 +1,159 @@
+"""Leases that are outside of an envelope while they live: who is, who is warned, and who ends when."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from control_plane.domain.envelope import Burst, Envelope, Level
+from control_plane.domain.envelope_rules import Applied, Use
+from control_plane.domain.envelope_watch import (
+    UNWATCHED_AFTER,
+    Clear,
+    End,
+    StillOutside,
+    Warn,
+    Warned,
+    Watched,
+    outsiders,
+    over_since,
+    watch,
+)
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import LeaseId
+from control_plane.domain.money import Nano
+from control_plane.domain.proof import Tier
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+H100, L4 = GpuModel.H100_SXM_80GB, GpuModel.L4_24GB
+
+
+def lease(number: int, model: GpuModel = H100, gpus: int = 2) -> Watched:
+    """The leases are created in the order of their numbers."""
+    return Watched(
+        LeaseId(UUID(int=number)),
+        "sku",
+        Tier.PROVEN,
+        model,
+        gpus,
+        Nano(gpus),
+        "eu-central-1",
+        "acme",
+        NOW - timedelta(hours=10 - number),
+    )
+
+
+FIRST, SECOND, THIRD = lease(1), lease(2), lease(3, L4)
+LEASES = (FIRST, SECOND, THIRD)
+USE = Use({H100: 4, L4: 2}, Nano(6), Nano(100))
+
+
+def applied(envelope: Envelope, use: Use = USE) -> Applied:
+    return Applied(Level.PROJECT, envelope, use)
+
+
+def outside(envelope: Envelope, use: Use = USE) -> set[LeaseId]:
+    return set(outsiders(applied(envelope, use), LEASES, NOW))
+
+
+def test_within_all_limits_nobody_is_outside() -> None:
+    envelope = Envelope(
+        gpus=6,
+        gpus_of_model={H100: 4, L4: 2},
+        spend_nano_per_hour=Nano(6),
+        spend_nano_per_month=Nano(100),
+        skus=frozenset({"sku"}),
+        regions=frozenset({"eu"}),
+        providers=frozenset({"acme"}),
+        tiers=frozenset({Tier.PROVEN}),
+    )
+    assert outside(envelope) == set()
+
+
+def test_the_leases_that_were_admitted_last_are_outside_as_many_as_it_takes() -> None:
+    assert outside(Envelope(gpus=5)) == {THIRD.id}
+    assert outside(Envelope(gpus=3)) == {THIRD.id, SECOND.id}
+    assert outside(Envelope(gpus=0)) == {FIRST.id, SECOND.id, THIRD.id}
+    assert outside(Envelope(spend_nano_per_hour=Nano(5))) == {THIRD.id}
+
+
+def test_a_limit_of_a_model_concerns_the_leases_with_that_model_alone() -> None:
+    assert outside(Envelope(gpus_of_model={H100: 2})) == {SECOND.id}
+    assert outside(Envelope(gpus_of_model={L4: 1})) == {THIRD.id}
+
+
+def test_when_the_month_is_used_up_all_are_outside() -> None:
+    assert outside(Envelope(spend_nano_per_month=Nano(99))) == {FIRST.id, SECOND.id, THIRD.id}
+
+
+def test_what_is_no_longer_allowed_is_outside_and_frees_what_it_used() -> None:
+    other = replace(SECOND, sku="other")
+    envelope = Envelope(skus=frozenset({"sku"}), gpus=4)
+    assert set(outsiders(applied(envelope), (FIRST, other, THIRD), NOW)) == {other.id}
+    for narrowed in (
+        Envelope(skus=frozenset({"x"})),
+        Envelope(regions=frozenset({"us"})),
+        Envelope(providers=frozenset({"x"})),
+        Envelope(tiers=frozenset({Tier.ATTESTED})),
+    ):
+        assert outside(narrowed) == {FIRST.id, SECOND.id, THIRD.id}, narrowed
+
+
+def test_a_lease_without_a_machine_is_nowhere_yet() -> None:
+    waiting = replace(FIRST, region=None, provider=None)
+    envelope = Envelope(regions=frozenset({"us"}), providers=frozenset({"x"}))
+    assert outsiders(applied(envelope), (waiting,), NOW) == {}
+
+
+def test_a_burst_shelters_until_its_time_is_over() -> None:
+    envelope = Envelope(gpus=4, burst=Burst(50, 3_600))
+    early = replace(USE, over_since=NOW - timedelta(minutes=59))
+    late = replace(USE, over_since=NOW - timedelta(minutes=60))
+    assert outside(envelope, early) == set()
+    assert outside(envelope, late) == {THIRD.id}
+
+
+def test_it_is_over_a_limit_since_it_was_first_seen_to_be() -> None:
+    since = NOW - timedelta(hours=1)
+    assert over_since(applied(Envelope(gpus=6)), NOW) is None
+    assert over_since(applied(Envelope(gpus=6), replace(USE, over_since=since)), NOW) is None
+    assert over_since(applied(Envelope(gpus=5)), NOW) == NOW
+    assert over_since(applied(Envelope(gpus=5), replace(USE, over_since=since)), NOW) == since
+
+
+WARNS_ONLY, ENDS = Envelope(gpus=5), Envelope(gpus=5, ends_after_seconds=3_600)
+
+
+def warned(minutes: int, confirmed: timedelta = timedelta(minutes=1)) -> dict[LeaseId, Warned]:
+    return {THIRD.id: Warned(NOW - timedelta(minutes=minutes), NOW - confirmed)}
+
+
+def test_a_lease_that_is_outside_is_warned_once() -> None:
+    (first,) = watch(applied(WARNS_ONLY), LEASES, {}, NOW)
+    assert isinstance(first, Warn)
+    assert (first.lease_id, first.ends_at) == (THIRD.id, None)
+    assert "6 GPUs are held" in first.why
+    assert watch(applied(WARNS_ONLY), LEASES, warned(1), NOW) == (StillOutside(THIRD.id),)
+
+
+def test_an_envelope_that_only_warns_never_ends_a_lease() -> None:
+    assert watch(applied(WARNS_ONLY), LEASES, warned(100_000), NOW) == (StillOutside(THIRD.id),)
+
+
+def test_an_envelope_that_ends_leases_gives_them_its_grace() -> None:
+    (first,) = watch(applied(ENDS), LEASES, {}, NOW)
+    assert isinstance(first, Warn)
+    assert first.ends_at == NOW + timedelta(hours=1)
+    assert watch(applied(ENDS), LEASES, warned(59), NOW) == (StillOutside(THIRD.id),)
+    (last,) = watch(applied(ENDS), LEASES, warned(60), NOW)
+    assert isinstance(last, End)
+
+
+def test_after_an_outage_of_the_watch_the_grace_begins_anew() -> None:
+    for gap in (UNWATCHED_AFTER + timedelta(seconds=1), timedelta(days=3)):
+        (step,) = watch(applied(ENDS), LEASES, warned(100_000, confirmed=gap), NOW)
+        assert isinstance(step, Warn), gap
+        assert step.ends_at == NOW + timedelta(hours=1)
+
+
+def test_who_is_within_again_is_told_so() -> None:
+    assert watch(applied(Envelope(gpus=6)), LEASES, warned(5), NOW) == (Clear(THIRD.id),)

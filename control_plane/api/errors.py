@@ -176,6 +176,24 @@ KINDS: dict[str, Kind] = {
         422, "Use the name or the id of a project that GET /v1/projects lists, or leave it out.", "project"
     ),
     RefusalCode.PROVIDER_UNKNOWN: Kind(422, "Choose a provider that GET /v1/offers shows.", "providers"),
+    # Signing in with an issuer: docs/signin.md.
+    RefusalCode.SIGN_IN_NOT_CONFIGURED: Kind(
+        409, "Use an API key, or let the operator configure an issuer: docs/signin.md."
+    ),
+    RefusalCode.SIGN_IN_REFUSED: Kind(401, "Start the sign-in again."),
+    RefusalCode.ISSUER_UNAVAILABLE: Kind(503, "Try again in a minute; `detail` says what the issuer did."),
+    RefusalCode.ID_TOKEN_MALFORMED: Kind(401, "Let the issuer answer with an ID token that is a signed JWT."),
+    RefusalCode.ID_TOKEN_ALGORITHM: Kind(
+        401, "Let the issuer sign ID tokens with an algorithm that `detail` names."
+    ),
+    RefusalCode.ID_TOKEN_SIGNATURE: Kind(401, "Let the issuer sign with a key that its `jwks_uri` lists."),
+    RefusalCode.ID_TOKEN_ISSUER: Kind(401, "Configure the issuer exactly as its ID tokens name it in `iss`."),
+    RefusalCode.ID_TOKEN_AUDIENCE: Kind(401, "Configure the client id to which the issuer issues ID tokens."),
+    RefusalCode.ID_TOKEN_EXPIRED: Kind(401, "Sign in again; if it happens again, compare the clocks."),
+    RefusalCode.ID_TOKEN_NOT_YET_VALID: Kind(401, "Correct the clocks: the issuer's is ahead of ours."),
+    RefusalCode.ID_TOKEN_NONCE: Kind(401, "Sign in again, and use the newest page of your browser."),
+    RefusalCode.ID_TOKEN_CLAIM_MISSING: Kind(401, "Let the issuer send the claim that `detail` names."),
+    RefusalCode.EMAIL_UNVERIFIED: Kind(403, "Verify your email address at the issuer, and sign in again."),
 }
 
 

@@ -44,6 +44,19 @@ class RefusalCode(StrEnum):
     KEY_MANAGER_REFUSED = "key_manager_refused"
     KEY_MANAGER_UNAVAILABLE = "key_manager_unavailable"
     NOT_FOUND = "not_found"
+    SIGN_IN_NOT_CONFIGURED = "sign_in_not_configured"
+    SIGN_IN_REFUSED = "sign_in_refused"
+    ISSUER_UNAVAILABLE = "issuer_unavailable"
+    ID_TOKEN_MALFORMED = "id_token_malformed"
+    ID_TOKEN_ALGORITHM = "id_token_algorithm"
+    ID_TOKEN_SIGNATURE = "id_token_signature"
+    ID_TOKEN_ISSUER = "id_token_issuer"
+    ID_TOKEN_AUDIENCE = "id_token_audience"
+    ID_TOKEN_EXPIRED = "id_token_expired"
+    ID_TOKEN_NOT_YET_VALID = "id_token_not_yet_valid"
+    ID_TOKEN_NONCE = "id_token_nonce"
+    ID_TOKEN_CLAIM_MISSING = "id_token_claim_missing"
+    EMAIL_UNVERIFIED = "email_unverified"
 
 
 @dataclass(frozen=True, slots=True)

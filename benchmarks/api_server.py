@@ -140,7 +140,7 @@ async def prepare(url: str) -> str:
     await migrate(url)
     book = (Path(__file__).parent.parent / "control_plane/price_book.toml").read_text()
     name = f"bench-{time.time_ns()}"
-    async with process.owner(url) as world:
+    async with process.administrator(url) as world:
         await administration.load_price_book(world, book)
         made = await administration.bootstrap(
             world, name, role=Role.CUSTOMER, credit=Nano(10**15), gpu_quota=1_000_000

@@ -157,7 +157,7 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     _print_message(f"{count} SKUs are in force.")
 
 
-_AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
+_AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
     "bootstrap": _bootstrap,
     "credit": _credit,
     "master-key": _master_key,
@@ -165,9 +165,9 @@ _AS_OWNER: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None,
 }
 
 
-async def _as_owner(arguments: argparse.Namespace, settings: Settings) -> None:
-    async with process.owner(settings.database_url) as world:
-        await _AS_OWNER[arguments.command](world, arguments)
+async def _as_administrator(arguments: argparse.Namespace, settings: Settings) -> None:
+    async with process.administrator(settings.database_url) as world:
+        await _AS_ADMINISTRATOR[arguments.command](world, arguments)
 
 
 def document() -> bytes:
@@ -187,7 +187,7 @@ def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         asyncio.run(migrate(settings.database_url))
         _print_message("The database is at the newest schema.")
     else:
-        asyncio.run(_as_owner(arguments, settings))
+        asyncio.run(_as_administrator(arguments, settings))
 
 
 def main() -> int:

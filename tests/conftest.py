@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.db.engine import Database, Role
 from tests.support.clock import Clock
-from tests.support.database import ensure_template, fresh_database, start_server
+from tests.support.database import ensure_template, fresh_database, login_url, start_server
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,9 @@ async def database_url(server_url: str, template: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def db(database_url: str) -> AsyncIterator[Database]:
     """The reconciler's view: every tenant."""
-    database = Database(database_url, role=Role.RECONCILER, pool_size=5, readers=3)
+    database = Database(
+        login_url(database_url, Role.RECONCILER), role=Role.RECONCILER, pool_size=5, readers=3
+    )
     yield database
     await database.close()
 
@@ -37,7 +39,7 @@ async def db(database_url: str) -> AsyncIterator[Database]:
 @pytest.fixture
 async def api_db(database_url: str) -> AsyncIterator[Database]:
     """The API's view: one tenant at a time, filtered by the database."""
-    database = Database(database_url, role=Role.API, pool_size=5, readers=3)
+    database = Database(login_url(database_url, Role.API), role=Role.API, pool_size=5, readers=3)
     yield database
     await database.close()
 

@@ -157,10 +157,11 @@ def make_login(url: str, login: str, role: Role) -> None:
     Raises EmbeddedError.
     """
     with _answered():
-        asyncio.run(_make_login(url, login, role))
+        asyncio.run(create_login(url, login, role))
 
 
-async def _make_login(url: str, login: str, role: Role) -> None:
+async def create_login(url: str, login: str, role: str) -> None:
+    """As `make_login`."""
     connection = await asyncpg.connect(url)
     try:
         if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", login):

@@ -2,7 +2,7 @@
 
 The API process uses the role `splitplane_api`, for which the database filters every tenant table by
 `app.organization_id`, so a query without its filter still returns no other tenant's rows.
-The reconciler's role sees all tenants.
+The roles of the reconciler and of the administrator's commands see all tenants.
 """
 
 import asyncio
@@ -34,6 +34,8 @@ _CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 class Role(StrEnum):
     API = "splitplane_api"
     RECONCILER = "splitplane_reconciler"
+    ADMIN = "splitplane_admin"
+    """For the administrator's commands. It sees all tenants, and may write only what those commands write."""
 
 
 @dataclass(frozen=True, slots=True)

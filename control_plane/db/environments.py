@@ -9,7 +9,7 @@ from control_plane.domain.ids import OrganizationId, ProjectId
 
 _INSERT = text("""
 INSERT INTO environments (id, organization_id, project_id, name, created_at)
-VALUES (:id, :organization_id, :project_id, :name, :now) ON CONFLICT (project_id, name) DO NOTHING
+VALUES (:id, :organization_id, :project_id, :name, :now) ON CONFLICT (organization_id, project_id, name) DO NOTHING
 """)
 _COLUMNS = "id, organization_id, project_id, name, created_at"
 _NAMED = text(f"""

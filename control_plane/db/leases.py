@@ -71,7 +71,7 @@ _INSERT = text(f"""
 WITH lease AS (
   INSERT INTO leases ({", ".join(_GIVEN)}, state, due_at)
   VALUES ({", ".join(_value(column) for column in _GIVEN)}, '{LeaseState.PLACING}', :created_at)
-  ON CONFLICT (project_id, name) WHERE {_LIVE} DO NOTHING
+  ON CONFLICT (organization_id, project_id, name) WHERE {_LIVE} DO NOTHING
   RETURNING id, organization_id, project_id, state
 ), noted AS (
   {INSERT}

@@ -62,7 +62,7 @@ _POST = text(f"""
 WITH made AS (
   INSERT INTO transactions (id, organization_id, project_id, key, kind, recorded_at)
   SELECT id, organization_id, project_id, key, kind, :now FROM {Recordset(_NewTransaction, "transactions")}
-  ON CONFLICT (key) DO NOTHING RETURNING id, organization_id, project_id
+  ON CONFLICT (organization_id, key) DO NOTHING RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)
   SELECT made.id, lines.line, made.organization_id, made.project_id, a.id, lines.amount_nano

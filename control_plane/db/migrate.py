@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from control_plane.db import restored
+from control_plane.db import restored, roles
 
 _LOCK = text("SELECT pg_advisory_lock(hashtext('splitplane migrations'))")
 _UNLOCK = text("SELECT pg_advisory_unlock(hashtext('splitplane migrations'))")
@@ -30,7 +30,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 async def migrate(url: str) -> None:
-    """Upgrade to head as the database's owner, and settle a journal that was restored.
+    """Upgrade to head as the owner of the tables, and settle a journal that was restored.
 
     Any number of replicas may call it at the same time.
     """
@@ -40,12 +40,15 @@ async def migrate(url: str) -> None:
             await connection.execute(_LOCK)
             await connection.commit()
             try:
+                await roles.take_ownership(connection)
+                await connection.commit()
                 await connection.run_sync(_upgrade)
                 await connection.commit()
                 await restored.settle(connection)
                 await connection.commit()
             finally:
                 await connection.rollback()
+                await roles.give_ownership_back(connection)
                 await connection.execute(_UNLOCK)
                 await connection.commit()
     finally:

@@ -1,4 +1,4 @@
-"""The administrator's commands, run as the database's owner: bootstrap, credits, master keys, the price book."""
+"""The administrator's commands, which run in a role of their own: bootstrap, credits, master keys, the price book."""
 
 from dataclasses import dataclass
 

@@ -58,9 +58,9 @@ def api_process(
 
 
 @asynccontextmanager
-async def owner(url: str) -> AsyncIterator[World]:
+async def administrator(url: str) -> AsyncIterator[World]:
     """The world of one administrator's command, on the database's clock. Raises NotMigrated."""
-    db = Database(url, role=None, pool_size=1, readers=1)
+    db = Database(url, role=Role.ADMIN, pool_size=1, readers=1)
     try:
         async with db.reading() as connection:
             lacks = await schema.why_unusable(connection)

@@ -61,7 +61,7 @@ class Cloud:
 
 @asynccontextmanager
 async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> AsyncIterator[Cloud]:
-    async with process.owner(database_url) as owner:
+    async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, prices.price_book())
         made = await administration.bootstrap(
             owner, "acme", role=Role.CUSTOMER, credit=Nano(10**12), gpu_quota=64

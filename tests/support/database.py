@@ -18,6 +18,7 @@ from pathlib import Path
 import asyncpg
 
 from control_plane.db import embedded
+from control_plane.db.engine import Role
 from control_plane.db.migrate import migrate
 
 MEMORY_BYTES = 4 << 30
@@ -29,6 +30,15 @@ _counter = itertools.count()
 def start_server() -> str:
     """The URL of the server's maintenance database; starts it when it is not running."""
     return embedded.start(_room() / f"splitplane-test-pg-{getpass.getuser()}", throwaway=True)
+
+
+def login_url(url: str, role: Role) -> str:
+    """The URL of a test's database for the login of a process in `role`, which has no right of its own."""
+    return embedded.with_login(url, _login(role))
+
+
+def _login(role: Role) -> str:
+    return f"test_{role.removeprefix('splitplane_')}"
 
 
 def _room() -> Path:
@@ -60,6 +70,8 @@ async def ensure_template(url: str) -> str:
             await connection.execute(f"CREATE DATABASE {name}")
             await migrate(embedded.named(url, name))
             await connection.execute(f"ALTER DATABASE {name} IS_TEMPLATE true")
+        for role in Role:
+            await embedded.create_login(url, _login(role), role)
     finally:
         await connection.execute("SELECT pg_advisory_unlock(4711)")
         await connection.close()

@@ -8,16 +8,9 @@ from collections.abc import Iterable
 
 from alembic import op
 
-ROLES = ("splitplane_api", "splitplane_reconciler")
 _TENANT = "nullif(current_setting('app.organization_id', true), '')::uuid"
 _OWN = f"organization_id = {_TENANT}"
 
-_ROLE = """
-DO $$ BEGIN
-  CREATE ROLE {role} NOLOGIN;
-EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;  -- Roles belong to the cluster, not to this database.
-END $$
-"""
 _REFUSE_EDIT = """
 CREATE FUNCTION refuse_edit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -25,11 +18,6 @@ BEGIN
     USING ERRCODE = 'restrict_violation';
 END $$
 """
-
-
-def create_roles() -> None:
-    for role in ROLES:
-        op.execute(_ROLE.format(role=role))
 
 
 def create_refusal_of_edits() -> None:
@@ -43,13 +31,14 @@ def grant(
     api: Iterable[str] = (),
     api_updates: Iterable[str] = (),
     api_reads: Iterable[str] | None = None,
+    admin: Iterable[str] = (),
 ) -> None:
-    """Both roles may read. The reconciler may write, but only insert facts. The API gets the named rights.
+    """The processes' roles may read. The reconciler may write, but only insert facts. The API gets the named rights.
 
-    With `api_reads` the API reads those columns alone.
+    With `api_reads` the API reads those columns alone. The administrator's commands read only where they may write.
     """
     read = "SELECT" if api_reads is None else f"SELECT ({', '.join(api_reads)})"
-    op.execute(f"GRANT SELECT ON {table} TO splitplane_reconciler")
+    op.execute(f"GRANT SELECT ON {table} TO splitplane_reconciler, splitplane_backup")
     op.execute(f"GRANT {read} ON {table} TO splitplane_api")
     op.execute(f"GRANT {'INSERT' if fact else 'INSERT, UPDATE, DELETE'} ON {table} TO splitplane_reconciler")
     for right in sorted(api):
@@ -57,31 +46,31 @@ def grant(
     columns = ", ".join(api_updates)
     if columns:
         op.execute(f"GRANT UPDATE ({columns}) ON {table} TO splitplane_api")
+    administers = sorted(admin)
+    if administers:
+        op.execute(f"GRANT SELECT, {', '.join(administers)} ON {table} TO splitplane_admin")
 
 
-def filter_tenants(table: str, shown: str = _OWN) -> None:
-    """The API's role sees and writes only rows of the organization it acts for; the reconciler sees all."""
-    op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
-    op.execute(f"CREATE POLICY tenant ON {table} TO splitplane_api USING ({shown}) WITH CHECK ({_OWN})")
-    op.execute(f"CREATE POLICY system ON {table} TO splitplane_reconciler USING (true) WITH CHECK (true)")
+def filter_tenants(table: str, *, shown: str = _OWN, written: str = _OWN, admin: bool = False) -> None:
+    """The API's role sees and writes only rows of the organization it acts for.
+
+    The reconciler sees all, and so do backups, and with `admin` the administrator's commands. Nobody else sees any row,
+    not even the table's owner.
+    """
+    _force(table)
+    op.execute(f"CREATE POLICY tenant ON {table} TO splitplane_api USING ({shown}) WITH CHECK ({written})")
+    _let_all_be_seen(table, admin=admin)
 
 
 def filter_organizations() -> None:
     """The API's role sees the organization it acts for. It cannot make one the platform's."""
     own = f"id = {_TENANT}"
-    op.execute("ALTER TABLE organizations ENABLE ROW LEVEL SECURITY")
-    op.execute(
-        f"CREATE POLICY tenant ON organizations TO splitplane_api USING ({own})"
-        f" WITH CHECK ({own} AND NOT platform)"
-    )
-    op.execute(
-        "CREATE POLICY system ON organizations TO splitplane_reconciler USING (true) WITH CHECK (true)"
-    )
+    filter_tenants("organizations", shown=own, written=f"{own} AND NOT platform", admin=True)
 
 
-def filter_with_ours(table: str) -> None:
+def filter_with_ours(table: str, *, admin: bool = False) -> None:
     """As filter_tenants, but the installation's own rows are visible too."""
-    filter_tenants(table, f"organization_id IS NULL OR {_OWN}")
+    filter_tenants(table, shown=f"organization_id IS NULL OR {_OWN}", admin=admin)
 
 
 def filter_claimed(table: str) -> None:
@@ -90,9 +79,49 @@ def filter_claimed(table: str) -> None:
     Claims are filtered too, so the look-up below finds only those of the organization that the API acts for.
     """
     claimed = f"EXISTS (SELECT FROM claims WHERE claims.machine_id = {table}.id)"
-    op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    _force(table)
     op.execute(f"CREATE POLICY tenant ON {table} FOR SELECT TO splitplane_api USING ({claimed})")
+    _let_all_be_seen(table, admin=False)
+
+
+def _force(table: str) -> None:
+    op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+
+
+def _let_all_be_seen(table: str, *, admin: bool) -> None:
     op.execute(f"CREATE POLICY system ON {table} TO splitplane_reconciler USING (true) WITH CHECK (true)")
+    op.execute(f"CREATE POLICY backup ON {table} FOR SELECT TO splitplane_backup USING (true)")
+    if admin:
+        op.execute(
+            f"CREATE POLICY administration ON {table} TO splitplane_admin USING (true) WITH CHECK (true)"
+        )
+
+
+def let_look_up(table: str, *columns: str) -> None:
+    """Functions that run with the rights of `splitplane_lookups` see these columns of all rows."""
+    op.execute(f"GRANT SELECT ({', '.join(columns)}) ON {table} TO splitplane_lookups")
+    op.execute(f"CREATE POLICY lookups ON {table} FOR SELECT TO splitplane_lookups USING (true)")
+
+
+_GIVE_AWAY = """
+DO $$ DECLARE function regprocedure;
+BEGIN
+  FOR function IN SELECT oid FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace LOOP
+    EXECUTE format('ALTER FUNCTION %s OWNER TO splitplane_lookups', function);
+  END LOOP;
+END $$
+"""
+
+
+def give_definers_to_lookups() -> None:
+    """Functions that run with their owner's rights belong to `splitplane_lookups`: the tables' owner sees no row."""
+    op.execute(_GIVE_AWAY)
+
+
+def back_up_versions() -> None:
+    """A dump has the schema's version too."""
+    op.execute("GRANT SELECT ON alembic_version TO splitplane_backup")
 
 
 def protect_fact(table: str) -> None:

@@ -30,6 +30,7 @@ skus = table(
     CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
     known("proof", Tier),
     shared="the catalogue is the same for everyone",
+    admin=("INSERT", "UPDATE"),
 )
 
 # One row for every load that changed a price. A charge names the version that its price is from.
@@ -39,6 +40,7 @@ price_books = table(
     at("effective_from", nullable=False),
     shared="the price book is the same for everyone",
     fact=True,
+    admin=("INSERT",),
 )
 
 prices = table(
@@ -51,6 +53,7 @@ prices = table(
     CheckConstraint("nano_per_gpu_hour >= 0", name="not_negative"),
     shared="the price book is the same for everyone",
     fact=True,
+    admin=("INSERT",),
 )
 
 offers = table(

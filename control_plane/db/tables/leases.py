@@ -13,12 +13,24 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     SmallInteger,
     Text,
+    UniqueConstraint,
     Uuid,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, environment, known, project, table, tenant, work
+from control_plane.db.tables.marks import (
+    Tenancy,
+    among,
+    at,
+    environment,
+    known,
+    own,
+    project,
+    table,
+    tenant,
+    work,
+)
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
@@ -80,6 +92,7 @@ leases = table(
     known("purchase", PurchaseKind),
     known("end_reason", EndReason),
     known("proof", Tier),
+    UniqueConstraint("organization_id", "id"),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
     CheckConstraint("billed_until >= ready_at", name="billed_no_earlier_than_ready"),
     CheckConstraint(f"(state = '{LeaseState.READY}') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),
@@ -101,7 +114,12 @@ leases = table(
     ),
     Index("ix_leases_live", "organization_id", postgresql_where=text(among("state", LIVE))),
     Index(
-        "uq_leases_live_name", "project_id", "name", unique=True, postgresql_where=text(among("state", LIVE))
+        "uq_leases_live_name",
+        "organization_id",
+        "project_id",
+        "name",
+        unique=True,
+        postgresql_where=text(among("state", LIVE)),
     ),
     Index("ix_leases_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
     Index(
@@ -120,10 +138,11 @@ leases = table(
 
 placements = table(
     "placements",
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
     Column("number", Integer, nullable=False),
     tenant(),
     *project(),
+    own("lease_id", "leases"),
     at("decided_at", nullable=False),
     Column("chosen", Text),
     Column("ranking", JSONB, nullable=False),
@@ -133,10 +152,11 @@ placements = table(
 
 attempts = table(
     "attempts",
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
     Column("number", Integer, nullable=False),
     tenant(),
     *project(),
+    own("lease_id", "leases"),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
     Column("offer_key", Text, nullable=False),
     at("started_at", nullable=False),
@@ -158,7 +178,8 @@ claims = table(
     Column("id", Uuid, primary_key=True),
     tenant(),
     *project(),
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
     Column("slot", SmallInteger),
     Column("attempt", Integer, nullable=False),
@@ -173,6 +194,7 @@ claims = table(
     # When release_machines handled the machine after the claim ended.
     at("released_at"),
     known("step", Step),
+    UniqueConstraint("organization_id", "id"),
     CheckConstraint("slot > 0", name="slot_positive"),
     CheckConstraint("released_at IS NULL OR ended_at IS NOT NULL", name="released_after_the_end"),
     Index("uq_claims_open_of_lease", "lease_id", unique=True, postgresql_where=text("ended_at IS NULL")),

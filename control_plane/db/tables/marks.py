@@ -63,6 +63,9 @@ class Marks:
     """The only columns that the API's role may update; empty when it may update all columns, or none."""
     api_reads: tuple[str, ...] | None
     """The only columns that the API's role may read; None when it may read all of them."""
+    admin: frozenset[str]
+    """The rights of the administrator's commands, which may then also read: INSERT, UPDATE, DELETE. If it is empty,
+    they may not even read."""
 
 
 def table(
@@ -74,9 +77,18 @@ def table(
     api: Iterable[str] = (),
     api_updates: tuple[str, ...] = (),
     api_reads: tuple[str, ...] | None = None,
+    admin: Iterable[str] = (),
 ) -> Table:
     """A table with its marks. `shared` is the reason why its rows belong to no customer."""
-    marks = Marks(Tenancy.SHARED if shared else tenancy, shared, fact, frozenset(api), api_updates, api_reads)
+    marks = Marks(
+        tenancy=Tenancy.SHARED if shared else tenancy,
+        reason=shared,
+        fact=fact,
+        api=frozenset(api),
+        api_updates=api_updates,
+        api_reads=api_reads,
+        admin=frozenset(admin),
+    )
     return Table(name, metadata, *parts, info={"marks": marks})
 
 
@@ -96,20 +108,31 @@ def tenant(*, nullable: bool = False) -> Column[UUID]:
     return Column("organization_id", Uuid, ForeignKey("organizations.id"), nullable=nullable)
 
 
+def own(column: str, referred: str) -> ForeignKeyConstraint:
+    """A reference to a row of another table with tenants, which must belong to the same organization.
+
+    A foreign key on the id alone would let a tenant refer to another tenant's row, and learn that it exists.
+    """
+    return ForeignKeyConstraint(
+        ["organization_id", column], [f"{referred}.organization_id", f"{referred}.id"]
+    )
+
+
 def project(*, nullable: bool = False) -> list[SchemaItem]:
     """The project of a tenant's row, which must belong to the same organization."""
     return [
         Column("project_id", Uuid, nullable=nullable),
-        ForeignKeyConstraint(["organization_id", "project_id"], ["projects.organization_id", "projects.id"]),
+        own("project_id", "projects"),
     ]
 
 
 def environment() -> list[SchemaItem]:
-    """The environment of a tenant's row, which must belong to the row's project."""
+    """The environment of a tenant's row, which must belong to the row's project and organization."""
     return [
         Column("environment_id", Uuid, nullable=False),
         ForeignKeyConstraint(
-            ["project_id", "environment_id"], ["environments.project_id", "environments.id"]
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
         ),
     ]
 

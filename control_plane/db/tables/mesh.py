@@ -12,7 +12,7 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, table, tenant
+from control_plane.db.tables.marks import at, own, table, tenant
 
 networks = table(
     "networks",
@@ -30,8 +30,9 @@ networks = table(
 # A machine's membership in a network, for the duration of a claim on it.
 peers = table(
     "peers",
-    Column("claim_id", Uuid, ForeignKey("claims.id"), primary_key=True),
+    Column("claim_id", Uuid, primary_key=True),
     tenant(),
+    own("claim_id", "claims"),
     Column("host_number", Integer, nullable=False),
     Column("address", Text, nullable=False),
     Column("public_key", Text, nullable=False),

@@ -16,15 +16,16 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant
+from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant
 from control_plane.domain.lease import PurchaseKind
 from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
 
 # Money that is set aside for the next hour of a live lease.
 holds = table(
     "holds",
-    Column("lease_id", Uuid, ForeignKey("leases.id"), primary_key=True),
+    Column("lease_id", Uuid, nullable=False),
     tenant(),
+    own("lease_id", "leases"),
     Column("amount_nano", BigInteger, nullable=False),
     # What was posted for the lease so far.
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
@@ -32,6 +33,8 @@ holds = table(
     # When the hold is checked next: about when half of it is used. Null until the lease is ready.
     at("due_at"),
     at("released_at"),
+    # With the organization, so that no tenant can find out by a collision whether another one has a hold.
+    PrimaryKeyConstraint("lease_id", "organization_id"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
     CheckConstraint("released_at IS NULL OR amount_nano = 0", name="released_holds_nothing"),
     Index("ix_holds_open", "organization_id", postgresql_where=text("released_at IS NULL")),
@@ -41,10 +44,11 @@ holds = table(
 
 intervals = table(
     "intervals",
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
     Column("number", Integer, nullable=False),
     tenant(),
     *project(),
+    own("lease_id", "leases"),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
     Column("provider", Text, nullable=False),
     Column("region", Text, nullable=False),
@@ -74,7 +78,8 @@ charges = table(
     Column("id", Uuid, primary_key=True),
     tenant(),
     *project(),
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
     Column("number", Integer, nullable=False),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
     Column("provider", Text, nullable=False),
@@ -108,6 +113,7 @@ ledger_accounts = table(
     tenancy=Tenancy.OURS_VISIBLE,
     fact=True,
     api=("INSERT",),
+    admin=("INSERT",),
 )
 
 transactions = table(
@@ -115,27 +121,32 @@ transactions = table(
     Column("id", Uuid, primary_key=True),
     tenant(),
     *project(nullable=True),
-    Column("key", Text, nullable=False, unique=True),
+    Column("key", Text, nullable=False),
     Column("kind", Text, nullable=False),
     at("recorded_at", nullable=False),
     known("kind", TransactionKind),
-    Index("ix_transactions_organization_id", "organization_id"),
+    UniqueConstraint("organization_id", "id"),
+    UniqueConstraint("organization_id", "key"),
     fact=True,
     api=("INSERT",),
+    admin=("INSERT",),
 )
 
 # `organization_id` says whose money moved, also on postings to our own accounts: every row has a tenant.
 postings = table(
     "postings",
-    Column("transaction_id", Uuid, ForeignKey("transactions.id"), nullable=False),
+    Column("transaction_id", Uuid, nullable=False),
     Column("line", SmallInteger, nullable=False),
     tenant(),
     *project(nullable=True),
+    # An account of the same organization, or of ours: a trigger refuses any other one.
     Column("account_id", Uuid, ForeignKey("ledger_accounts.id"), nullable=False),
     Column("amount_nano", BigInteger, nullable=False),
-    PrimaryKeyConstraint("transaction_id", "line"),
+    own("transaction_id", "transactions"),
+    PrimaryKeyConstraint("transaction_id", "line", "organization_id"),
     CheckConstraint("amount_nano <> 0", name="not_zero"),
     Index("ix_postings_organization_id_account_id", "organization_id", "account_id"),
     fact=True,
     api=("INSERT",),
+    admin=("INSERT",),
 )

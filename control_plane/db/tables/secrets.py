@@ -1,8 +1,19 @@
 """Sealed secrets, and the data keys that they are encrypted under. The API's role can write both and read neither."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Text, Uuid, text
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
 
-from control_plane.db.tables.marks import at, known, table, tenant, work
+from control_plane.db.tables.marks import at, known, own, table, tenant, work
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.secret import Purpose
 
@@ -12,6 +23,7 @@ master_keys = table(
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
     Column("master", Text, nullable=False),
     at("set_at", nullable=False),
+    admin=("INSERT", "UPDATE", "DELETE"),
 )
 
 # A destroyed key keeps its row and loses its bytes.
@@ -27,8 +39,8 @@ data_keys = table(
     at("destroyed_at"),
     *work(),
     known("purpose", Purpose),
+    UniqueConstraint("organization_id", "id"),
     CheckConstraint("(length(wrapped) = 0) = (destroyed_at IS NOT NULL)", name="destroyed_has_no_bytes"),
-    Index("ix_data_keys_organization_id", "organization_id"),
     Index("ix_data_keys_made_at", "made_at", postgresql_where=text("destroyed_at IS NULL")),
     api=("INSERT",),
     api_reads=("id", "organization_id", "purpose", "made_at", "destroyed_at"),
@@ -39,7 +51,8 @@ secrets = table(
     Column("id", Uuid, primary_key=True),
     tenant(),
     Column("purpose", Text, nullable=False),
-    Column("data_key_id", Uuid, ForeignKey("data_keys.id"), nullable=False),
+    Column("data_key_id", Uuid, nullable=False),
+    own("data_key_id", "data_keys"),
     Column("nonce", LargeBinary, nullable=False),
     Column("ciphertext", LargeBinary, nullable=False),
     # Counts how often it was encrypted: two workers never write over each other.

@@ -7,7 +7,6 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
-    ForeignKey,
     ForeignKeyConstraint,
     Index,
     LargeBinary,
@@ -19,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.schema import SchemaItem
 
-from control_plane.db.tables.marks import at, known, table, tenant
+from control_plane.db.tables.marks import at, known, own, table, tenant
 from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
@@ -69,6 +68,7 @@ service_accounts = table(
     UniqueConstraint("organization_id", "id"),
     Index("uq_service_accounts_name", "organization_id", "name", unique=True, postgresql_where=_NOT_REMOVED),
     api=("INSERT", "UPDATE"),
+    admin=("INSERT",),
 )
 
 
@@ -78,11 +78,8 @@ def subject() -> list[SchemaItem]:
         Column("user_id", Uuid),
         Column("service_account_id", Uuid),
         CheckConstraint("num_nonnulls(user_id, service_account_id) = 1", name="one_subject"),
-        ForeignKeyConstraint(["organization_id", "user_id"], ["users.organization_id", "users.id"]),
-        ForeignKeyConstraint(
-            ["organization_id", "service_account_id"],
-            ["service_accounts.organization_id", "service_accounts.id"],
-        ),
+        own("user_id", "users"),
+        own("service_account_id", "service_accounts"),
     ]
 
 
@@ -106,7 +103,7 @@ role_bindings = table(
     Column("scope", Text, nullable=False),
     Column("project_id", Uuid),
     Column("environment_id", Uuid),
-    Column("lease_id", Uuid, ForeignKey("leases.id")),
+    Column("lease_id", Uuid),
     at("created_at", nullable=False),
     # The subject that granted it, as an id on the wire.
     Column("granted_by", Text, nullable=False),
@@ -130,8 +127,12 @@ role_bindings = table(
         ["organizations.id", "organizations.platform"],
         name="fk_role_bindings_platform_organization",
     ),
-    ForeignKeyConstraint(["organization_id", "project_id"], ["projects.organization_id", "projects.id"]),
-    ForeignKeyConstraint(["project_id", "environment_id"], ["environments.project_id", "environments.id"]),
+    own("project_id", "projects"),
+    ForeignKeyConstraint(
+        ["organization_id", "project_id", "environment_id"],
+        ["environments.organization_id", "environments.project_id", "environments.id"],
+    ),
+    own("lease_id", "leases"),
     UniqueConstraint(
         "organization_id",
         "user_id",
@@ -147,6 +148,7 @@ role_bindings = table(
     Index("ix_role_bindings_user_id", "user_id"),
     Index("ix_role_bindings_service_account_id", "service_account_id"),
     api=("INSERT", "DELETE"),
+    admin=("INSERT",),
 )
 
 api_keys = table(
@@ -162,13 +164,15 @@ api_keys = table(
     Column("scopes", ARRAY(Text)),
     Column[list[UUID]]("project_ids", ARRAY(Uuid)),
     # The key that this one replaces.
-    Column("rotates", Uuid, ForeignKey("api_keys.id")),
+    Column("rotates", Uuid),
     at("created_at", nullable=False),
     at("expires_at"),
     at("revoked_at"),
     # Written now and then, never by the request itself.
     at("last_used_at"),
     known("role", KeyRole),
-    Index("ix_api_keys_organization_id", "organization_id"),
+    UniqueConstraint("organization_id", "id"),
+    own("rotates", "api_keys"),
     api=("INSERT", "UPDATE"),
+    admin=("INSERT",),
 )

@@ -37,6 +37,7 @@ organizations = table(
     Index("ix_organizations_closing", "id", postgresql_where=text(f"state = '{OrganizationState.CLOSING}'")),
     api=("INSERT",),
     api_updates=("name", "state", "generation"),
+    admin=("INSERT",),
 )
 
 organization_events = table(
@@ -83,6 +84,7 @@ projects = table(
     ),  # The target of foreign keys that keep a row's project within its organization.
     api=("INSERT",),
     api_updates=("name",),
+    admin=("INSERT",),
 )
 
 environments = table(
@@ -92,11 +94,11 @@ environments = table(
     *project(),
     Column("name", Text, nullable=False),
     at("created_at", nullable=False),
-    UniqueConstraint("project_id", "name"),
-    UniqueConstraint(
-        "project_id", "id"
-    ),  # The target of foreign keys that keep a row's environment within its project.
+    UniqueConstraint("organization_id", "project_id", "name"),
+    # The target of foreign keys that keep a row's environment within its project.
+    UniqueConstraint("organization_id", "project_id", "id"),
     api=("INSERT",),
+    admin=("INSERT",),
 )
 
 # One row per organization with its quota, balance and held money, locked by every transaction that spends.
@@ -111,6 +113,7 @@ standings = table(
     CheckConstraint("gpus_held >= 0", name="gpus_held_not_negative"),
     CheckConstraint("held_nano >= 0", name="held_not_negative"),
     api=("INSERT", "UPDATE"),
+    admin=("INSERT", "UPDATE"),
 )
 
 ssh_keys = table(

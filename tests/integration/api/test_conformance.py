@@ -48,7 +48,7 @@ class Target:
 @pytest.fixture
 async def target(database_url: str) -> AsyncIterator[Target]:
     """The API's own process, and an operator's key, which has every permission."""
-    async with process.owner(database_url) as owner:
+    async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, BOOK)
         made = await administration.bootstrap(
             owner, "us", role=Role.OPERATOR, credit=Nano(10**15), gpu_quota=1_000_000

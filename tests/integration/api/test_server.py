@@ -88,7 +88,7 @@ async def own(database_url: str) -> AsyncIterator[Served]:
 
 @contextlib.asynccontextmanager
 async def _started(database_url: str) -> AsyncIterator[Served]:
-    async with process.owner(database_url) as owner:
+    async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, _book())
         made = await administration.bootstrap(owner, "acme", role=Role.CUSTOMER, credit=None, gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)

@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.db.engine import Database, Role
 from tests.integration.db.sample import A, B, fill
-from tests.support.database import fresh_database
+from tests.support.database import fresh_database, login_url
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ async def owner(filled_url: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def api(filled_url: str) -> AsyncIterator[Database]:
-    database = Database(filled_url, role=Role.API, pool_size=2, readers=1)
+    database = Database(login_url(filled_url, Role.API), role=Role.API, pool_size=2, readers=1)
     yield database
     await database.close()
 
 
 @pytest.fixture
 async def reconciler(filled_url: str) -> AsyncIterator[Database]:
-    database = Database(filled_url, role=Role.RECONCILER, pool_size=2, readers=1)
+    database = Database(login_url(filled_url, Role.RECONCILER), role=Role.RECONCILER, pool_size=2, readers=1)
     yield database
     await database.close()
 

@@ -78,6 +78,16 @@ async def test_the_apis_rights_are_those_of_the_tables_marks(owner: Database) ->
         assert on_columns[table.name] == sorted(single), table.name
 
 
+async def test_the_administrators_commands_may_read_and_write_what_the_tables_marks_say(
+    owner: Database,
+) -> None:
+    rights = await _rights(owner, Role.ADMIN)
+    for table in metadata.tables.values():
+        admin = marks_of(table).admin
+        assert rights[table.name] == ({"SELECT", *admin} if admin else set()), table.name
+    assert not any((await _rights_on_columns(owner, Role.ADMIN)).values())
+
+
 async def test_the_api_writes_secrets_and_reads_none_of_their_bytes(owner: Database, api: Database) -> None:
     for table, hidden in (("secrets", ("nonce", "ciphertext")), ("data_keys", ("wrapped",))):
         for column in hidden:

@@ -122,6 +122,41 @@ API_READS: dict[str, tuple[str, ...]] = {
 }
 """The columns that the public process may read, of tables of which it may not read all."""
 
+ADMIN_MAY: dict[str, tuple[str, ...]] = {
+    "api_keys": ("INSERT",),
+    "environments": ("INSERT",),
+    "ledger_accounts": ("INSERT",),
+    "master_keys": ("DELETE", "INSERT", "UPDATE"),
+    "organizations": ("INSERT",),
+    "postings": ("INSERT",),
+    "price_books": ("INSERT",),
+    "prices": ("INSERT",),
+    "projects": ("INSERT",),
+    "role_bindings": ("INSERT",),
+    "service_accounts": ("INSERT",),
+    "skus": ("INSERT", "UPDATE"),
+    "standings": ("INSERT", "UPDATE"),
+    "transactions": ("INSERT",),
+}
+"""What the administrator's commands may write. They read these tables too, and no other."""
+
+LOOKED_UP: dict[str, tuple[str, ...]] = {
+    "api_keys": (
+        "id",
+        "organization_id",
+        "user_id",
+        "service_account_id",
+        "role",
+        "secret_sha256",
+        "revoked_at",
+    ),
+    "journal": ("number", "transaction"),
+    "ledger_accounts": ("id", "organization_id"),
+    "organizations": ("id", "name", "state", "created_at"),
+    "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
+}
+"""The columns that functions with their owner's rights read, and the look for a restored journal (db/restored.py)."""
+
 # Runs with the owner's rights, because the sum must not depend on the rows that the writer may see at the commit.
 TRANSACTION_BALANCES = """
 CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
@@ -132,6 +167,11 @@ BEGIN
   IF total IS DISTINCT FROM 0 THEN
     RAISE EXCEPTION 'transaction % is out of balance by % nano-USD', NEW.transaction_id, total
       USING ERRCODE = 'check_violation';
+  END IF;
+  IF EXISTS (SELECT FROM public.ledger_accounts a
+             WHERE a.id = NEW.account_id AND a.organization_id <> NEW.organization_id) THEN
+    RAISE EXCEPTION 'transaction % has a posting to an account of another organization', NEW.transaction_id
+      USING ERRCODE = 'foreign_key_violation';
   END IF;
   RETURN NULL;
 END $$
@@ -290,16 +330,21 @@ SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'revenue']) AS k
 
 def upgrade() -> None:
     _create_tables()
-    steps.create_roles()
+    op.execute(OUR_ACCOUNTS)  # Before row-level security hides the rows from their owner.
     steps.create_refusal_of_edits()
     for table, (rights, columns) in API_MAY.items():
         steps.grant(
-            table, fact=table in FACTS, api=rights, api_updates=columns, api_reads=API_READS.get(table)
+            table,
+            fact=table in FACTS,
+            api=rights,
+            api_updates=columns,
+            api_reads=API_READS.get(table),
+            admin=ADMIN_MAY.get(table, ()),
         )
     steps.filter_organizations()
     for table in TENANTS:
-        steps.filter_tenants(table)
-    steps.filter_with_ours("ledger_accounts")
+        steps.filter_tenants(table, admin=table in ADMIN_MAY)
+    steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_claimed("machines")
     for table in FACTS:
         steps.protect_fact(table)
@@ -318,10 +363,12 @@ def upgrade() -> None:
     op.execute(REVOKED_API_KEYS)
     op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
+    steps.give_definers_to_lookups()
+    for table, seen in LOOKED_UP.items():
+        steps.let_look_up(table, *seen)
     for statement in CHANGES:
         op.execute(statement)
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
-    op.execute(OUR_ACCOUNTS)
 
 
 def _create_tables() -> None:
@@ -387,55 +434,6 @@ def _create_tables() -> None:
         postgresql_where=sa.text("state = 'closing'"),
     )
     op.create_table(
-        "organization_events",
-        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("actor_kind", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("request_id", sa.Text(), nullable=True),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("state_before", sa.Text(), nullable=False),
-        sa.Column("state_after", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=False),
-        sa.Column("waiting_leases", sa.Integer(), nullable=False),
-        sa.Column("starting_leases", sa.Integer(), nullable=False),
-        sa.Column("ready_leases", sa.Integer(), nullable=False),
-        sa.Column("ending_leases", sa.Integer(), nullable=False),
-        sa.Column("api_keys", sa.Integer(), nullable=False),
-        sa.Column("released_nano", sa.BigInteger(), nullable=False),
-        sa.Column("held_nano", sa.BigInteger(), nullable=False),
-        sa.Column("balance_nano", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint(
-            "actor_kind IN ('customer', 'loop', 'operator')",
-            name=op.f("ck_organization_events_actor_kind_known"),
-        ),
-        sa.CheckConstraint(
-            "event IN ('closure_requested', 'deleted', 'resumed', 'settled', 'suspended')",
-            name=op.f("ck_organization_events_event_known"),
-        ),
-        sa.CheckConstraint(
-            "state_after IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
-            name=op.f("ck_organization_events_state_after_known"),
-        ),
-        sa.CheckConstraint(
-            "state_before IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
-            name=op.f("ck_organization_events_state_before_known"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"],
-            ["organizations.id"],
-            name=op.f("fk_organization_events_organization_id_organizations"),
-        ),
-        sa.PrimaryKeyConstraint("number", name=op.f("pk_organization_events")),
-    )
-    op.create_index(
-        "ix_organization_events_organization_id_number",
-        "organization_events",
-        ["organization_id", "number"],
-        unique=False,
-    )
-    op.create_table(
         "price_books",
         sa.Column("version", sa.Integer(), sa.Identity(always=True), nullable=False),
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
@@ -494,6 +492,7 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_data_keys_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_data_keys")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_data_keys_organization_id_id")),
     )
     op.create_index(
         "ix_data_keys_made_at",
@@ -502,7 +501,6 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("destroyed_at IS NULL"),
     )
-    op.create_index("ix_data_keys_organization_id", "data_keys", ["organization_id"], unique=False)
     op.create_table(
         "idempotency_keys",
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -596,6 +594,55 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_networks")),
         sa.UniqueConstraint("number", name=op.f("uq_networks_number")),
+    )
+    op.create_table(
+        "organization_events",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=False),
+        sa.Column("state_after", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("waiting_leases", sa.Integer(), nullable=False),
+        sa.Column("starting_leases", sa.Integer(), nullable=False),
+        sa.Column("ready_leases", sa.Integer(), nullable=False),
+        sa.Column("ending_leases", sa.Integer(), nullable=False),
+        sa.Column("api_keys", sa.Integer(), nullable=False),
+        sa.Column("released_nano", sa.BigInteger(), nullable=False),
+        sa.Column("held_nano", sa.BigInteger(), nullable=False),
+        sa.Column("balance_nano", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_organization_events_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "event IN ('closure_requested', 'deleted', 'resumed', 'settled', 'suspended')",
+            name=op.f("ck_organization_events_event_known"),
+        ),
+        sa.CheckConstraint(
+            "state_after IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
+            name=op.f("ck_organization_events_state_after_known"),
+        ),
+        sa.CheckConstraint(
+            "state_before IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
+            name=op.f("ck_organization_events_state_before_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_organization_events_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_organization_events")),
+    )
+    op.create_index(
+        "ix_organization_events_organization_id_number",
+        "organization_events",
+        ["organization_id", "number"],
+        unique=False,
     )
     op.create_table(
         "prices",
@@ -747,6 +794,11 @@ def _create_tables() -> None:
             "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_api_keys_one_subject")
         ),
         sa.ForeignKeyConstraint(
+            ["organization_id", "rotates"],
+            ["api_keys.organization_id", "api_keys.id"],
+            name=op.f("fk_api_keys_organization_id_api_keys"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id", "service_account_id"],
             ["service_accounts.organization_id", "service_accounts.id"],
             name=op.f("fk_api_keys_organization_id_service_accounts"),
@@ -759,11 +811,10 @@ def _create_tables() -> None:
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_api_keys_organization_id_organizations")
         ),
-        sa.ForeignKeyConstraint(["rotates"], ["api_keys.id"], name=op.f("fk_api_keys_rotates_api_keys")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_api_keys_organization_id_id")),
         sa.UniqueConstraint("secret_sha256", name=op.f("uq_api_keys_secret_sha256")),
     )
-    op.create_index("ix_api_keys_organization_id", "api_keys", ["organization_id"], unique=False)
     op.create_table(
         "environments",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -782,8 +833,15 @@ def _create_tables() -> None:
             name=op.f("fk_environments_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_environments")),
-        sa.UniqueConstraint("project_id", "id", name=op.f("uq_environments_project_id_id")),
-        sa.UniqueConstraint("project_id", "name", name=op.f("uq_environments_project_id_name")),
+        sa.UniqueConstraint(
+            "organization_id", "project_id", "id", name=op.f("uq_environments_organization_id_project_id_id")
+        ),
+        sa.UniqueConstraint(
+            "organization_id",
+            "project_id",
+            "name",
+            name=op.f("uq_environments_organization_id_project_id_name"),
+        ),
     )
     op.create_table(
         "journal",
@@ -842,7 +900,9 @@ def _create_tables() -> None:
             "purpose IN ('provider_credentials', 'ssh_authority')", name=op.f("ck_secrets_purpose_known")
         ),
         sa.ForeignKeyConstraint(
-            ["data_key_id"], ["data_keys.id"], name=op.f("fk_secrets_data_key_id_data_keys")
+            ["organization_id", "data_key_id"],
+            ["data_keys.organization_id", "data_keys.id"],
+            name=op.f("fk_secrets_organization_id_data_keys"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_secrets_organization_id_organizations")
@@ -871,9 +931,9 @@ def _create_tables() -> None:
             name=op.f("fk_transactions_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
-        sa.UniqueConstraint("key", name=op.f("uq_transactions_key")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_transactions_organization_id_id")),
+        sa.UniqueConstraint("organization_id", "key", name=op.f("uq_transactions_organization_id_key")),
     )
-    op.create_index("ix_transactions_organization_id", "transactions", ["organization_id"], unique=False)
     op.create_table(
         "account_requests",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -1000,6 +1060,11 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
         sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_leases_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
             name=op.f("fk_leases_organization_id_projects"),
@@ -1010,12 +1075,8 @@ def _create_tables() -> None:
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
         ),
-        sa.ForeignKeyConstraint(
-            ["project_id", "environment_id"],
-            ["environments.project_id", "environments.id"],
-            name=op.f("fk_leases_project_id_environments"),
-        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_leases_organization_id_id")),
     )
     op.create_index(
         "ix_leases_auto_release",
@@ -1068,7 +1129,7 @@ def _create_tables() -> None:
     op.create_index(
         "uq_leases_live_name",
         "leases",
-        ["project_id", "name"],
+        ["organization_id", "project_id", "name"],
         unique=True,
         postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
     )
@@ -1090,12 +1151,14 @@ def _create_tables() -> None:
             name=op.f("fk_postings_organization_id_projects"),
         ),
         sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_postings_organization_id_organizations")
+            ["organization_id", "transaction_id"],
+            ["transactions.organization_id", "transactions.id"],
+            name=op.f("fk_postings_organization_id_transactions"),
         ),
         sa.ForeignKeyConstraint(
-            ["transaction_id"], ["transactions.id"], name=op.f("fk_postings_transaction_id_transactions")
+            ["organization_id"], ["organizations.id"], name=op.f("fk_postings_organization_id_organizations")
         ),
-        sa.PrimaryKeyConstraint("transaction_id", "line", name=op.f("pk_postings")),
+        sa.PrimaryKeyConstraint("transaction_id", "line", "organization_id", name=op.f("pk_postings")),
     )
     op.create_index(
         "ix_postings_organization_id_account_id", "postings", ["organization_id", "account_id"], unique=False
@@ -1145,11 +1208,15 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "released_at IS NULL OR amount_nano = 0", name=op.f("ck_holds_released_holds_nothing")
         ),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_holds_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_holds_organization_id_leases"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_holds_organization_id_organizations")
         ),
-        sa.PrimaryKeyConstraint("lease_id", name=op.f("pk_holds")),
+        sa.PrimaryKeyConstraint("lease_id", "organization_id", name=op.f("pk_holds")),
     )
     op.create_index(
         "ix_holds_due",
@@ -1364,7 +1431,11 @@ def _create_tables() -> None:
         sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("chosen", sa.Text(), nullable=True),
         sa.Column("ranking", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_placements_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_placements_organization_id_leases"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -1461,11 +1532,20 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_role_bindings_one_subject")
         ),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_role_bindings_lease_id_leases")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_role_bindings_organization_id_leases"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "platform"],
             ["organizations.id", "organizations.platform"],
             name="fk_role_bindings_platform_organization",
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_role_bindings_organization_id_environments"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
@@ -1486,11 +1566,6 @@ def _create_tables() -> None:
             ["organization_id"],
             ["organizations.id"],
             name=op.f("fk_role_bindings_organization_id_organizations"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["project_id", "environment_id"],
-            ["environments.project_id", "environments.id"],
-            name=op.f("fk_role_bindings_project_id_environments"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_role_bindings")),
         sa.UniqueConstraint(
@@ -1559,9 +1634,13 @@ def _create_tables() -> None:
             "(outcome IS NULL) = (ended_at IS NULL)", name=op.f("ck_attempts_outcome_has_its_time")
         ),
         sa.CheckConstraint("number > 0", name=op.f("ck_attempts_number_positive")),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_attempts_lease_id_leases")),
         sa.ForeignKeyConstraint(
             ["machine_id"], ["machines.id"], name=op.f("fk_attempts_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_attempts_organization_id_leases"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
@@ -1594,8 +1673,12 @@ def _create_tables() -> None:
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_charges_purchase_known")),
         sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_charges_not_negative")),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_charges_lease_id_leases")),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_charges_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_charges_organization_id_leases"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -1642,8 +1725,12 @@ def _create_tables() -> None:
             "released_at IS NULL OR ended_at IS NOT NULL", name=op.f("ck_claims_released_after_the_end")
         ),
         sa.CheckConstraint("slot > 0", name=op.f("ck_claims_slot_positive")),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_claims_lease_id_leases")),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_claims_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_claims_organization_id_leases"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -1653,6 +1740,7 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_claims_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_claims")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_claims_organization_id_id")),
     )
     op.create_index(
         "ix_claims_admitting",
@@ -1710,9 +1798,13 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "gpu_seconds >= 0 AND gpu_seconds_before >= 0", name=op.f("ck_intervals_not_negative")
         ),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_intervals_lease_id_leases")),
         sa.ForeignKeyConstraint(
             ["machine_id"], ["machines.id"], name=op.f("fk_intervals_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_intervals_organization_id_leases"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
@@ -1820,7 +1912,11 @@ def _create_tables() -> None:
         sa.Column("host_number", sa.Integer(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
         sa.Column("public_key", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["claim_id"], ["claims.id"], name=op.f("fk_peers_claim_id_claims")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_peers_organization_id_claims"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_peers_organization_id_organizations")
         ),

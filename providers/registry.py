@@ -4,8 +4,8 @@ A provider is a module of this folder that has the four names NAME, Settings, CA
 `connect`. There is no list of providers to maintain; `tests/golden/roster.txt` shows a new one in the diff.
 
 An account is named after its provider: `lambda_cloud`, or `lambda_cloud/research` for a second
-account. Its settings come from environment variables: the field `api_key` is read from
-`PROVIDER_LAMBDA_CLOUD_API_KEY`, or from `PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY`. An account whose
+account. Its settings come from what an operator stored, sealed, or from environment variables: the field `api_key` is
+read from `PROVIDER_LAMBDA_CLOUD_API_KEY`, or from `PROVIDER_LAMBDA_CLOUD_RESEARCH_API_KEY`. An account whose
 settings are incomplete or unreadable is off and says why, so that the other accounts still work. An
 account whose provider does not exist is a mistake in the deployment and raises.
 """
@@ -13,7 +13,7 @@ account whose provider does not exist is a mistake in the deployment and raises.
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from types import MappingProxyType, ModuleType, UnionType
@@ -105,6 +105,19 @@ def configured(accounts: Sequence[AccountName], environ: Mapping[str, str]) -> t
     return tuple(_configured(name, environ) for name in accounts)
 
 
+def stored(name: AccountName, given: Mapping[str, str]) -> Account:
+    """The account with settings that an operator gave, by the names of their fields. It is off when one is wrong.
+
+    Raises UnknownProviderError for a provider that does not exist, ValueError for a malformed name.
+    """
+    module = _module(name)
+    known = [field.name for field in fields(module.Settings)]
+    if not given.keys() <= set(known):
+        # The names that were given are not repeated: one may be a secret in the wrong place.
+        return Account(name, module, None, off_because=f"{module.NAME} takes only {', '.join(known)}")
+    return _account(name, module, given, lambda field: field)
+
+
 def variable(account: AccountName, field: str) -> str:
     """The environment variable that a field of an account's settings is read from.
 
@@ -115,24 +128,38 @@ def variable(account: AccountName, field: str) -> str:
 
 
 def _configured(name: AccountName, environ: Mapping[str, str]) -> Account:
+    return _account(name, _module(name), environ, lambda field: variable(name, field))
+
+
+def _module(name: AccountName) -> ModuleType:
+    """The provider of an account. Raises UnknownProviderError or ValueError."""
     if not ACCOUNT_PATTERN.fullmatch(name):
         raise ValueError(f"not an account name: {name[:60]!r}; write provider or provider/label")
     module = discovered().get(name.partition("/")[0])
     if module is None:
         known = ", ".join(discovered())
         raise UnknownProviderError(f"no provider for account {name!r}; there are {known}")
+    return module
+
+
+def _account(
+    name: AccountName, module: ModuleType, given: Mapping[str, str], called: Callable[[str], str]
+) -> Account:
+    """An account with the settings in `given`, in which each field is `called` something."""
     try:
-        return Account(name, module, _settings(name, module.Settings, environ))
+        return Account(name, module, _settings(name, module.Settings, given, called))
     except _UnreadableError as error:
         return Account(name, module, None, off_because=str(error))
 
 
-def _settings(account: AccountName, kind: type[Any], environ: Mapping[str, str]) -> object:
+def _settings(
+    account: AccountName, kind: type[Any], given: Mapping[str, str], called: Callable[[str], str]
+) -> object:
     hints = get_type_hints(kind)
     values: dict[str, object] = {}
     for field in fields(kind):
-        name = variable(account, field.name)
-        text = environ.get(name, "").strip()
+        name = called(field.name)
+        text = given.get(name, "").strip()
         if text:
             values[field.name] = _read(name, text, hints[field.name])
         elif _required(field):

@@ -165,7 +165,7 @@ def _world_of(
     reached = connect_all(settings.read_reach(environ), db, environ, closing)
 
     async def build(clock: DatabaseClock) -> World:
-        return await compose(reached, db, clock, replica=replica, tracer=tracer)
+        return await compose(reached, db, clock, closing, replica=replica, tracer=tracer)
 
     return build
 

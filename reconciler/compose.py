@@ -30,10 +30,11 @@ from data_plane.proof.verifier.service.tls import CertificatesError
 from data_plane.simulation.hub import FakeHub
 from providers.base import Provider
 from providers.guard import Guard
-from providers.registry import Account, configured
+from providers.registry import Account, configured, stored
 from reconciler import simulated
 from reconciler.budget import SharedBudget
 from reconciler.keys import key_manager
+from reconciler.live_accounts import LiveAccounts
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
 from reconciler.worlds.complete import CompleteWorld
@@ -88,14 +89,36 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
 
 
 async def compose(
-    reached: Reached, db: Database, clock: DatabaseClock, *, replica: str, tracer: Tracer
+    reached: Reached,
+    db: Database,
+    clock: DatabaseClock,
+    closing: AsyncExitStack,
+    *,
+    replica: str,
+    tracer: Tracer,
 ) -> CompleteWorld:
     """The world of every wing. Raises what the database raises."""
+    budget = SharedBudget(db, clock.now)
+
+    def guarded(name: AccountName, provider: Provider) -> Provider:
+        return Guard(provider, account=name, now=clock.now, budget=budget, tracer=tracer)
+
+    def connect(name: AccountName, given: Mapping[str, str]) -> Provider:
+        return guarded(name, stored(name, given).connect())
+
     async with db.transaction() as connection:
         installation = await account_rows.installation(connection)
         for account in reached.accounts:
             await account_rows.register(connection, account.name, account.provider, now=clock.now())
-    budget = SharedBudget(db, clock.now)
+    live = LiveAccounts(
+        db,
+        clock.now,
+        reached.keys,
+        connect,
+        {name: guarded(name, provider) for name, provider in reached.connected.items()},
+    )
+    closing.push_async_callback(live.close)
+    await live.refresh()
     return CompleteWorld(
         db=db,
         now=clock.now,
@@ -103,12 +126,11 @@ async def compose(
         clock_refusal=clock.refusal,
         replica=replica,
         tracer=tracer,
-        account_names=tuple(reached.connected),
+        account_names=live.keys(),
+        refresh_accounts=live.refresh,
+        connect=connect,
         installation=installation,
-        accounts={
-            name: Guard(provider, account=name, now=clock.now, budget=budget, tracer=tracer)
-            for name, provider in reached.connected.items()
-        },
+        accounts=live,
         access=reached.access,
         hub=reached.hub,
         agent=reached.agent,

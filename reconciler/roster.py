@@ -12,6 +12,7 @@ import structlog
 
 from control_plane.db import loops as loop_reports
 from control_plane.db.loops import RosterLine, Turn
+from control_plane.domain.ids import AccountName
 from reconciler import registry
 from reconciler.world import World
 
@@ -28,7 +29,20 @@ class Roster:
     def __init__(self, world: World, turns: Sequence[Turn]) -> None:
         """`turns` are the loops of this process."""
         self._world = world
-        self._turns = tuple(turns)
+        self._turns = list(turns)
+
+    def add(self, turn: Turn) -> None:
+        """Name a loop that this process runs from now on. It is stored with the next report of the roster."""
+        self._turns.append(turn)
+
+    async def drop(self, account: AccountName) -> None:
+        """Forget the loops of an account that was removed, with their reports. Never raises."""
+        self._turns = [turn for turn in self._turns if turn.account != account]
+        try:
+            async with self._world.db.transaction() as connection:
+                await loop_reports.drop_account(connection, account)
+        except Exception as error:  # noqa: BLE001 - they are forgotten after a day
+            log.warning("reports_not_withdrawn", error=f"{type(error).__name__}: {error}")
 
     def lines(self) -> list[RosterLine]:
         """All loops in one order for all processes, so that none waits for another in a circle."""

@@ -6,7 +6,7 @@ account for another account, and no failure of one ends another.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -44,6 +44,8 @@ LATE_AFTER = Gauge(
     "How long a healthy loop may go without the end of an activation.",
     ("loop", "account"),
 )
+FOLLOW_ACCOUNTS = timedelta(seconds=2)
+"""How often a process looks whether operators added, changed or removed an account."""
 REPORT_EVERY = timedelta(seconds=5)
 """How often a loop stores an uneventful report. An eventful one is stored at once."""
 LATE_AFTER_TURNS = 3
@@ -67,30 +69,94 @@ class Runner:
         self._finished: dict[tuple[str, AccountName | None], float] = {}
         """When an activation finished last, in seconds of the event loop's clock."""
         self._stopping = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._accounts: dict[AccountName, set[asyncio.Task[None]]] = {}
+        """Those that the account loops run for, with their tasks. It follows the world's."""
+        self._roster = Roster(world, [])
 
     async def run(self) -> None:
         """Run until `stop` is called. Activations that are under way finish first, or are cancelled after a while."""
-        turns = [(loop, account) for loop in self._loops for account in self._turns(loop)]
-        roster = Roster(self._world, [Turn(loop.name, account or "") for loop, account in turns])
-        tasks = [task for loop, account in turns for task in self._start(loop, account)]
-        tasks.append(asyncio.create_task(roster.keep(self._stopping), name="roster"))
+        for loop in self._loops:
+            if not isinstance(loop, AccountLoop):
+                self._start(loop, None)
+        for account in self._wanted():
+            self._start_account(account)
+        self._keep(self._roster.keep(self._stopping), "roster")
+        if isinstance(self._world, AccountWorld):
+            self._keep(self._follow_accounts(self._world), "accounts")
         try:
             await self._stopping.wait()
-            await _ended(tasks, FINISH_SECONDS_MAX, "activations_cancelled")
+            await _ended(self._tasks, FINISH_SECONDS_MAX, "activations_cancelled")
         finally:
             self.stop()
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await _ended(tasks, UNWIND_SECONDS_MAX, "activations_stuck")
-        await roster.withdraw()
+            await _ended(self._tasks, UNWIND_SECONDS_MAX, "activations_stuck")
+        await self._roster.withdraw()
 
-    def _start(self, loop: AnyLoop, account: AccountName | None) -> Iterable[asyncio.Task[None]]:
+    async def _follow_accounts(self, world: AccountWorld) -> None:
+        """Start the loops of accounts that operators add, and end those of accounts that they remove. Never raises."""
+        while not self._stopping.is_set():
+            try:
+                await world.refresh_accounts()
+            except Exception as error:  # noqa: BLE001 - the accounts stay as they are, and the next look follows
+                log.warning("accounts_not_refreshed", error=f"{type(error).__name__}: {error}"[:TEXT_MAX])
+            wanted = self._wanted()
+            for account in sorted(wanted - self._accounts.keys()):
+                self._start_account(account)
+            for account in sorted(self._accounts.keys() - wanted):
+                self._end_account(account)
+            await _wait(self._stopping, FOLLOW_ACCOUNTS)
+
+    def _wanted(self) -> set[AccountName]:
+        """The accounts of the world. Raises TypeError when a loop runs per account and the world has none."""
+        if isinstance(self._world, AccountWorld):
+            return set(self._world.account_names)
+        for loop in self._loops:
+            if isinstance(loop, AccountLoop):
+                raise TypeError(f"{loop.name} runs per account, and this process has no accounts")
+        return set()
+
+    def _start_account(self, account: AccountName) -> None:
+        self._accounts[account] = set()
+        for loop in self._loops:
+            if isinstance(loop, AccountLoop):
+                self._accounts[account] |= self._start(loop, account)
+
+    def _end_account(self, account: AccountName) -> None:
+        """Let the activations under way finish, start no more, and take back what was reported of them."""
+        ending = self._accounts.pop(account)
+        for key in [key for key in self._wake if key[1] == account]:
+            self._wake.pop(key).set()
+            self._finished.pop(key, None)
+        self._keep(self._drop_account(account, ending), f"drop {account}")
+
+    async def _drop_account(self, account: AccountName, ending: Collection[asyncio.Task[None]]) -> None:
+        if ending:
+            await asyncio.wait(ending)
+        if account not in self._accounts:
+            await self._roster.drop(account)
+
+    def _is_wanted(self, account: AccountName | None) -> bool:
+        """Whether the loop of the current task shall go on."""
+        return account is None or asyncio.current_task() in self._accounts.get(account, ())
+
+    def _keep(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _start(self, loop: AnyLoop, account: AccountName | None) -> set[asyncio.Task[None]]:
         """One task for each lane of a loop. A failure of one ends none of the others, unlike in a task group."""
+        self._roster.add(Turn(loop.name, account or ""))
         self._wake[loop.name, account] = asyncio.Event()
         self._finished[loop.name, account] = asyncio.get_running_loop().time()
+        started = set()
         for lane in range(loop.lanes if isinstance(loop, AccountLoop) else 1):
             name = " ".join(filter(None, (loop.name, account, str(lane) if lane else "")))
-            yield asyncio.create_task(self._keep_running(loop, account), name=name)
+            started.add(self._keep(self._keep_running(loop, account), name))
+        return started
 
     def stop(self) -> None:
         self._stopping.set()
@@ -107,20 +173,15 @@ class Runner:
             if now - finished > late[name]
         ]
 
-    def _turns(self, loop: AnyLoop) -> tuple[AccountName | None, ...]:
-        if not isinstance(loop, AccountLoop):
-            return (None,)
-        if not isinstance(self._world, AccountWorld):
-            raise TypeError(f"{loop.name} runs per account, and this process has no accounts")
-        return self._world.account_names
-
     async def _keep_running(self, loop: AnyLoop, account: AccountName | None) -> None:
         wake = self._wake[loop.name, account]
         reporting = _Reporting(self._world, loop, account)
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and self._is_wanted(account):
             wake.clear()
             if not await self._turn(reporting, loop, account):
                 await _wait(wake, loop.every)
+        if not self._stopping.is_set():
+            reporting.forget()
 
     async def _turn(self, reporting: "_Reporting", loop: AnyLoop, account: AccountName | None) -> bool:
         """One activation, unless the clock is wrong. Returns whether the next one starts at once; never raises."""
@@ -141,7 +202,8 @@ class Runner:
                 log.exception("loop_bookkeeping_failed", loop=loop.name, account=account or "")
             return False
         finally:
-            self._finished[loop.name, account] = asyncio.get_running_loop().time()
+            if self._is_wanted(account):
+                self._finished[loop.name, account] = asyncio.get_running_loop().time()
         return report.more
 
     def _wake_loops(self, names: tuple[str, ...]) -> None:
@@ -163,7 +225,7 @@ def _bind(loop: AnyLoop, account: AccountName | None, world: World) -> Callable[
     return lambda: loop.activate(world)
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]], seconds_max: float, event: str) -> None:
+async def _ended(tasks: Collection[asyncio.Task[None]], seconds_max: float, event: str) -> None:
     """Wait until the tasks have ended, and log those that take longer."""
     if not tasks:
         return
@@ -193,6 +255,12 @@ class _Reporting:
         LATE_AFTER.labels(*self._labels).set(late_after(loop).total_seconds())
         for gauge in (LAST_ACTIVATION, LAST_SUCCESS):
             gauge.labels(*self._labels).set(world.now().timestamp())
+
+    def forget(self) -> None:
+        """Show no times any more, because the account was removed: its loops are not late."""
+        for gauge in (LATE_AFTER, LAST_ACTIVATION, LAST_SUCCESS):
+            with suppress(KeyError):  # Another lane was faster.
+                gauge.remove(*self._labels)
 
     async def activation(self, activate: Callable[[], Awaitable[Report]]) -> Report:
         started_at = self._world.now()

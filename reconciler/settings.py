@@ -29,7 +29,11 @@ Endpoint = Annotated[tuple[str, int], BeforeValidator(reading.parsed(reading.end
 Accounts = Annotated[
     tuple[AccountName, ...],
     BeforeValidator(reading.parsed(reading.names)),
-    Variable("SPLITPLANE_PROVIDER_ACCOUNTS", "provider accounts, such as `local,lambda_cloud/research`"),
+    Variable(
+        "SPLITPLANE_PROVIDER_ACCOUNTS",
+        "provider accounts of this environment, such as `local,lambda_cloud/research`; operators add others",
+        "none",
+    ),
 ]
 
 
@@ -90,14 +94,14 @@ class Settings:
 class AccountSettings:
     """The provider accounts."""
 
-    accounts: Accounts
+    accounts: Accounts = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReachSettings:
     """The variables of a process whose loops reach providers or machines."""
 
-    accounts: Accounts
+    accounts: Accounts = ()
     ssh_key: Annotated[
         Path | None,
         Variable(

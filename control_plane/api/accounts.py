@@ -22,7 +22,7 @@ class AccountController(Controller):
     tags = ("provider accounts",)
 
     @get(
-        "/accounts",
+        "/provider-accounts",
         operation_id="listProviderAccounts",
         permission=Permission.PROVIDER_ACCOUNTS_READ,
         responses=PROBLEMS,

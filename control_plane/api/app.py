@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from litestar import Litestar, Router
 from litestar.datastructures import State
 
+from control_plane.api.account_requests import AccountRequestController
 from control_plane.api.accounts import AccountController
 from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.billing import BillingController
@@ -54,6 +55,7 @@ CONTROLLERS = (
     LoopController,
     OrphanController,
     AccountController,
+    AccountRequestController,
 )
 """Everything below /v1. Each route names the permission that it needs."""
 

@@ -167,7 +167,7 @@ KINDS: dict[str, Kind] = {
         503, "Repeat the request with the same Idempotency-Key after `Retry-After` seconds."
     ),
     RefusalCode.ACCOUNT_UNKNOWN: Kind(
-        422, "Use a provider account that GET /v1/operator/accounts lists.", "account"
+        422, "Use a provider account that GET /v1/operator/provider-accounts lists.", "account"
     ),
     RefusalCode.ORPHAN_UNKNOWN: Kind(
         422, "Use an account and provider ids that GET /v1/operator/orphans lists.", "provider_refs"

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, SecretId
 from control_plane.domain.sweep import Freeze
 
 
@@ -30,6 +30,13 @@ class Account:
     offers_failing_why: str | None
     offers_at: datetime | None
     """When its offers were listed last; None before the first time."""
+    drained_at: datetime | None
+    """Since when nothing is ordered there; None while it is used."""
+    drained_why: str | None
+    secret_id: SecretId | None
+    """Its sealed credentials; None when the reconciler's environment has them."""
+    credentials_version: int
+    credentials_since: datetime | None
 
     @property
     def freeze(self) -> Freeze | None:
@@ -40,12 +47,13 @@ class Account:
 
 _REGISTER = text("""
 INSERT INTO provider_accounts (name, provider, listing_due_at, offers_due_at) VALUES (:name, :provider, :now, :now)
-ON CONFLICT (name) DO NOTHING
+ON CONFLICT (name) DO UPDATE SET removed_at = NULL WHERE provider_accounts.removed_at IS NOT NULL
 """)
 _ALL = text("""
 SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
-       failing_why, offers_failing_since, offers_failing_why, offers_at
-FROM provider_accounts WHERE CAST(:name AS text) IS NULL OR name = :name ORDER BY name
+       failing_why, offers_failing_since, offers_failing_why, offers_at, drained_at, drained_why, secret_id,
+       credentials_version, credentials_since
+FROM provider_accounts WHERE name = :name OR CAST(:name AS text) IS NULL AND removed_at IS NULL ORDER BY name
 """)
 _TAKE_LISTING = text("""
 UPDATE provider_accounts SET listing_due_at = :next WHERE name = :name AND listing_due_at <= :now
@@ -91,7 +99,7 @@ async def installation(connection: Connection) -> str:
 
 
 async def register(connection: Connection, name: AccountName, provider: str, *, now: datetime) -> None:
-    """Store an account, unless it is known already."""
+    """Store an account of the reconciler's environment, unless it is known already."""
     await write(connection, _REGISTER, name=name, provider=provider, now=now)
 
 
@@ -104,6 +112,7 @@ async def get(connection: Connection, name: AccountName) -> Account:
 
 
 async def every(connection: Connection) -> list[Account]:
+    """All accounts but those that were removed."""
     return await read(connection, _ALL, Account, name=None)
 
 

@@ -87,6 +87,8 @@ ON CONFLICT (loop, account) DO UPDATE SET wing = excluded.wing, stored_at = excl
 _WITHDRAW = text(f"""
 DELETE FROM loop_reports WHERE replica = :replica AND (loop, account) IN (SELECT loop, account FROM {_TURNS})
 """)
+_DROP_ROSTER = text("DELETE FROM loop_roster WHERE account = :account")
+_DROP_REPORTS = text("DELETE FROM loop_reports WHERE account = :account")
 # While no process stores its roster, all of them are down, and nothing is forgotten: it says what should run.
 _SOMEBODY_RUNS = "EXISTS (SELECT FROM loop_roster WHERE stored_at >= :before)"
 _FORGET_ROSTER = text(f"DELETE FROM loop_roster WHERE stored_at < :before AND {_SOMEBODY_RUNS}")
@@ -153,6 +155,12 @@ async def store_roster(connection: Connection, lines: Sequence[RosterLine], *, n
 async def withdraw(connection: Connection, replica: str, turns: Sequence[Turn]) -> None:
     """Delete the reports of a replica on these loops and accounts, because it stops."""
     await write(connection, _WITHDRAW, replica=replica, turns=_TURNS.document(turns))
+
+
+async def drop_account(connection: Connection, account: str) -> None:
+    """Forget the loops of an account that was removed, and their reports."""
+    await write(connection, _DROP_ROSTER, account=account)
+    await write(connection, _DROP_REPORTS, account=account)
 
 
 async def forget(connection: Connection, *, before: datetime) -> None:

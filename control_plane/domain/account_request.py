@@ -4,7 +4,7 @@ The API stores a request, because it touches no provider. The reconciler does wh
 """
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.ids import AccountName, AccountRequestId, SecretId
@@ -47,6 +47,8 @@ class AccountCode(StrEnum):
     NO_ANSWER = "no_answer"
 
 
+DRAINED_FIRST = timedelta(minutes=1)
+"""How long nothing was ordered at an account before it is removed: orders that were being placed are on record then."""
 TRIES_MAX = 5
 """How often a provider that does not answer is asked before the request ends as unreachable."""
 TRY_AGAIN_AFTER = timedelta(seconds=10)
@@ -85,6 +87,7 @@ class Holdings:
     machines: int
     """Machines of ours that may exist there."""
     orphans: int
+    drained_at: datetime | None = None
     refs: frozenset[str] = field(default_factory=frozenset[str])
     """The provider's ids of the machines that its last list showed."""
 
@@ -129,6 +132,11 @@ def _in_use(account: AccountName, holdings: Holdings) -> str:
         f"{' and '.join(parts)} may exist at {account}, and without its credentials nobody could end them. Order"
         f" nothing more there with splitplane account drain {account}, and remove it when they are gone."
     )
+
+
+def may_be_removed_from(holdings: Holdings, now: datetime) -> datetime:
+    """From when on an account may be removed that is drained since then, or now."""
+    return (holdings.drained_at or now) + DRAINED_FIRST
 
 
 def of_another_account(holdings: Holdings, listed: frozenset[str]) -> bool:

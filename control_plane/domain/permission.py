@@ -63,6 +63,8 @@ class Permission(StrEnum):
     """Decide that single orphans are terminated, whatever holds them back."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
     """Read the state of our provider accounts: their lists, freezes, failures and permits."""
+    PROVIDER_ACCOUNTS_MANAGE = "provider_accounts.manage"
+    """Add, test, rotate, drain and remove provider accounts. Nobody can read their credentials."""
     TERMINATIONS_PERMIT = "terminations.permit"
     """Permit, for a limited time, the termination of all machines of an account that fail their GPU proof."""
 
@@ -112,6 +114,7 @@ OPERATOR = CUSTOMER | {
     Permission.ORPHANS_READ,
     Permission.ORPHANS_TERMINATE,
     Permission.PROVIDER_ACCOUNTS_READ,
+    Permission.PROVIDER_ACCOUNTS_MANAGE,
     Permission.TERMINATIONS_PERMIT,
 }
 """Everything that a customer may do, and what running the platform takes."""

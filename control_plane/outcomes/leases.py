@@ -149,4 +149,6 @@ async def unhealthy_accounts(connection: Connection) -> dict[str, str]:
             reasons[account.name] = f"The account is frozen: {account.freeze.why}"
         elif account.failing_since is not None:
             reasons[account.name] = f"The account fails: {account.failing_why}"
+        elif account.drained_at is not None:
+            reasons[account.name] = f"The account is drained: {account.drained_why}"
     return reasons

@@ -5,6 +5,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, Timestamp, View
+from control_plane.wire.vocabulary import one_of
+
+CredentialsFromWord = Annotated[
+    str,
+    one_of(
+        "CredentialsFrom",
+        "Where an account's credentials come from.",
+        environment="The environment of the reconciler.",
+        operator="An operator stored them, sealed.",
+    ),
+]
 
 
 class TerminationPermitRequest(Request):
@@ -54,6 +65,14 @@ class AccountView(View):
     """What fails; null when nothing does."""
     termination_permit: TerminationPermitView | None
     """The permit in force; null when there is none."""
+    drained_since: Timestamp | None = None
+    """Since when nothing is ordered there, because an operator drained it; null while it is used."""
+    drained_why: str | None = None
+    """Why it is drained; null when it is not."""
+    credentials_from: CredentialsFromWord = "environment"
+    """Where its credentials come from."""
+    credentials_since: Timestamp | None = None
+    """Since when its stored credentials are in force; null for an account of the environment."""
 
 
 class AccountList(View):

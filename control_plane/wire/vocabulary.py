@@ -32,6 +32,7 @@ StoredKeyIdText = Annotated[str, _id("ssh", "an SSH key")]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
+AccountRequestIdText = Annotated[str, _id("arq", "a request concerning a provider account")]
 ChargeIdText = Annotated[str, _id("ch", "a charge")]
 
 RoleWord = Annotated[

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
-from reconciler.worlds.secrets import SecretWorld
+from reconciler.worlds.requests import RequestWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld, SecretWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, RequestWorld):
     """Everything that any loop may use."""

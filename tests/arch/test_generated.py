@@ -1,6 +1,7 @@
 """docs/generated is drawn from the code: a page that differs fails here, and GOLDEN=write draws it again."""
 
 import ast
+import dataclasses
 import importlib
 import re
 from collections.abc import Mapping
@@ -154,6 +155,14 @@ def test_the_table_of_loops_names_every_loop() -> None:
     golden.check(GENERATED / "loops.md", "\n".join(lines) + "\n")
 
 
+def _settings(module: ModuleType) -> str:
+    """The settings of an account; those without a default are required."""
+    return ", ".join(
+        f"`{field.name}`" + ("" if field.default is MISSING else " (optional)")
+        for field in dataclasses.fields(module.Settings)
+    )
+
+
 def _limits(capabilities: Capabilities) -> str:
     limits = [
         f"{limit.calls} per {limit.seconds:g} s ({', '.join(sorted(limit.verbs))})"
@@ -167,13 +176,13 @@ def test_the_table_of_providers_names_every_provider() -> None:
         NOTE,
         "# Providers",
         "",
-        "| Provider | What it is | List lags | Boot at most | User data | Calls |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| Provider | What it is | Settings | List lags | Boot at most | User data | Calls |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, module in providers.discovered().items():
         facts: Capabilities = module.CAPABILITIES
         lines.append(
-            f"| `{name}` | {_first_sentence(module)} | {facts.list_lag_seconds:g} s | {facts.boot_seconds_max:g} s"
+            f"| `{name}` | {_first_sentence(module)} | {_settings(module)} | {facts.list_lag_seconds:g} s | {facts.boot_seconds_max:g} s"
             f" | {facts.user_data_bytes_max:,} bytes | {_limits(facts)} |"
         )
     golden.check(GENERATED / "providers.md", "\n".join(lines) + "\n")

@@ -5,19 +5,23 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
-from control_plane.db import idempotency
+from control_plane.db import account_requests, idempotency
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
+from control_plane.domain.account_request import AccountRequest, AccountVerb
+from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.ids import AccountRequestId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.world import uuid7
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from tests.support import keys
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
-from tests.support.stage import Stage, set_stage
+from tests.support.stage import FAKE, Stage, set_stage
 
 READY = frozenset(
     {
@@ -121,6 +125,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     async with db.transaction(rich) as connection:
         answer = StoredAnswer(b"digest", 202, b"{}")
         await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
+    async with db.transaction() as connection:
+        request = AccountRequest(AccountRequestId(uuid7()), FAKE, AccountVerb.TEST, None, "is it well?")
+        await account_requests.insert(connection, request, actor=ADMINISTRATOR, now=clock.now())
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
     await stage.close_organization(await stage.organization())
@@ -189,6 +196,7 @@ _ROWS = {
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
+    "account_requests": "SELECT account, verb, outcome, finished_at, due_at, work_until, tries FROM account_requests",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -231,6 +239,7 @@ _SETTLED = {
     "references": "SELECT count(*) FROM proof_references",
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",
+    "account_requests": "SELECT verb, outcome FROM account_requests",
 }
 
 

@@ -1,7 +1,9 @@
 """The runner in real time: what a stage, which plays loop after loop, cannot show."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import dataclasses
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import ModuleType
@@ -22,6 +24,7 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.world import utc_now, uuid7
 from providers.faults import Fault
 from reconciler import registry
+from reconciler import runner as runner_module
 from reconciler.loop import LASTS, AccountLoop, Event, Loop, Report, each
 from reconciler.proving import CHALLENGE_SECONDS_MAX
 from reconciler.runner import REPORT_EVERY, Runner, late_after
@@ -48,10 +51,12 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
     loops = registry.discovered()
     assert {name for name, loop in loops.items() if loop.lasts > LASTS} == {
         "admit_customers",
+        "answer_account_requests",  # Waits for providers to list machines.
         "audit_ledger",  # Waits for no machine, but adds up all postings there are.
         "bootstrap_machines",
         "challenge_machines",
         "erase_machines",
+        "rotate_keys",  # Waits for the key manager.
     }
     assert loops["challenge_machines"].lasts >= timedelta(seconds=CHALLENGE_SECONDS_MAX)
 
@@ -430,3 +435,59 @@ async def test_a_loop_is_overdue_when_no_activation_has_finished_for_longer_than
         monkeypatch.setattr("reconciler.runner.late_after", lambda _: timedelta(milliseconds=200))
         await _until(lambda: bool(runner.overdue()))
         assert runner.overdue() == ["hanging"]
+
+
+async def test_account_loops_start_and_end_with_their_accounts(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As operators add and remove accounts, while another account's loop runs on."""
+    monkeypatch.setattr(runner_module, "FOLLOW_ACCOUNTS", timedelta(milliseconds=20))
+    stage = await set_stage(db, WallClock())
+    names, turns = [FAKE], Counter[AccountName]()
+
+    async def activate(world: Any, account: AccountName) -> Report:
+        turns[account] += 1
+        return Report(acted_on=1)
+
+    refreshes = 0
+
+    async def refresh() -> None:
+        nonlocal refreshes
+        refreshes += 1
+        if refreshes == 2:
+            raise OSError("the database is away")
+
+    world = dataclasses.replace(stage.world, account_names=names, refresh_accounts=refresh)
+    runner = Runner(world, [AccountLoop("follows", timedelta(milliseconds=10), activate)])
+    running = asyncio.create_task(runner.run())
+
+    async def reported() -> set[str]:
+        async with db.reading() as connection:
+            return {report.account for report in await loop_reports.reports(connection)}
+
+    async def until(goal: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not await goal():  # noqa: ASYNC110 - a row has no event to wait for
+                await asyncio.sleep(0.02)
+
+    async def both() -> bool:
+        return await reported() == {FAKE, HEALTHY}
+
+    async def first_alone() -> bool:
+        return await reported() == {FAKE}
+
+    await until(first_alone)
+    names.append(HEALTHY)
+    await until(both)
+    names.remove(HEALTHY)
+    await until(first_alone)
+    ended, before = turns[HEALTHY], turns[FAKE]
+    async with asyncio.timeout(SECONDS_MAX):
+        while turns[FAKE] < before + 3:  # noqa: ASYNC110 - a loop has no event to wait for
+            await asyncio.sleep(0.02)
+    assert turns[HEALTHY] == ended
+    assert not [late for late in runner.overdue() if HEALTHY in late]
+    shown = {"loop": "follows", "account": HEALTHY}
+    assert REGISTRY.get_sample_value("splitplane_loop_late_after_seconds", shown) is None
+    runner.stop()
+    await asyncio.wait_for(running, timeout=SECONDS_MAX)

@@ -66,6 +66,7 @@ class Crash:
             access=cast("Access", _Access(self, world.access)),
             challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
+            connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
             keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
         )
 

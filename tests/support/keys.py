@@ -9,6 +9,7 @@ from control_plane.db.engine import Database
 from control_plane.domain.ids import DataKeyId, OrganizationId, SecretId
 from control_plane.domain.secret import KeyContext, Plain, Purpose
 from control_plane.vault.sealing.envelope import seal
+from control_plane.vault.sealing.local_file import LocalKeyMaker
 from control_plane.vault.sealing.port import KeyMaker
 from control_plane.vault.unsealing.envelope import unseal
 from control_plane.vault.unsealing.local_file import LocalKeyManager
@@ -19,6 +20,8 @@ from tests.support.clock import Clock
 OLD, NEW = (X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2))
 BEFORE = LocalKeyManager([OLD])
 """The key manager before a rotation of the master key."""
+SEALING = LocalKeyMaker(NEW.public_key())
+"""What the API has: the public half of the newest key."""
 AFTER = LocalKeyManager([OLD, NEW])
 """The one after it, which opens what was sealed before."""
 

@@ -73,7 +73,8 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_sentence() -> None:
         ("reach", {"SPLITPLANE_ORPHANS_DRY_RUN": "planted"}, "SPLITPLANE_ORPHANS_DRY_RUN cannot be used: "),
         ("reach", {"SPLITPLANE_HUB": ""}, "SPLITPLANE_HUB is not set: the mesh hub's SSH endpoint, host and port"),
         ("reach", {"SPLITPLANE_SSH_KEY_PATH": ""}, "SPLITPLANE_SSH_KEY_PATH is not set"),
-        ("accounts", {"SPLITPLANE_PROVIDER_ACCOUNTS": ""}, "SPLITPLANE_PROVIDER_ACCOUNTS is not set"),
+        ("API", {"SPLITPLANE_KMS_KEY": "planted"}, "SPLITPLANE_KMS_KEY must be the ARN of a key in AWS KMS"),
+        ("reach", {"SPLITPLANE_DATA_KEY_DAYS": "0"}, "SPLITPLANE_DATA_KEY_DAYS cannot be used: "),
         ("verifier", {"SPLITPLANE_VERIFIER_WORKERS": "0"}, "SPLITPLANE_VERIFIER_WORKERS cannot be used: "),
     )  # fmt: skip
     for name, variables, sentence in cases:

@@ -23,6 +23,10 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("leases", "lease_id"): (Prefix.LEASE, "lease"),
     ("proofs", "proof_id"): (Prefix.PROOF, "GPU proof"),
     ("organizations", "organization_id"): (Prefix.ORGANIZATION, "organization"),
+    ("provider-account-requests", "request_id"): (
+        Prefix.ACCOUNT_REQUEST,
+        "request concerning a provider account",
+    ),
     ("api-keys", "key_id"): (Prefix.API_KEY, "API key"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
 }

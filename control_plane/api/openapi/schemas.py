@@ -15,6 +15,7 @@ from control_plane.api.errors import KINDS
 from control_plane.api.openapi import docstrings
 from control_plane.domain.gpu import GpuModel
 from control_plane.wire import (
+    account_requests,
     accounts,
     api_keys,
     billing,
@@ -37,7 +38,7 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, api_keys, ssh_keys, projects, catalogue, leases, explanations, journal, proofs, billing,
-    accounts, loops, orphans, health, problems,
+    accounts, account_requests, loops, orphans, health, problems,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

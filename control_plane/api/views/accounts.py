@@ -33,4 +33,8 @@ def account_view(account: Account, permit: Permit | None) -> AccountView:
         failing_since=_failing_since(account),
         failing_why=_failing_why(account),
         termination_permit=None if permit is None else termination_permit_view(permit),
+        drained_since=account.drained_at,
+        drained_why=account.drained_why,
+        credentials_from="environment" if account.secret_id is None else "operator",
+        credentials_since=account.credentials_since if account.secret_id is not None else None,
     )

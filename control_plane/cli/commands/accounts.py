@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 from control_plane.cli.client import Client
+from control_plane.cli.commands import account_requests
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.accounts import account_table, permit_lines
@@ -11,7 +12,9 @@ from control_plane.wire.accounts import AccountList, TerminationPermitRequest, T
 
 
 def add(to: Commands) -> None:
-    accounts = noun(to, "account", "See provider accounts, and permit terminations there (operators).")
+    accounts = noun(
+        to, "account", "Add, change and see provider accounts, and permit terminations there (operators)."
+    )
     command(
         accounts,
         "list",
@@ -19,6 +22,7 @@ def add(to: Commands) -> None:
         "List provider accounts with their last list, and why they are frozen or failing.",
         examples="splitplane account list",
     )
+    account_requests.add(accounts)
     parser = command(
         accounts,
         "permit-terminations",
@@ -44,7 +48,7 @@ def add(to: Commands) -> None:
 
 
 def list_accounts(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().whole("/v1/operator/accounts", AccountList)
+    answer = terminal.client().whole("/v1/operator/provider-accounts", AccountList)
     terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))
 
 
@@ -64,6 +68,6 @@ def permit_terminations(terminal: Terminal, args: Namespace) -> None:
 
 def _look_first(client: Client, account: str) -> None:
     """Nobody is asked to confirm what is refused afterwards."""
-    known = client.get("/v1/operator/accounts", AccountList).value.items
+    known = client.get("/v1/operator/provider-accounts", AccountList).value.items
     if account not in {other.name for other in known}:
         raise CliError(f"There is no provider account {account!r}.", code="account_unknown")

@@ -14,9 +14,7 @@ from control_plane.wire.accounts import AccountView, TerminationPermitView
 def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
     """Every account in a row; below the table why accounts are frozen or failing, and permits in force."""
     if not accounts:
-        return Text(
-            "No provider accounts are registered; the reconciler registers those it is configured with."
-        )
+        return Text("There are no provider accounts. Add one: splitplane account add PROVIDER")
     columns = ("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED")
     rows = [
         (
@@ -39,6 +37,7 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
     for word, style, since, why in (
         ("frozen", "yellow", account.frozen_since, account.frozen_why),
         ("failing", "red", account.failing_since, account.failing_why),
+        ("drained", "yellow", account.drained_since, account.drained_why),
     ):
         if since is not None:
             parts += [Text(), heading(account.name, f"{word} since {both(since, now)}")]
@@ -60,4 +59,6 @@ def _state(account: AccountView) -> Text:
         return Text("✗ failing", style="red")
     if account.frozen_since is not None:
         return Text("▲ frozen", style="yellow")
+    if account.drained_since is not None:
+        return Text("▲ drained", style="yellow")
     return Text("● ok", style="green")

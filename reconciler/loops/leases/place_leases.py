@@ -58,7 +58,7 @@ async def activate(world: AccountWorld) -> Report:
             return Report()
         held_back = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})
         buying = [lease for lease in waiting if lease.organization_id not in held_back]
-        market = await _market(connection, world.account_names, buying, now)
+        market = await _market(connection, tuple(world.account_names), buying, now)
         rankings = {lease.id: market.rank(lease, now) for lease in buying}
         decided = _decide(world, waiting, rankings, market.unrefreshed, now)
         acted = await _record(connection, world, decided, rankings, now)

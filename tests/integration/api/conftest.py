@@ -32,6 +32,7 @@ from control_plane.world import World, uuid7
 from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.database import fresh_database
+from tests.support.keys import SEALING
 from tests.support.stage import Stage, set_stage
 
 H100 = ListPrice(
@@ -149,7 +150,8 @@ def clock() -> Clock:
 
 async def serve(db: Database, api_db: Database, clock: Clock) -> Api:
     """The app over these databases, with a price book and a provider account."""
-    world, owner = World(api_db, now=clock.now, new_id=uuid7), World(db, now=clock.now)
+    world = World(api_db, now=clock.now, new_id=uuid7, sealing=SEALING)
+    owner = World(db, now=clock.now)
     async with db.transaction() as connection:
         await catalogue.load_price_book(connection, owner, [H100, H100X8])
         await accounts.register(connection, AccountName("fake"), "fake", now=clock.now())

@@ -37,6 +37,7 @@ class Endpoint:
             ("{lease_id}", "le"),
             ("{organization_id}", "org"),
             ("{proof_id}", "pf"),
+            ("{request_id}", "arq"),
             ("{project}", "prj"),
         ):
             if name in self.path:
@@ -116,7 +117,30 @@ ENDPOINTS = (
     _get("/v1/reconciliation", Permission.BILLING_READ),
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
-    _get("/v1/operator/accounts", Permission.PROVIDER_ACCOUNTS_READ, "limit", "cursor"),
+    _get("/v1/operator/provider-accounts", Permission.PROVIDER_ACCOUNTS_READ, "limit", "cursor"),
+    _post(
+        "/v1/operator/provider-accounts",
+        Permission.PROVIDER_ACCOUNTS_MANAGE,
+        {"account": "fake/second", "settings": {"api_key": "planted"}},
+    ),
+    _post(
+        "/v1/operator/provider-accounts/rotate",
+        Permission.PROVIDER_ACCOUNTS_MANAGE,
+        {"account": "fake", "settings": {"api_key": "planted"}},
+    ),
+    _post(
+        "/v1/operator/provider-account-requests",
+        Permission.PROVIDER_ACCOUNTS_MANAGE,
+        {"account": "fake", "verb": "drain", "why": "ticket 4711"},
+    ),
+    _get(
+        "/v1/operator/provider-account-requests",
+        Permission.PROVIDER_ACCOUNTS_READ,
+        "account",
+        "limit",
+        "cursor",
+    ),
+    _get("/v1/operator/provider-account-requests/{request_id}", Permission.PROVIDER_ACCOUNTS_READ),
     _get("/v1/operator/proofs", Permission.PROOF_RECORDS_READ, "account", "outcome", "limit", "cursor"),
     _post(
         "/v1/operator/termination-permits",

@@ -17,7 +17,7 @@ async def test_an_operator_sees_accounts_and_whether_they_are_well(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
     await stage.play(10)
-    items = (await operator.http.get("/v1/operator/accounts")).json()["items"]
+    items = (await operator.http.get("/v1/operator/provider-accounts")).json()["items"]
     assert [(account["name"], account["frozen_since"], account["failing_why"]) for account in items] == [
         ("fake", None, None)
     ]
@@ -28,7 +28,7 @@ async def test_an_operator_reads_on_an_account_what_fails_there_and_since_when(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
     async def shown() -> tuple[Any, Any]:
-        (account,) = (await operator.http.get("/v1/operator/accounts")).json()["items"]
+        (account,) = (await operator.http.get("/v1/operator/provider-accounts")).json()["items"]
         since = account["failing_since"]
         return since and datetime.fromisoformat(since), account["failing_why"]
 
@@ -48,7 +48,9 @@ async def test_a_termination_permit_is_shown_with_who_gave_it_and_why_until_it_e
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
     async def shown() -> Any:
-        return (await operator.http.get("/v1/operator/accounts")).json()["items"][0]["termination_permit"]
+        return (await operator.http.get("/v1/operator/provider-accounts")).json()["items"][0][
+            "termination_permit"
+        ]
 
     assert await shown() is None
     order = {"account": "fake", "why": "ticket 4711: slices", "minutes": 30}

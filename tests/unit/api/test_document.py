@@ -21,6 +21,7 @@ from control_plane.api.openapi.examples import UNKNOWN
 from control_plane.api.openapi.page import POLICY, page
 from control_plane.api.openapi.schemas import in_ecma, structs
 from control_plane.api.requests import decode, with_whole_numbers
+from control_plane.domain.account_request import AccountCode, AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
@@ -61,6 +62,9 @@ WORDS: Mapping[str, type[StrEnum]] = {
     "Confidence": Confidence,
     "ActorKind": ActorKind,
     "Purchase": PurchaseKind,
+    "AccountVerb": AccountVerb,
+    "AccountOutcome": AccountOutcome,
+    "AccountCode": AccountCode,
     "FailReason": FailReason,
     "RejectCode": RejectCode,
     "HeldCode": HeldCode,

@@ -680,6 +680,10 @@ def an_account(name: str, **changes: Any) -> Json:
         "failing_since": None,
         "failing_why": None,
         "termination_permit": None,
+        "drained_since": None,
+        "drained_why": None,
+        "credentials_from": "environment",
+        "credentials_since": None,
     } | changes
 
 
@@ -700,9 +704,49 @@ ACCOUNTS: Json = {
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
             frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",
         ),
+        an_account(
+            "lambda_cloud/spare", drained_since=at(minutes=9), drained_why="ticket 4711",
+            credentials_from="operator", credentials_since=at(minutes=90),
+        ),
         an_account("local", failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
     ]
 }  # fmt: skip
+
+
+def an_account_request(verb: str, **changes: Any) -> Json:
+    return {
+        "id": "arq_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        "account": "lambda_cloud",
+        "verb": verb,
+        "why": "ticket 4711",
+        "actor": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        "asked_at": at(seconds=12),
+        "outcome": "accepted",
+        "code": None,
+        "said": "lambda_cloud accepts the credentials and lists 41 machines of ours.",
+        "finished_at": at(seconds=10),
+    } | changes
+
+
+REFUSED_CREDENTIALS: Json = {
+    "outcome": "refused",
+    "code": "credentials_refused",
+    "said": "lambda_cloud does not accept these credentials: API key was invalid",
+}
+ACCOUNT_REQUESTS: Json = {
+    "items": [
+        an_account_request("drain", outcome=None, said=None, finished_at=None),
+        an_account_request("rotate", why=None, **REFUSED_CREDENTIALS),
+        an_account_request(
+            "add",
+            account="local",
+            outcome="unreachable",
+            code="no_answer",
+            said="local gives no answer: Unavailable.",
+        ),
+        an_account_request("add", why=None, asked_at=at(minutes=90)),
+    ]
+}
 
 
 def of_two_projects(page: Json, rows: str) -> Json:

@@ -10,7 +10,7 @@ from tests.unit.cli import answers
 from tests.unit.cli.stand import Stand, Typed
 
 PERMIT = "POST /v1/operator/termination-permits"
-KNOWN = {"GET /v1/operator/accounts": {"items": [answers.an_account("lambda_cloud")]}}
+KNOWN = {"GET /v1/operator/provider-accounts": {"items": [answers.an_account("lambda_cloud")]}}
 
 
 def test_a_termination_permit_is_confirmed_by_a_person(tmp_path: Path) -> None:

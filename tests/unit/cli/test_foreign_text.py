@@ -62,6 +62,12 @@ def _csv(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, text=f"charge_id,lease_name\r\nch_1,{EVIL}\r\n")
 
 
+REQUEST = answers.an_account_request("add")
+ADDED: dict[str, Answer] = {
+    "POST /v1/operator/provider-accounts": REQUEST | {"outcome": None},
+    "POST /v1/operator/provider-accounts/rotate": REQUEST | {"outcome": None},
+    f"GET /v1/operator/provider-account-requests/{REQUEST['id']}": REQUEST,
+}
 MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease create": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("placing"), f"{SHOW}/events": _stream, SHOW: a_lease()}),
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
@@ -75,6 +81,8 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "ssh-key delete, known": ("ssh-key delete ssh_019aa000000070008000000000000001", KEYS),
     "api-key rotate": ("api-key rotate --yes", {"GET /v1/api-keys": answers.API_KEYS, "POST /v1/api-keys": answers.ISSUED}),
     "api-key revoke": ("api-key revoke ci", {"GET /v1/api-keys": answers.API_KEYS}),
+    "account add": ("account add lambda_cloud", ADDED),
+    "account rotate": ("account rotate lambda_cloud", ADDED),
     "login": ("login --key-stdin", {"GET /v1/organization": answers.ORGANIZATION}),
     "logout": ("logout", {}),
     "completion": ("completion bash", {}),

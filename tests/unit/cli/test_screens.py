@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -48,6 +49,15 @@ MANY_REJECTED: Answer = answers.QUOTE | {
         ),
     ]
 }
+
+
+def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
+    """What the API answers to a request concerning an account, and then to the question what came of it."""
+    path = "/v1/operator/provider-account-requests"
+    finished = answers.an_account_request(verb, **outcome)
+    asked = finished | {"outcome": None, "code": None, "said": None, "finished_at": None}
+    return {f"POST {path}": asked, f"GET {path}/{finished['id']}": finished}
+
 
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION}),
@@ -157,12 +167,31 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
         },
     ),
-    "account_list": ("account list", {"GET /v1/operator/accounts": answers.ACCOUNTS}),
+    "account_list": ("account list", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),
+    "account_test": ("account test lambda_cloud", _asked("test")),
+    "account_test_refused": ("account test lambda_cloud", _asked("test", **answers.REFUSED_CREDENTIALS)),
+    "account_drain": (
+        "account drain lambda_cloud --why slices",
+        _asked("drain", said="Nothing is ordered there any more."),
+    ),
+    "account_resume": (
+        "account resume lambda_cloud --why mended",
+        _asked("resume", said="It is used again."),
+    ),
+    "account_remove": (
+        "account remove lambda_cloud --yes --why closed",
+        _asked("remove", said="It is removed, and its credentials are deleted."),
+    ),
+    "account_requests": (
+        "account requests",
+        {"GET /v1/operator/provider-account-requests": answers.ACCOUNT_REQUESTS},
+    ),
+    "account_requests_none": ("account requests", {"GET /v1/operator/provider-account-requests": EMPTY}),
     "permission_denied": ("loops", {"GET /v1/operator/loops": PROBLEM}),
 }
 
 
-ANSWERED = [name for name in SCREENS if name != "permission_denied"]
+ANSWERED = [name for name in SCREENS if name not in {"account_test_refused", "permission_denied"}]
 FILTERED = {"offers", "offers_operator", "offers_none", "offers_sold_out", "api_key_list"}
 """Screens that show a part of the answer."""
 

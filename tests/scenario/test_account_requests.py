@@ -1,0 +1,350 @@
+"""Operators add, test, rotate, drain and remove provider accounts, and no process is restarted for it."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import count
+from typing import Literal
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import account_requests, accounts
+from control_plane.db.account_requests import RecordedRequest
+from control_plane.domain.account_request import TRIES_MAX, AccountRequest, AccountVerb
+from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.ids import AccountName, AccountRequestId, OrganizationId, SecretId
+from control_plane.world import uuid7
+from providers.base import LaunchOrder
+from reconciler.live_accounts import CLOSED_AFTER_SECONDS, LiveAccounts
+from reconciler.worlds.complete import CompleteWorld
+from tests.support import keys
+from tests.support.accounts import Keyring
+from tests.support.crash import Crash
+from tests.support.rows import rows
+from tests.support.stage import FAKE, Stage
+
+pytestmark = pytest.mark.database
+SECOND = AccountName("fake/second")
+KEY, NEW_KEY = "planted-key-1", "planted-key-2"
+CALLS_MAX = 40
+
+
+class Office:
+    """A stage with a provider that checks keys, and an operator."""
+
+    def __init__(self, stage: Stage, organization: OrganizationId) -> None:
+        self.stage = stage
+        self.organization = organization
+        self.ring = Keyring(stage.clock)
+        self.live = LiveAccounts(
+            stage.db, stage.clock.now, keys.AFTER, self.ring.connect, stage.clouds, sleep=stage.clock.sleep
+        )
+        self.world = dataclasses.replace(
+            stage.world,
+            connect=self.ring.connect,
+            accounts=self.live,
+            account_names=self.live.keys(),
+            refresh_accounts=self.live.refresh,
+        )
+
+    async def ask(
+        self, verb: AccountVerb, account: AccountName = SECOND, *, given: Mapping[str, str] | None = None
+    ) -> AccountRequestId:
+        """Store a request, as the API does."""
+        secret: SecretId | None = None
+        if given is not None:
+            plain = json.dumps(given).encode()
+            secret = await keys.store(self.stage.db, self.stage.clock, keys.BEFORE, self.organization, plain)
+        request = AccountRequest(AccountRequestId(uuid7()), account, verb, secret, "ticket 1")
+        async with self.stage.db.transaction() as connection:
+            await account_requests.insert(
+                connection, request, actor=ADMINISTRATOR, now=self.stage.clock.now()
+            )
+        return request.id
+
+    async def answer(self, world: CompleteWorld | None = None) -> None:
+        (report,) = await self.stage.run("answer_account_requests", world=world or self.world)
+        assert not report.errors
+
+    async def outcome(self, request_id: AccountRequestId) -> RecordedRequest:
+        async with self.stage.db.reading() as connection:
+            found = await account_requests.get(connection, request_id)
+        assert found is not None
+        return found
+
+    async def done(
+        self, verb: AccountVerb, account: AccountName = SECOND, *, given: Mapping[str, str] | None = None
+    ) -> RecordedRequest:
+        """Ask, and let the reconciler answer and take over what changed."""
+        asked = await self.ask(verb, account, given=given)
+        await self.answer()
+        await self.live.refresh()
+        return await self.outcome(asked)
+
+    async def secrets(self) -> int:
+        async with self.stage.db.reading() as connection:
+            return len(await rows(connection, text("SELECT id FROM secrets")))
+
+
+@pytest.fixture
+async def office(stage: Stage) -> Office:
+    return Office(stage, await stage.organization())
+
+
+def _told(found: RecordedRequest) -> tuple[str | None, str | None]:
+    return found.outcome, found.code
+
+
+async def test_an_account_is_added_rotated_and_removed_while_the_reconciler_runs(office: Office) -> None:
+    first = office.ring.account(KEY)
+    added = await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    assert (_told(added), added.said) == (
+        ("accepted", None),
+        "fake accepts the credentials and lists 0 machines of ours.",
+    )
+    assert SECOND in office.live
+    assert await office.live[SECOND].offers()
+
+    office.ring.accounts[NEW_KEY] = office.ring.accounts.pop(KEY)
+    old = office.live[SECOND]
+    assert _told(await office.done(AccountVerb.ROTATE, given={"api_key": NEW_KEY})) == ("accepted", None)
+    assert office.live[SECOND] is not old
+    assert await office.live[SECOND].inventory() == await first.inventory()
+    assert await office.secrets() == 1, "the old credentials are deleted"
+
+    removing = await office.ask(AccountVerb.REMOVE)
+    await office.answer()
+    assert (await office.outcome(removing)).outcome is None, (
+        "orders that are being placed may still be stored"
+    )
+    office.stage.clock.advance(61)
+    await office.answer()
+    await office.live.refresh()
+    assert _told(await office.outcome(removing)) == ("accepted", None)
+    assert SECOND not in office.live
+    assert list(office.live) == [FAKE]
+    assert await office.secrets() == 0
+    async with office.stage.db.reading() as connection:
+        assert [account.name for account in await accounts.every(connection)] == [FAKE]
+
+
+async def test_leases_are_placed_at_an_account_that_was_added_and_its_machines_are_ours_to_end(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    await office.done(AccountVerb.DRAIN, FAKE)
+    await office.stage.run("refresh_offers", world=office.world)
+    lease = await office.stage.lease(await office.stage.organization())
+    for name in ("place_leases", "launch_machines", "observe_machines"):
+        await office.stage.run(name, world=office.world)
+    (machine,) = await office.stage.machines(lease)
+    assert machine.account == SECOND
+
+    refused = await office.done(AccountVerb.REMOVE)
+    assert _told(refused) == ("refused", "account_in_use")
+    assert refused.said is not None
+    assert refused.said.startswith("1 machine of ours may exist at fake/second")
+    await office.done(AccountVerb.DRAIN)
+    other = await office.stage.lease(await office.stage.organization())
+    await office.stage.run("place_leases", world=office.world)
+    assert await office.stage.machines(other) == []
+    explained = await office.stage.why(other)
+    assert {reject.code for reject in explained.placements[-1].ranking.rejected} >= {"account_unhealthy"}
+    await office.done(AccountVerb.RESUME, FAKE)
+    await office.stage.play(20)
+    assert [machine.account for machine in await office.stage.machines(other)] == [FAKE]
+
+
+@pytest.mark.parametrize("verb", [AccountVerb.ADD, AccountVerb.ROTATE])
+async def test_credentials_that_the_provider_refuses_are_deleted_and_change_nothing(
+    office: Office, verb: AccountVerb
+) -> None:
+    office.ring.account(KEY)
+    if verb is AccountVerb.ROTATE:
+        await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    kept, before = await office.secrets(), list(office.live)
+    found = await office.done(verb, given={"api_key": "wrong"})
+    assert _told(found) == ("refused", "credentials_refused")
+    assert "invalid API key" in str(found.said)
+    assert await office.secrets() == kept
+    assert list(office.live) == before
+    if verb is AccountVerb.ROTATE:
+        assert await office.live[SECOND].inventory() == ()
+
+
+async def test_credentials_of_another_account_are_refused_while_machines_live(office: Office) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    await office.done(AccountVerb.DRAIN, FAKE)
+    await office.stage.run("refresh_offers", world=office.world)
+    await office.stage.lease(await office.stage.organization())
+    for name in ("place_leases", "launch_machines", "observe_machines"):
+        await office.stage.run(name, world=office.world)
+    office.stage.clock.advance(61)
+    await office.stage.run("observe_machines", world=office.world)
+    office.ring.account(NEW_KEY)
+    found = await office.done(AccountVerb.ROTATE, given={"api_key": NEW_KEY})
+    assert _told(found) == ("refused", "credentials_of_another_account")
+    assert len(await office.live[SECOND].inventory()) == 1
+
+
+async def test_a_provider_that_does_not_answer_is_asked_a_few_times_and_then_nothing_is_changed(
+    office: Office,
+) -> None:
+    office.ring.away = True
+    asked = await office.ask(AccountVerb.ADD, given={"api_key": KEY})
+    for _ in range(TRIES_MAX):
+        assert (await office.outcome(asked)).outcome is None
+        await office.answer()
+        office.stage.clock.advance(60)
+    found = await office.outcome(asked)
+    assert (_told(found), found.said) == (("unreachable", "no_answer"), "fake gives no answer: Unavailable.")
+    assert await office.secrets() == 0
+
+
+async def test_a_provider_that_answers_again_in_time_accepts_the_credentials(office: Office) -> None:
+    office.ring.account(KEY)
+    office.ring.away = True
+    asked = await office.ask(AccountVerb.ADD, given={"api_key": KEY})
+    await office.answer()
+    office.ring.away = False
+    office.stage.clock.advance(60)
+    await office.answer()
+    assert _told(await office.outcome(asked)) == ("accepted", None)
+
+
+async def test_a_test_says_what_the_provider_says_and_changes_nothing(office: Office) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    version = await _version(office)
+    assert _told(await office.done(AccountVerb.TEST)) == ("accepted", None)
+    office.ring.accounts.clear()
+    assert _told(await office.done(AccountVerb.TEST)) == ("refused", "credentials_refused")
+    assert await _version(office) == version
+    assert _told(await office.done(AccountVerb.TEST, FAKE)) == ("accepted", None), "one of the environment"
+
+
+async def _version(office: Office) -> int:
+    async with office.stage.db.reading() as connection:
+        return (await accounts.get(connection, SECOND)).credentials_version
+
+
+async def test_what_cannot_be_done_is_refused_with_a_code(office: Office) -> None:
+    office.ring.account(KEY)
+    good = {"api_key": KEY}
+    await office.done(AccountVerb.ADD, given=good)
+    for verb, account, given, code in (
+        (AccountVerb.ADD, SECOND, good, "account_exists"),
+        (AccountVerb.ADD, AccountName("nowhere"), good, "provider_unknown"),
+        (AccountVerb.ADD, AccountName("fake/third"), {"planted-name": KEY}, "settings_invalid"),
+        (AccountVerb.ROTATE, AccountName("fake/third"), good, "account_unknown"),
+        (AccountVerb.TEST, AccountName("fake/third"), None, "account_unknown"),
+        (AccountVerb.DRAIN, AccountName("fake/third"), None, "account_unknown"),
+        (AccountVerb.ROTATE, FAKE, good, "account_from_environment"),
+        (AccountVerb.REMOVE, FAKE, None, "account_from_environment"),
+    ):
+        found = await office.done(verb, account, given=given)
+        assert _told(found) == ("refused", code), (verb, account)
+        assert "planted" not in str(found.said)
+    assert await office.secrets() == 1
+
+
+async def test_an_account_of_the_environment_becomes_one_of_the_database_without_a_break(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    before = office.live[FAKE]
+    assert _told(await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})) == ("accepted", None)
+    assert office.live[FAKE] is not before
+    assert list(office.live) == [FAKE]
+    assert _told(await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})) == (
+        "refused",
+        "account_exists",
+    )
+
+
+async def test_requests_about_one_account_are_done_in_their_order(office: Office) -> None:
+    office.ring.account(KEY)
+    asked = [
+        await office.ask(AccountVerb.ADD, given={"api_key": KEY}),
+        await office.ask(AccountVerb.DRAIN),
+        await office.ask(AccountVerb.RESUME),
+    ]
+    for _ in asked:
+        await office.answer()
+    found = [await office.outcome(request) for request in asked]
+    assert [_told(request) for request in found] == [("accepted", None)] * 3
+    async with office.stage.db.reading() as connection:
+        assert (await accounts.get(connection, SECOND)).drained_at is None
+
+
+async def test_an_orphan_keeps_its_account(office: Office) -> None:
+    first = office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    key = f"sp-{office.stage.world.installation}-{uuid7().hex}"
+    first.plant(LaunchOrder(key, "h100-sxm-80gb.1", "us-east-1", "", ""))  # type: ignore[arg-type]
+    await office.stage.run("observe_machines", world=office.world)
+    found = await office.done(AccountVerb.REMOVE)
+    assert _told(found) == ("refused", "account_in_use")
+    assert "1 orphan may exist" in str(found.said)
+
+
+async def test_credentials_that_cannot_be_opened_leave_the_old_connection_and_show_on_the_account(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    await office.ask(AccountVerb.ROTATE, given={"api_key": KEY})
+    await office.answer()
+    async with office.stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE secrets SET ciphertext = ciphertext || '\\x00'"))
+    old = office.live[SECOND]
+    for _ in range(2):
+        await office.live.refresh()
+    assert office.live[SECOND] is old
+    async with office.stage.db.reading() as connection:
+        why = (await accounts.get(connection, SECOND)).failing_why
+    assert why is not None
+    assert why.startswith("Its credentials cannot be used: NotOpened")
+
+
+async def test_a_connection_that_was_replaced_is_closed_later_for_the_calls_under_way(office: Office) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    closed = office.ring.closed
+    start = office.stage.clock.now()
+    await office.done(AccountVerb.ROTATE, given={"api_key": KEY})
+    await office.live.close()
+    assert office.ring.closed == closed + 3, "the try's, the old one, the new one"
+    assert CLOSED_AFTER_SECONDS > 60
+    assert office.stage.clock.now() - start < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("verb", [AccountVerb.ADD, AccountVerb.ROTATE, AccountVerb.REMOVE])
+async def test_a_request_survives_a_death_at_any_call(
+    office: Office, verb: AccountVerb, when: Literal["before", "after"]
+) -> None:
+    """Killed again and again, each time one call later, it is done once in the end, and no secret is left over."""
+    office.ring.account(KEY)
+    office.ring.accounts[NEW_KEY] = office.ring.accounts[KEY]
+    if verb is not AccountVerb.ADD:
+        await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    asked = await office.ask(verb, given=None if verb is AccountVerb.REMOVE else {"api_key": NEW_KEY})
+
+    async def activation(world: CompleteWorld) -> None:
+        await office.stage.run("answer_account_requests", world=world)
+
+    for call in count(1):
+        assert call < CALLS_MAX
+        if (await office.outcome(asked)).outcome is not None:
+            break
+        await Crash(at=call, when=when).kills(activation, dataclasses.replace(office.world, replica="doomed"))
+        office.stage.clock.advance(181)
+    assert _told(await office.outcome(asked)) == ("accepted", None)
+    await office.live.refresh()
+    assert (SECOND in office.live) is (verb is not AccountVerb.REMOVE)
+    assert await office.secrets() == (0 if verb is AccountVerb.REMOVE else 1)

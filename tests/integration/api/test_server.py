@@ -336,7 +336,8 @@ async def test_no_moment_of_a_killed_start_leaves_a_worker(server_url: str, temp
             with case(f"killed {seconds} s after the worker began"):
                 started, port = _start(url, subprocess.DEVNULL, metrics_port=_free_port(), port=_free_port())
                 parent = psutil.Process(started.pid)
-                while not (workers := parent.children(recursive=True)):  # noqa: ASYNC110 - nothing tells
+                while not (workers := parent.children(recursive=True)):
+                    assert started.poll() is None, "the API ended before it had a worker"
                     await asyncio.sleep(0.002)
                 await asyncio.sleep(seconds)
                 started.kill()

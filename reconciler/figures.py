@@ -13,10 +13,18 @@ from prometheus_client import REGISTRY, Counter, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from control_plane.db.figures import AccountFigures, LeaseCount, Liability, MachineCount, UnratedMoney
+from control_plane.db.figures import (
+    AccountFigures,
+    LeaseCount,
+    Liability,
+    MachineCount,
+    OrganizationCount,
+    UnratedMoney,
+)
 from control_plane.db.secrets import Counts as KeyCounts
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.organization import OrganizationState
 
 VANISHED = Counter(
     "splitplane_machines_vanished", "Machines that their provider no longer lists.", ("account",)
@@ -37,6 +45,7 @@ class Figures:
     unclaimed: Liability
     accounts: Sequence[AccountFigures]
     unrated: UnratedMoney
+    organizations: Sequence[OrganizationCount]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,7 @@ class FigureCollector(Collector):
             yield from _of_liabilities(figures)
             yield from _of_accounts(figures.accounts)
             yield from _of_unrated(figures.unrated)
+            yield from _of_organizations(figures.organizations)
         if (audit := self.audit) is not None:
             yield _gauge("ledger_audited_timestamp_seconds", "When the ledger was added up.", audit.at)
             yield _gauge("ledger_postings", "Postings that were added up.", audit.postings)
@@ -230,3 +240,19 @@ def _of_unrated(unrated: UnratedMoney) -> Iterator[Metric]:
     if unrated.oldest_at is not None:
         oldest.add_metric((), unrated.oldest_at.timestamp())
     yield oldest
+
+
+def _of_organizations(counts: Sequence[OrganizationCount]) -> Iterator[Metric]:
+    known = {count.state: count for count in counts}
+    organizations = _labelled("organizations", "Organizations by state.", "state")
+    oldest = _labelled(
+        "organizations_unfinished_since_timestamp_seconds",
+        "Since when the first organization is closing, or deleted and not erased yet.",
+        "state",
+    )
+    for state in OrganizationState:
+        count = known.get(state)
+        organizations.add_metric((state,), count.organizations if count else 0)
+        if count is not None and count.oldest_at is not None:
+            oldest.add_metric((state,), count.oldest_at.timestamp())
+    yield from (organizations, oldest)

@@ -121,7 +121,10 @@ class OrganizationStateController(Controller):
     async def delete(
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[ReasonRequest]
     ) -> Response[bytes]:
-        """Erase the personal data of a closed organization. Its ledger, charges and journals stay."""
+        """Have the personal data of a closed organization erased. Its ledger, charges and journals stay.
+
+        `erased_at` of the organization says when it was done, seconds later.
+        """
 
         async def change(connection: Connection, order: Order) -> Changed | Refused:
             return await organization_states.delete(connection, request.world, order)

@@ -72,7 +72,6 @@ WHERE organization_id = :organization_id AND id = :id AND revoked_at IS NULL
 _REVOKE_ALL = text("""
 UPDATE api_keys SET revoked_at = :now WHERE organization_id = :organization_id AND revoked_at IS NULL
 """)
-_ERASE_NAMES = text("UPDATE api_keys SET name = '', hint = '' WHERE organization_id = :organization_id")
 _ROLE = text("SELECT role FROM api_keys WHERE organization_id = :organization_id AND id = :id")
 # The lock makes a revocation wait until this transaction is over, so that neither overlooks the other.
 _HOLD = text("SELECT id FROM api_keys WHERE id = :id AND revoked_at IS NULL FOR SHARE")
@@ -145,11 +144,6 @@ async def revoke(
 async def revoke_all(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> int:
     """Revoke every key of an organization. Returns how many were valid."""
     return await write(connection, _REVOKE_ALL, organization_id=organization_id, now=now)
-
-
-async def erase_names(connection: Connection, organization_id: OrganizationId) -> None:
-    """Erase the names of an organization's keys, and the parts of their secrets that are shown."""
-    await write(connection, _ERASE_NAMES, organization_id=organization_id)
 
 
 async def role(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> Role | None:

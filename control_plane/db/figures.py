@@ -16,6 +16,7 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
 from control_plane.domain.money import Nano
+from control_plane.domain.organization import OrganizationState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,14 @@ class LeaseCount:
     leases: int
     waiting: int
     """How many of them wait for stock."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationCount:
+    state: OrganizationState
+    organizations: int
+    oldest_at: datetime | None
+    """When the first of them came into this state; only for those that are closing, or wait for their erasure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +99,19 @@ class Postings:
 
 
 _MAY_EXIST = f"m.state <> '{MachineState.GONE}' AND {among('m.state', MAY_EXIST)}"
+_UNERASED = f"(o.state = '{OrganizationState.DELETED}' AND o.erased_at IS NULL)"
 _LEASES = text(f"""
 SELECT state, count(*) AS leases, count(waiting_since) AS waiting
 FROM leases WHERE {among("state", LIVE)} GROUP BY state
 UNION ALL
 SELECT state, count(*), count(waiting_since) FROM leases WHERE state = '{LeaseState.ENDING}' GROUP BY state
+""")
+# What may last is told with the time since when: a closure until it is settled, a deletion until all is erased.
+_ORGANIZATIONS = text(f"""
+SELECT o.state, count(*) AS organizations,
+       min((SELECT max(at) FROM organization_events e WHERE e.organization_id = o.id))
+         FILTER (WHERE o.state = '{OrganizationState.CLOSING}' OR {_UNERASED}) AS oldest_at
+FROM organizations o GROUP BY o.state
 """)
 _MACHINES = text(f"""
 SELECT m.account, m.provider, m.region, m.gpu_model, m.state, count(*) AS machines,
@@ -146,6 +163,11 @@ FROM part ORDER BY transaction_id DESC, line DESC LIMIT 1
 async def leases(connection: Connection) -> list[LeaseCount]:
     """How many leases are in each state but the last one. A state without leases has no row."""
     return await read(connection, _LEASES, LeaseCount)
+
+
+async def organizations(connection: Connection) -> list[OrganizationCount]:
+    """How many organizations are in each state. A state without organizations has no row."""
+    return await read(connection, _ORGANIZATIONS, OrganizationCount)
 
 
 async def machines(connection: Connection) -> list[MachineCount]:

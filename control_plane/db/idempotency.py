@@ -29,7 +29,6 @@ _INSERT = text("""
 INSERT INTO idempotency_keys (organization_id, key, request_sha256, status, answer, created_at)
 VALUES (:organization_id, :key, :request_sha256, :status, :answer, :now)
 """)
-_FORGET_ALL = text("DELETE FROM idempotency_keys WHERE organization_id = :organization_id")
 _FORGET = text("""
 DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
   SELECT organization_id, key FROM idempotency_keys WHERE created_at < :before ORDER BY created_at LIMIT :limit)
@@ -78,11 +77,6 @@ async def insert(
         )
     except IntegrityError as error:
         raise KeyTaken from error
-
-
-async def forget_all(connection: Connection, organization_id: OrganizationId) -> int:
-    """Delete every answer of an organization. Returns how many."""
-    return await write(connection, _FORGET_ALL, organization_id=organization_id)
 
 
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:

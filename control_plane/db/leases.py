@@ -260,9 +260,6 @@ _LOCK_LIVE = text(f"""
 _COUNT_ENDING = text(f"""
 SELECT count(*) FROM leases WHERE organization_id = :organization_id AND state = '{LeaseState.ENDING}'
 """)
-_ERASE = text("""
-UPDATE leases SET name = '', labels = '{}', ssh_keys = '[]' WHERE organization_id = :organization_id
-""")
 
 
 async def lock_live(connection: Connection, organization_id: OrganizationId) -> list[Lease]:
@@ -273,11 +270,6 @@ async def lock_live(connection: Connection, organization_id: OrganizationId) -> 
 async def count_ending(connection: Connection, organization_id: OrganizationId) -> int:
     """How many leases of an organization are ending."""
     return await read_one(connection, _COUNT_ENDING, int, organization_id=organization_id) or 0
-
-
-async def erase_words(connection: Connection, organization_id: OrganizationId) -> int:
-    """Erase what the customer wrote about their leases, and the SSH keys in them. Returns how many leases."""
-    return await write(connection, _ERASE, organization_id=organization_id)
 
 
 async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:

@@ -33,6 +33,8 @@ class Organization:
     posted_nano: Nano
     held_nano: Nano
     created_at: datetime
+    erased_at: datetime | None
+    """When its data was erased, after its deletion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ INSERT INTO standings (organization_id, gpu_quota) SELECT id, :gpu_quota FROM ma
 """)
 _GET = text("""
 SELECT o.id, o.name, o.state, o.generation, o.platform, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano,
-       o.created_at
+       o.created_at, o.erased_at
 FROM organizations o JOIN standings s ON s.organization_id = o.id WHERE o.id = :id
 """)
 # A function that runs with its owner's rights: the tenant filter would hide all organizations but one.
@@ -79,7 +81,10 @@ _MOVE = text("""
 UPDATE organizations SET state = :after, generation = generation + 1
 WHERE id = :id AND state = :before AND generation = :seen
 """)
-_RENAME = text("UPDATE organizations SET name = :name WHERE id = :id")
+_UNERASED = text(f"""
+SELECT id FROM organizations WHERE state = '{OrganizationState.DELETED}' AND erased_at IS NULL ORDER BY id LIMIT :limit
+""")
+_ERASED = text("UPDATE organizations SET name = :name, erased_at = :now WHERE id = :id")
 _LEFT = f"""
   (SELECT count(*) FROM leases WHERE organization_id = {{id}} AND state <> '{LeaseState.ENDED}') AS leases,
   (SELECT count(*) FROM leases WHERE organization_id = {{id}} AND state = '{LeaseState.ENDED}'
@@ -175,8 +180,16 @@ async def move(
     return bool(await write(connection, _MOVE, id=organization_id, **values))
 
 
-async def rename(connection: Connection, organization_id: OrganizationId, name: str) -> None:
-    await write(connection, _RENAME, id=organization_id, name=name)
+async def unerased(connection: Connection, *, limit: int) -> list[OrganizationId]:
+    """Deleted organizations whose data is still to be erased."""
+    return await read(connection, _UNERASED, OrganizationId, limit=limit)
+
+
+async def erased(
+    connection: Connection, organization_id: OrganizationId, *, name: str, now: datetime
+) -> None:
+    """Replace the name of a deleted organization, and store that its data is erased."""
+    await write(connection, _ERASED, id=organization_id, name=name, now=now)
 
 
 async def unsettled(connection: Connection, organization_id: OrganizationId) -> Unsettled:

@@ -18,10 +18,6 @@ ON CONFLICT (organization_id, name) DO NOTHING
 _COLUMNS = "id, organization_id, name, created_at"
 _GET = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND id = :id")
 _RENAME = text("UPDATE projects SET name = :name WHERE organization_id = :organization_id AND id = :id")
-_ERASE_NAMES = text("""
-UPDATE projects SET name = 'deleted-' || replace(CAST(id AS text), '-', '')
-WHERE organization_id = :organization_id AND name <> :default
-""")
 _NAMED = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND name = :name")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM projects
@@ -55,11 +51,6 @@ async def rename(connection: Connection, project: Project, name: str) -> bool:
     except IntegrityError:
         return False
     return True
-
-
-async def erase_names(connection: Connection, organization_id: OrganizationId) -> None:
-    """Replace the names that customers gave their projects by words that say nothing."""
-    await write(connection, _ERASE_NAMES, organization_id=organization_id, default=DEFAULT_NAME)
 
 
 async def default(connection: Connection, organization_id: OrganizationId) -> Project:

@@ -32,7 +32,6 @@ _ALL = text(
 _BY_ID = text(f"""
 SELECT {_COLUMNS} FROM ssh_keys WHERE organization_id = :organization_id AND id = ANY(:ids) ORDER BY created_at, id
 """)
-_DELETE_ALL = text("DELETE FROM ssh_keys WHERE organization_id = :organization_id")
 _DELETE = text("DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id")
 
 
@@ -60,11 +59,6 @@ async def of_ids(
 ) -> list[SshKey]:
     """Those of `ids` that are keys of this organization."""
     return await read(connection, _BY_ID, SshKey, organization_id=organization_id, ids=list(ids))
-
-
-async def delete_all(connection: Connection, organization_id: OrganizationId) -> int:
-    """Delete every key of an organization. Returns how many."""
-    return await write(connection, _DELETE_ALL, organization_id=organization_id)
 
 
 async def delete(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> bool:

@@ -5,25 +5,18 @@ These functions run in the caller's open transaction. The organization is locked
 
 from collections import Counter
 from datetime import datetime
+from uuid import UUID
 
-from control_plane.db import (
-    api_keys,
-    holds,
-    idempotency,
-    leases,
-    organization_events,
-    organizations,
-    projects,
-    ssh_keys,
-)
+from control_plane.db import erasure, holds, leases, organization_events, organizations
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseEvent, LeaseState
 from control_plane.domain.money import Nano
-from control_plane.domain.organization import Ended, OrganizationEvent, step
+from control_plane.domain.organization import Ended, OrganizationEvent, OrganizationState, step
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes.leases import end_all
+from control_plane.outcomes.secrets import destroy_keys
 
 
 async def end_leases(
@@ -69,14 +62,26 @@ async def settle(
     return True
 
 
-async def erase(connection: Connection, organization_id: OrganizationId) -> None:
-    """Erase the personal data of a closed organization, and every word that its people chose.
+async def erase(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    destruction_id: UUID,
+    actor: Actor,
+    now: datetime,
+) -> bool:
+    """Erase the personal data of a deleted organization, and destroy the keys of its secrets. False when it is erased.
 
     Facts stay: the ledger, charges, the journal and the organization's own record. They name ids.
     """
-    await ssh_keys.delete_all(connection, organization_id)
-    await api_keys.erase_names(connection, organization_id)
-    await leases.erase_words(connection, organization_id)
-    await projects.erase_names(connection, organization_id)
-    await idempotency.forget_all(connection, organization_id)
-    await organizations.rename(connection, organization_id, f"deleted-{organization_id.hex}")
+    found = await organizations.lock(connection, organization_id)
+    if found is None or found.state is not OrganizationState.DELETED or found.erased_at is not None:
+        return False
+    await erasure.erase(connection, organization_id)
+    why = "the organization was deleted"
+    await destroy_keys(
+        connection, organization_id, destruction_id=destruction_id, why=why, actor=actor, now=now
+    )
+    name = f"deleted-{organization_id.hex}"  # Names are unique, and the old one is free again.
+    await organizations.erased(connection, organization_id, name=name, now=now)
+    return True

@@ -91,10 +91,9 @@ async def close(connection: Connection, world: World, order: Order) -> Changed |
 
 
 async def delete(connection: Connection, world: World, order: Order) -> Changed | Refused:
-    """Erase the personal data of a closed organization. A second deletion has no effect."""
+    """Have the personal data of a closed organization erased, by the reconciler. A second deletion has no effect."""
 
     async def effect(_: datetime) -> Ended:
-        await outcomes.erase(connection, order.organization_id)
         return Ended()
 
     return await _change(connection, world, order, OrganizationEvent.DELETED, effect)

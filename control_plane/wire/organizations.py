@@ -48,6 +48,8 @@ class OrganizationView(View):
     """The balance less the holds. It has to cover the first hour of a new lease."""
     created_at: Timestamp
     """When it was created."""
+    erased_at: Timestamp | None
+    """When its personal data was erased, after its deletion; null before."""
 
 
 class OwnOrganizationView(OrganizationView, kw_only=True):

@@ -36,6 +36,7 @@ LATE_AFTER = f"splitplane_loop_late_after_seconds{LOOP}"
 OF_A = '{account="a"}'
 OFFERS = f"splitplane_account_offers_timestamp_seconds{OF_A}"
 REFRESHES = 'splitplane_loop_late_after_seconds{loop="refresh_offers", account="a"}'
+UNFINISHED = 'splitplane_organizations_unfinished_since_timestamp_seconds{state="closing"}'
 OK, FAILED = (f'splitplane_api_requests_total{{status="{status}"}}' for status in (200, 500))
 BUCKET = "splitplane_api_request_seconds_bucket"
 POOL = '{instance="i", pool="reads"}'
@@ -105,6 +106,9 @@ JUDGED: dict[str, Judged] = {
         {"splitplane_ledger_audited_timestamp_seconds": FRESH},
         {},
         minutes=70,
+    ),
+    "SplitplaneOrganizationUnfinished": Judged(
+        {UNFINISHED: STUCK}, {UNFINISHED: FRESH}, {"state": "closing"}, minutes=90
     ),
     "SplitplaneUnratedMoney": Judged(
         {"splitplane_unrated_oldest_timestamp_seconds": STUCK},

@@ -50,7 +50,6 @@ LATE = frozenset(
         "bootstrap_machines",
         "challenge_machines",
         "close_leases",
-        "close_organizations",
         "collect_orphans",
         "erase_machines",
         "expire_machines",
@@ -130,6 +129,10 @@ async def build(db: Database, clock: Clock) -> Stage:
         await account_requests.insert(connection, request, actor=ADMINISTRATOR, now=clock.now())
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
+    deleted = await stage.organization()
+    await stage.close_organization(deleted)
+    await stage.run("close_organizations")
+    await stage.delete_organization(deleted)
     await stage.close_organization(await stage.organization())
     stage.clock.advance(3)
     await stage.check()
@@ -191,7 +194,7 @@ _ROWS = {
                 ORDER BY l.name""",
     "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
-    "organizations": "SELECT state, generation FROM organizations ORDER BY created_at, id",
+    "organizations": "SELECT state, generation, erased_at FROM organizations ORDER BY created_at, id",
     "networks": "SELECT number, work_until, synced_at FROM networks ORDER BY number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
@@ -235,7 +238,7 @@ _SETTLED = {
     "stale": "SELECT name FROM provider_accounts WHERE offers_at < CAST(:now AS timestamptz) - interval '61 seconds'",
     "orphans": "SELECT count(*) FROM orphans",
     "answers": "SELECT count(*) FROM idempotency_keys",
-    "organizations": "SELECT state, count(*) FROM organizations GROUP BY 1 ORDER BY 1",
+    "organizations": "SELECT state, erased_at IS NULL, count(*) FROM organizations GROUP BY 1, 2 ORDER BY 1, 2",
     "references": "SELECT count(*) FROM proof_references",
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",

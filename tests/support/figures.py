@@ -2,11 +2,19 @@
 
 from datetime import UTC, datetime
 
-from control_plane.db.figures import AccountFigures, LeaseCount, Liability, MachineCount, UnratedMoney
+from control_plane.db.figures import (
+    AccountFigures,
+    LeaseCount,
+    Liability,
+    MachineCount,
+    OrganizationCount,
+    UnratedMoney,
+)
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
+from control_plane.domain.organization import OrganizationState
 from reconciler.figures import Audit, Figures
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,5 +45,6 @@ SAMPLE_FIGURES = Figures(
         )
     ],
     unrated=UnratedMoney(intervals=1, oldest_at=AT, nano=Nano(1)),
+    organizations=[OrganizationCount(OrganizationState.CLOSING, organizations=1, oldest_at=AT)],
 )
 SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))

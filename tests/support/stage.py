@@ -223,6 +223,13 @@ class Stage:
         assert isinstance(changed, Changed), changed
         return changed.recorded
 
+    async def delete_organization(self, organization_id: OrganizationId) -> Recorded:
+        order = Order(organization_id, organization_id, "a test", OPERATOR)
+        async with self.api.db.transaction(organization_id) as connection:
+            changed = await organization_states.delete(connection, self.api, order)
+        assert isinstance(changed, Changed), changed
+        return changed.recorded
+
     async def suspend_organization(
         self, organization_id: OrganizationId, *, end_leases: bool = False
     ) -> Recorded:

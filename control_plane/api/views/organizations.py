@@ -30,6 +30,7 @@ def organization_view(organization: Organization) -> OrganizationView:
         held=money(organization.held_nano),
         available=money(Nano(organization.posted_nano - organization.held_nano)),
         created_at=organization.created_at,
+        erased_at=organization.erased_at,
     )
 
 

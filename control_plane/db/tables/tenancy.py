@@ -32,11 +32,20 @@ organizations = table(
     Column("state", Text, nullable=False, server_default=text("'active'")),
     Column("generation", Integer, nullable=False, server_default=text("1")),
     at("created_at", nullable=False),
+    at("erased_at"),
     known("state", OrganizationState),
+    CheckConstraint(
+        f"erased_at IS NULL OR state = '{OrganizationState.DELETED}'", name="erased_when_deleted"
+    ),
     UniqueConstraint("id", "platform"),  # The target of foreign keys that demand the platform's organization.
     Index("ix_organizations_closing", "id", postgresql_where=text(f"state = '{OrganizationState.CLOSING}'")),
+    Index(
+        "ix_organizations_unerased",
+        "id",
+        postgresql_where=text(f"state = '{OrganizationState.DELETED}' AND erased_at IS NULL"),
+    ),
     api=("INSERT",),
-    api_updates=("name", "state", "generation"),
+    api_updates=("state", "generation"),
     admin=("INSERT",),
 )
 
@@ -139,5 +148,5 @@ idempotency_keys = table(
     at("created_at", nullable=False),
     PrimaryKeyConstraint("organization_id", "key"),
     Index("ix_idempotency_keys_created_at", "created_at"),
-    api=("DELETE", "INSERT"),
+    api=("INSERT",),
 )

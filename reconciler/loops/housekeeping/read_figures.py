@@ -1,4 +1,4 @@
-"""Reads the figures that the business metrics show: leases, machines, liabilities, orphans, accounts, unrated money.
+"""Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, organizations.
 
 When the database does not answer, the metrics keep the last figures, and their age shows it.
 """
@@ -25,6 +25,7 @@ async def activate(world: World) -> Report:
             unclaimed=await figures.unclaimed(connection, now=now),
             accounts=await figures.accounts(connection, now=now),
             unrated=await figures.unrated(connection),
+            organizations=await figures.organizations(connection),
         )
     FIGURES.figures = read
     return Report(looked_at=sum(count.leases for count in read.leases))

@@ -132,6 +132,14 @@ async def settle(api: Api, tenant: Tenant) -> None:
         assert await organization_outcomes.settle(connection, tenant.id, actor=actor.loop("test"), now=now)
 
 
+async def erase(api: Api, tenant: Tenant) -> None:
+    """Erase the data of a deleted organization, as the reconciler does."""
+    async with api.owner.db.transaction() as connection:
+        assert await organization_outcomes.erase(
+            connection, tenant.id, destruction_id=uuid7(), actor=actor.loop("test"), now=api.clock.now()
+        )
+
+
 ProofOf = Callable[..., Awaitable[str]]
 
 

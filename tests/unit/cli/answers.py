@@ -33,6 +33,7 @@ ORGANIZATION: Json = {
     "held": usd(26_410_000_000),
     "available": usd(1_224_007_800_000),
     "created_at": at(days=40),
+    "erased_at": None,
     "key_id": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
     "role": "customer",
 }

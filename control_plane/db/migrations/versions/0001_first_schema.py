@@ -75,7 +75,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "data_keys": (("INSERT",), ()),
     "environments": (("INSERT",), ()),
     "holds": (("INSERT", "UPDATE"), ()),
-    "idempotency_keys": (("DELETE", "INSERT"), ()),
+    "idempotency_keys": (("INSERT",), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
     "journal": (("INSERT",), ()),
@@ -89,7 +89,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "networks": ((), ()),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
-    "organizations": (("INSERT",), ("name", "state", "generation")),
+    "organizations": (("INSERT",), ("state", "generation")),
     "orphan_terminations": (("INSERT",), ()),
     "orphans": ((), ()),
     "peers": ((), ()),
@@ -418,6 +418,10 @@ def _create_tables() -> None:
         sa.Column("state", sa.Text(), server_default=sa.text("'active'"), nullable=False),
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("erased_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "erased_at IS NULL OR state = 'deleted'", name=op.f("ck_organizations_erased_when_deleted")
+        ),
         sa.CheckConstraint(
             "state IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
             name=op.f("ck_organizations_state_known"),
@@ -432,6 +436,13 @@ def _create_tables() -> None:
         ["id"],
         unique=False,
         postgresql_where=sa.text("state = 'closing'"),
+    )
+    op.create_index(
+        "ix_organizations_unerased",
+        "organizations",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'deleted' AND erased_at IS NULL"),
     )
     op.create_table(
         "price_books",

@@ -1,0 +1,48 @@
+"""What a deletion of an organization erases is held against the tables: a new column of words is erased, or named here."""
+
+from sqlalchemy import ARRAY, Text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from control_plane.db.erasure import DELETED, ERASED
+from control_plane.db.tables.every import metadata
+from control_plane.db.tables.marks import Tenancy, marks_of
+
+KEPT = {
+    "api_keys": {"role", "scopes", "project_ids"},
+    "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
+    "claims": {"step"},
+    "data_keys": {"purpose", "master", "why"},
+    "leases": {
+        *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
+        *("end_why", "waiting_why", "traceparent"),
+    },
+    "master_keys": {"master"},
+    "networks": set(),
+    "organizations": {"name", "state"},
+    "peers": {"public_key", "address"},
+    "role_bindings": {"role", "scope", "granted_by"},
+    "secrets": {"purpose"},
+    "service_accounts": {"state"},
+    "users": {"state"},
+}
+"""Words of ours, ids, and what the outcome replaces beside the statements (the organization's name)."""
+_WORDS = (Text, JSONB, ARRAY)
+
+
+def test_every_column_of_words_that_a_customer_may_write_is_erased_or_known_to_be_ours() -> None:
+    for table in metadata.tables.values():
+        marks = marks_of(table)
+        ours = marks.tenancy in (Tenancy.SHARED, Tenancy.CLAIMED) and table.name != "organizations"
+        if marks.fact or ours or table.name in DELETED:
+            continue
+        words = {column.name for column in table.columns if isinstance(column.type, _WORDS)}
+        known = ERASED.get(table.name, {}).keys() | KEPT.get(table.name, set())
+        assert words <= known, (
+            f"{table.name}: erase {sorted(words - known)} in db/erasure.py, or keep them here"
+        )
+
+
+def test_what_is_erased_exists() -> None:
+    for table, columns in ERASED.items():
+        assert columns.keys() <= set(metadata.tables[table].columns.keys()), table
+    assert set(DELETED) <= set(metadata.tables)

@@ -173,6 +173,14 @@ class Terminal:
         if self.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CliError("Nothing was done.", code="not_confirmed")
 
+    def confirm_name(self, question: str, name: str) -> None:
+        """Ask a person to type a name, for what cannot be undone. A script has to give `--yes` instead."""
+        if not self.stdin.isatty():
+            raise usage(f"{question} Standard input is not a terminal; to confirm, add --yes.")
+        self.err.print(f"{question} Type its name to confirm: ", end="")
+        if self.stdin.readline().strip() != name:
+            raise CliError("The name differs. Nothing was done.", code="not_confirmed")
+
 
 def as_json_text(document: Any, *, indent: int | None = None) -> str:
     """JSON in ASCII with escapes, so that no control code that others wrote reaches the terminal."""

@@ -4,7 +4,7 @@ import re
 from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
-from control_plane.cli.commands import organizations
+from control_plane.cli.commands import organization_lookup
 from control_plane.cli.errors import CliError
 from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
@@ -110,7 +110,7 @@ def reconciliation(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     path = "/v1/reconciliation"
     if args.organization:
-        path = f"{organizations.PATH}/{organizations.find(client, args.organization).id}/reconciliation"
+        path = f"{organization_lookup.PATH}/{organization_lookup.find(client, args.organization).id}/reconciliation"
     answer = client.get(path, ReconciliationView)
     terminal.present(args.json, answer, reconciliation_page)
     if answer.value.difference.nano:

@@ -2,11 +2,10 @@
 
 from argparse import Namespace
 
-from control_plane.cli.client import Client
+from control_plane.cli.commands import organization_states
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.commands.lookup import named
-from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, command, noun, suggestion
+from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, PATH, find
+from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.organizations import created_page, credit_page, one_page, organization_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.organizations import (
@@ -18,19 +17,32 @@ from control_plane.wire.organizations import (
     OrganizationView,
 )
 
-PATH = "/v1/operator/organizations"
-ORGANIZATION_HELP = "name, or the beginning of its id"
+STATES = ("active", "suspended", "closing", "closed", "deleted")
 
 
 def add(to: Commands) -> None:
-    organizations = noun(to, "organization", "Create and see customers' organizations (operators).")
-    command(
+    organizations = noun(
+        to, "organization", "Create, see, suspend and close customers' organizations (operators)."
+    )
+    parser = command(
         organizations,
         "list",
         list_organizations,
-        "List all organizations with their balances, oldest first.",
-        examples="splitplane organization list",
+        "List organizations with their balances, oldest first.",
+        examples="""
+        splitplane organization list
+        splitplane organization list --state suspended --state closing
+        splitplane organization list --name helio
+        """,
     )
+    parser.add_argument(
+        "--state",
+        action="append",
+        choices=STATES,
+        metavar="STATE",
+        help=f"only in this state, may be repeated: {', '.join(STATES)}",
+    )
+    parser.add_argument("--name", metavar="TEXT", help="only those whose names contain this text")
     parser = command(
         organizations,
         "create",
@@ -56,6 +68,7 @@ def add(to: Commands) -> None:
         examples="splitplane organization show heliotrope",
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
+    organization_states.add(organizations)
     _add_credit(to)
 
 
@@ -74,7 +87,8 @@ def _add_credit(to: Commands) -> None:
 
 
 def list_organizations(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().every(PATH, OrganizationPage)
+    query = {"state": args.state or [], "name": [] if args.name is None else [args.name]}
+    answer = terminal.client().every(PATH, OrganizationPage, query)
     terminal.present(args.json, answer, lambda page: organization_table(page.items))
 
 
@@ -98,18 +112,3 @@ def credit(terminal: Terminal, args: Namespace) -> None:
         terminal.confirm(f"Credit {args.amount} USD to {organization.name}?", otherwise="--yes")
     answer = client.post(f"{PATH}/{organization.id}/credits", CreditView, request)
     terminal.present(args.json, answer, lambda posted: credit_page(posted, organization.name))
-
-
-def find(client: Client, word: str) -> OrganizationView:
-    """The organization with this name or id."""
-    known = client.every(PATH, OrganizationPage).value.items
-    found = named(known, word)
-    if len(found) > 1:
-        raise CliError(f"{word!r} is the beginning of {len(found)} ids; write more of it.", code="ambiguous")
-    if found:
-        return found[0]
-    near = suggestion(word, (organization.name for organization in known))
-    raise CliError(
-        f"There is no organization {word!r}.{near}",
-        code="organization_unknown",
-    )

@@ -91,6 +91,38 @@ CREATED_ORGANIZATION: Json = {
     "key": ISSUED["key"] | {"name": "first key"},
     "secret": ISSUED["secret"],
 }
+CLOSURE: Json = {
+    "organization": OTHER_ORGANIZATION | {"state": "closing", "gpus_held": 0, "held": usd(1_250_000_000)},
+    "event": {
+        "number": 12,
+        "at": at(seconds=0),
+        "event": "closure_requested",
+        "state_before": "active",
+        "state_after": "closing",
+        "reason": "contract ended",
+        "actor_kind": "operator",
+        "actor": "key_019aa11000017000a",
+        "request_id": "req_1",
+        "ended": {
+            "waiting_leases": 1,
+            "starting_leases": 0,
+            "ready_leases": 3,
+            "ending_leases": 1,
+            "api_keys": 2,
+            "holds": usd(61_400_000_000),
+        },
+        "held": usd(1_250_000_000),
+        "balance": usd(1_250_417_800_000),
+    },
+}
+SUSPENSION: Json = CLOSURE["event"] | {
+    "number": 9,
+    "at": at(days=3),
+    "event": "suspended",
+    "state_after": "suspended",
+    "reason": "unpaid since May",
+}
+HISTORY: Json = {"items": [SUSPENSION, CLOSURE["event"]], "next_cursor": None}
 CREDIT: Json = {
     "organization_id": ORGANIZATION["id"],
     "amount": usd(24_900_000_000),

@@ -68,6 +68,8 @@ ADDED: dict[str, Answer] = {
     "POST /v1/operator/provider-accounts/rotate": REQUEST | {"outcome": None},
     f"GET /v1/operator/provider-account-requests/{REQUEST['id']}": REQUEST,
 }
+ORGANIZATIONS = "GET /v1/operator/organizations"
+OF_FRESH = f"/v1/operator/organizations/{answers.OTHER_ORGANIZATION['id']}"
 MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease create": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("placing"), f"{SHOW}/events": _stream, SHOW: a_lease()}),
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
@@ -83,6 +85,17 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "api-key revoke": ("api-key revoke ci", {"GET /v1/api-keys": answers.API_KEYS}),
     "account add": ("account add lambda_cloud", ADDED),
     "account rotate": ("account rotate lambda_cloud", ADDED),
+    **{
+        f"organization {command}": (
+            f"organization {command} fresh --why unpaid{flag}",
+            {ORGANIZATIONS: answers.ORGANIZATIONS, f"POST {OF_FRESH}/{way}": answers.CLOSURE},
+        )
+        for command, way, flag in (
+            ("suspend", "suspensions", ""),
+            ("resume", "resumptions", ""),
+            ("delete", "deletions", " --yes"),
+        )
+    },
     "login": ("login --key-stdin", {"GET /v1/organization": answers.ORGANIZATION}),
     "logout": ("logout", {}),
     "completion": ("completion bash", {}),

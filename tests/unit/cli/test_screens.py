@@ -90,6 +90,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "organization show fresh",
         {ORGANIZATIONS: answers.ORGANIZATIONS, f"{ORGANIZATIONS}/{FRESH['id']}": FRESH},
     ),
+    "organization_close": (
+        "organization close fresh --why unpaid --yes",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"{POST_ORGANIZATION}/{FRESH['id']}/closures": answers.CLOSURE,
+        },
+    ),
+    "organization_history": (
+        "organization history fresh",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, f"{ORGANIZATIONS}/{FRESH['id']}/history": answers.HISTORY},
+    ),
     "credit": (
         f"credit {answers.ORGANIZATION['id']} 24.90 --yes",
         {

@@ -273,7 +273,9 @@ async def count_ending(connection: Connection, organization_id: OrganizationId) 
 
 
 async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Lease]:
-    """Lock leases, in id order. Locks are always taken in the order lease, claim, machine, standing, hold."""
+    """Lock leases, in id order. Locks are always taken in the order organization, lease, claim, machine,
+    standing, hold.
+    """
     found = await read(connection, _LOCK, Lease, ids=sorted(set(lease_ids)))
     return {lease.id: lease for lease in found}
 

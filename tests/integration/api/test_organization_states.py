@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 from sqlalchemy import text
 
+from control_plane.api.auth import Authenticator
 from control_plane.db import organizations
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
@@ -159,6 +161,29 @@ async def test_a_closure_counts_at_once_in_the_other_process_and_ends_the_organi
         assert not bystander.task.done()
         await bystander.leave()
     # No clock moved: neither the streams' nor the one by which keys are forgotten.
+
+
+def _more_than(authenticator: Authenticator, forgotten: int) -> bool:
+    return authenticator._forgotten > forgotten
+
+
+async def test_a_suspension_and_its_end_count_at_once_in_the_other_process(
+    api: Api, acme: Tenant, operator: Tenant, database_url: str
+) -> None:
+    async with processes(api, database_url, 2) as (here, there):
+        api.app = there.app
+        remembered = api.client(acme.secret)
+        assert (await remembered.get("/v1/organization")).json()["state"] == "active"
+        api.app = here.app
+        us = api.client(operator.secret)
+        heard = there.app.state.context.authenticator
+        for way, code in (("suspensions", "organization_suspended"), ("resumptions", None)):
+            before = heard._forgotten
+            assert (await us.post(path_of(acme, f"/{way}"), json={"reason": "test"})).status_code == 201
+            await until(partial(_more_than, heard, before))
+            answer = await remembered.post("/v1/projects", json={"name": "more"})
+            assert answer.is_success if code is None else answer.json()["code"] == code
+    # No clock moved.
 
 
 async def test_a_key_that_was_made_while_its_organization_closed_opens_nothing(

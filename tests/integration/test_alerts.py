@@ -14,11 +14,12 @@ from prometheus_client import REGISTRY, CollectorRegistry, Metric, generate_late
 
 from control_plane.api.observe import Metrics
 from control_plane.db.engine import PoolUse
+from control_plane.db.secrets import Counts
 from control_plane.pool_metrics import PoolCollector
 from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
 from providers import guard
 from reconciler import health, proving, registry
-from reconciler.figures import FIGURES
+from reconciler.figures import FIGURES, ROTATION
 from tests.support.cases import case
 from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES
 
@@ -118,6 +119,12 @@ JUDGED: dict[str, Judged] = {
     ),
     "SplitplaneMachinesWithoutUsage": Judged(
         {"splitplane_leases_unmetered": "1x300"}, {"splitplane_leases_unmetered": "0x300"}, {}
+    ),
+    "SplitplaneKeysNotRotated": Judged(
+        {'splitplane_data_keys_waiting{what="rewrap"}': "1x300"},
+        {'splitplane_data_keys_waiting{what="rewrap"}': "0x300"},
+        {"what": "rewrap"},
+        minutes=70,
     ),
     "SplitplaneApiErrors": Judged({OK: "0+95x300", FAILED: "0+5x300"}, {OK: "0+100x300", FAILED: "0x300"}, {}),
     "SplitplaneApiSlow": Judged(_durations("/v1/leases"), _durations("/v1/leases/{lease_id}/events"), {}),
@@ -221,6 +228,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Exported]:
     assert guard.CALLS
     monkeypatch.setattr(FIGURES, "figures", SAMPLE_FIGURES)
     monkeypatch.setattr(FIGURES, "audit", SAMPLE_AUDIT)
+    monkeypatch.setattr(ROTATION, "counts", Counts(secrets=3, data_keys=2, to_rewrap=1, to_replace=0))
     api = Metrics()
     api.count("GET", "/v1/leases", 200, 0.01)
     api.registry.register(PoolCollector(lambda: [PoolUse("reads", 1, 10)]))

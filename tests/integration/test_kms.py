@@ -177,6 +177,9 @@ def test_neither_policy_permits_a_call_without_the_context_or_with_another_key_o
             (customers, CONTEXT.pairs(), action in may[name]),
             (ours_too, CONTEXT.pairs(), False),
             (ours, {}, False),
+            (ours, {"purpose": "provider_credentials"}, False),
+            (ours, {"organization": "0" * 32}, False),
+            (customers, {"organization": "0" * 32}, False),
             (customers, {"purpose": "provider_credentials"}, False),
         ):
             assert iam.permits(policies, f"kms:{action}", key, context) is permitted, (name, action, key)

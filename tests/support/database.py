@@ -50,8 +50,8 @@ def _room() -> Path:
 
 
 def _schema_digest() -> str:
-    versions = Path("control_plane/db/migrations/versions")
-    text = b"".join(path.read_bytes() for path in sorted(versions.glob("*.py")))
+    migrations = Path("control_plane/db/migrations")
+    text = b"".join(path.read_bytes() for path in sorted(migrations.rglob("*.py")))
     return hashlib.sha256(text).hexdigest()[:12]
 
 

@@ -71,7 +71,7 @@ async def _answer(world: RequestWorld, request: AccountRequest, token: UUID, rep
                 await _again(world, request, token)
                 return
             finding = Finding(AccountOutcome.UNREACHABLE, f"{error}.", AccountCode.NO_ANSWER)
-    recorded = await _record(world, request, finding, token)
+    recorded = await record(world, request, finding, token)
     report.acted_on += recorded
 
 
@@ -154,7 +154,7 @@ async def _again(world: RequestWorld, request: AccountRequest, token: UUID) -> N
         )
 
 
-async def _record(world: RequestWorld, request: AccountRequest, finding: Finding | None, token: UUID) -> bool:
+async def record(world: RequestWorld, request: AccountRequest, finding: Finding | None, token: UUID) -> bool:
     """Store what came of a request with its effect. What was true before the provider was asked is checked again."""
     now = world.now()
     async with world.db.transaction() as connection:

@@ -63,7 +63,12 @@ def test_the_title_of_a_problem_is_the_phrase_of_its_status() -> None:
         assert title == newer.get(status, HTTPStatus(status).phrase.capitalize())
 
 
-SECRETS = ("PROVIDER_LAMBDA_CLOUD_API_KEY", "SPLITPLANE_SSH_KEY", "SPLITPLANE_SSH_KEY_FILE")
+SECRETS = (
+    "PROVIDER_LAMBDA_CLOUD_API_KEY",
+    "SPLITPLANE_SSH_KEY",
+    "SPLITPLANE_SSH_KEY_FILE",
+    "SPLITPLANE_UNSEALING_KEYS_PATH",
+)
 PLANTED = "planted-secret-7f3a"
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from benchmarks import ground, load
 from benchmarks.results import Figure, median, percentile
+from control_plane.db.engine import Role as DatabaseRole
 
 CONNECTIONS = 16
 READS = 6_000
@@ -90,7 +91,7 @@ def started(database_url: str, **settings: str) -> Iterator[tuple[str, subproces
         name: value for name, value in os.environ.items() if not name.startswith(("SPLITPLANE", "PROVIDER"))
     }
     environment |= {
-        "SPLITPLANE_DATABASE_URL": database_url,
+        "SPLITPLANE_DATABASE_URL": ground.login_url(database_url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{ports[0]}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{ports[1]}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "1000000",

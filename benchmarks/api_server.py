@@ -25,7 +25,9 @@ import httpx
 import psutil
 import uvloop
 
+from benchmarks import ground
 from control_plane.db import embedded
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.migrate import migrate
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
@@ -138,6 +140,7 @@ def measure(
 
 async def prepare(url: str) -> str:
     await migrate(url)
+    await ground.make_logins(url)
     book = (Path(__file__).parent.parent / "control_plane/price_book.toml").read_text()
     name = f"bench-{time.time_ns()}"
     async with process.administrator(url) as world:
@@ -167,7 +170,7 @@ def command(name: str) -> list[str]:
 def against(name: str, url: str, arguments: argparse.Namespace) -> list[Figure]:
     secret = asyncio.run(prepare(url))
     environment = os.environ | {
-        "SPLITPLANE_DATABASE_URL": url,
+        "SPLITPLANE_DATABASE_URL": ground.login_url(url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{PORT}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{METRICS_PORT}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "1000000",

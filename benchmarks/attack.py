@@ -30,8 +30,10 @@ from pathlib import Path
 import httpx
 import psutil
 
+from benchmarks import ground
 from benchmarks.api_server import METRICS_PORT, PORT, http, prepare
 from control_plane.db import embedded
+from control_plane.db.engine import Role as DatabaseRole
 
 CUSTOMER_CONNECTIONS = 4
 AGAIN_SECONDS = 5
@@ -184,7 +186,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     url = embedded.start(Path(arguments.directory))
     environment = os.environ | {
-        "SPLITPLANE_DATABASE_URL": url,
+        "SPLITPLANE_DATABASE_URL": ground.login_url(url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{PORT}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{METRICS_PORT}",
         # The customer's own rate is not what is measured.

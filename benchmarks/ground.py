@@ -8,6 +8,7 @@ from pathlib import Path
 
 from control_plane.db import embedded
 from control_plane.db.engine import Database
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.migrate import migrate
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
@@ -31,7 +32,23 @@ async def empty_database(name: str) -> str:
     await asyncio.to_thread(embedded.recreate, server, name)
     url = embedded.named(server, name)
     await migrate(url)
+    await make_logins(url)
     return url
+
+
+async def make_logins(url: str) -> None:
+    """Make the logins of the processes; a process refuses a superuser's."""
+    for role in (DatabaseRole.API, DatabaseRole.RECONCILER):
+        await embedded.create_login(url, _login(role), role)
+
+
+def login_url(url: str, role: DatabaseRole) -> str:
+    """The URL of the database for a process in this role."""
+    return embedded.with_login(url, _login(role))
+
+
+def _login(role: DatabaseRole) -> str:
+    return f"bench_{role.removeprefix('splitplane_')}"
 
 
 def stop() -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from benchmarks import ground
 from benchmarks.results import Figure
 from control_plane.db.engine import Database
+from control_plane.db.engine import Role as DatabaseRole
 from tests.support.rows import rows
 
 LEASES = 1_000
@@ -48,7 +49,7 @@ def _reconciler(url: str) -> subprocess.Popen[bytes]:
         name: value for name, value in os.environ.items() if not name.startswith(("SPLITPLANE", "PROVIDER"))
     }
     environment |= {
-        "SPLITPLANE_DATABASE_URL": url,
+        "SPLITPLANE_DATABASE_URL": ground.login_url(url, DatabaseRole.RECONCILER),
         "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
         "PROVIDER_FAKE_STOCK": "1000000",
         "SPLITPLANE_SIMULATED_MACHINES": "yes",

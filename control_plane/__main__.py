@@ -198,7 +198,7 @@ def main() -> int:
     try:
         settings = configuration.read(os.environ)
         return _ran(arguments, settings)
-    except SettingsError as error:
+    except (SettingsError, process.LoginRefused) as error:
         _print_message(str(error))
         return 2
 

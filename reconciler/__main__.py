@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 
 from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
+from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
 from control_plane.world import uuid7
 from reconciler import registry, settings
@@ -51,7 +52,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
             _print_accounts(environ)
         else:
             asyncio.run(_run(environ, only))
-    except (settings.SettingsError, registry.MalformedLoop) as error:
+    except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0

@@ -55,7 +55,7 @@ class Process:
         """The database that the loops run on."""
 
     async def run(self) -> None:
-        """Run until `stop` is called."""
+        """Run until `stop` is called. Raises LoginRefused before the first loop runs."""
         self._health.watch, self._health.clock = self._watch, self._clock
         CLOCK_DIFFERENCE.set_function(lambda: self._clock.difference().total_seconds())
         watching = asyncio.create_task(self._keep_watching())
@@ -73,7 +73,9 @@ class Process:
 
     async def _run_once(self) -> None:
         """Wait until the database is usable, and run the loops while it stays the same database."""
-        world = None if await self._watch.look() is not None else await self._built()
+        fault = await self._watch.look()
+        self._watch.refuse_login()
+        world = None if fault is not None else await self._built()
         if world is None:
             await self._pause()
             return

@@ -69,6 +69,11 @@ def note_database(fault: str | None) -> None:
         log.warning("database_not_usable", why=fault)
 
 
+def note_login_refused(why: str) -> None:
+    """Log why the process ends: its database login could go around row-level security."""
+    log.error("database_login_refused", why=why)
+
+
 def note_traces(why: str) -> None:
     """Log that traces are not exported as they should be. It never stops anything else."""
     log.warning("traces_not_exported", why=why)

@@ -25,6 +25,7 @@ from control_plane.api.observe import (
     configure_logging,
     note_clock,
     note_database,
+    note_login_refused,
     note_start,
     note_stop,
     note_traces,
@@ -47,6 +48,8 @@ GARBAGE_OBJECTS = 10_000
 """New objects after which the youngest generation is collected. A request makes some hundreds, and frees nearly all."""
 STOP_SECONDS = 10
 """How long requests in progress may take after the signal to stop."""
+LOGIN_REFUSED = 2
+"""The exit code of a worker that must not work under its database login."""
 STREAMS_STOP_SECONDS = 5
 """How long event streams may take to end after that signal, before it is passed on."""
 
@@ -100,6 +103,7 @@ def application() -> Litestar:
         listen = settings.metrics_listen
         _end_streams_first(app.state.context.streams)
         background = [asyncio.create_task(served.watch.keep()), asyncio.create_task(served.changes.run())]
+        background[0].add_done_callback(_end_if_refused)
         try:
             with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
                 keep_what_stays()
@@ -129,6 +133,16 @@ def metrics_of(served: process.ApiProcess) -> Metrics:
     metrics.clock_difference.set_function(lambda: served.clock.difference().total_seconds())
     metrics.registry.register(PoolCollector(served.world.db.pools))
     return metrics
+
+
+def _end_if_refused(watching: asyncio.Task[None]) -> None:
+    """End the worker, and with it the server, under a login that could read every tenant's rows.
+
+    Nobody is answered any more, not even requests in progress.
+    """
+    if not watching.cancelled() and isinstance(error := watching.exception(), process.LoginRefused):
+        note_login_refused(str(error))
+        os._exit(LOGIN_REFUSED)
 
 
 def allow_open_files() -> None:
@@ -161,9 +175,11 @@ def _end_streams_first(streams: Streams) -> None:
 def serve(settings: Settings) -> None:
     """Serve until a signal stops it. There is one worker process; run more of these for more capacity.
 
-    Raises SettingsError when one of the two ports cannot be listened on, or the file of the sealing key not be used.
+    Raises LoginRefused for a database login that could go around row-level security, and
+    SettingsError when one of the two ports cannot be listened on, or the file of the sealing key not be used.
     """
     key_maker(settings)  # In the worker, which makes its own, a wrong file would end in a traceback.
+    asyncio.run(process.check_login(settings.database_url))
     _check_free("SPLITPLANE_LISTEN", settings.listen)
     _check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
     allow_open_files()

@@ -68,6 +68,7 @@ class Database:
             # Its statements are constants that find few rows by index, and planning one of them anew took three
             # times as long as running it (docs/decisions/0002-api-server.md). ANALYZE makes PostgreSQL plan again.
             settings["plan_cache_mode"] = "force_generic_plan"
+        self.role = role
         self._url = url
         self._settings = settings
         self._pool_size = pool_size

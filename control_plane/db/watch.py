@@ -1,11 +1,16 @@
-"""Watches whether a process can use its database: it answers, is migrated to this version, and its clock is known."""
+"""Watches whether a process can use its database: it answers, is migrated to this version, and its clock is known.
+
+Once, before the process works, it also looks whether the login could go around row-level security. Such a process ends:
+it must not serve while somebody corrects the login.
+"""
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from control_plane.db import schema
+from control_plane.db import privileges, schema
 from control_plane.db.clock import DatabaseClock
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.db.errors import sentence
 from control_plane.domain.clock import REREAD_EVERY
@@ -39,6 +44,9 @@ class DatabaseWatch:
         """What is wrong with the database, as a part of a sentence; None when it is usable."""
         self.unusable = False
         """Whether the database answers, but lacks something that this version needs."""
+        self.refusal: str | None = None
+        """Why the process must not work under its login, as a sentence."""
+        self._login_is_checked = db.role is None
 
     async def look(self) -> str | None:
         """Read the clock and check the schema. Returns what is wrong; never raises."""
@@ -65,10 +73,16 @@ class DatabaseWatch:
                 self._say_clock(refusal)
 
     async def keep(self) -> None:
-        """Look for ever: often while something is wrong."""
+        """Look for ever: often while something is wrong. Raises LoginRefused."""
         while True:
             await self.look()
+            self.refuse_login()
             await asyncio.sleep(self.pause_seconds)
+
+    def refuse_login(self) -> None:
+        """Raise LoginRefused when the last look found that the process must not work under its login."""
+        if self.refusal is not None:
+            raise privileges.LoginRefused(self.refusal)
 
     @property
     def pause_seconds(self) -> float:
@@ -78,5 +92,12 @@ class DatabaseWatch:
     async def _fault(self) -> str | None:
         async with self._db.reading() as connection:
             fault = await schema.why_unusable(connection)
+            if fault is None and not self._login_is_checked:
+                self.refusal = fault = await self._check_login(connection)
         await self._clock.reread()
         return fault
+
+    async def _check_login(self, connection: Connection) -> str | None:
+        refusal = None if self._db.role is None else await privileges.why_refused(connection, self._db.role)
+        self._login_is_checked = refusal is None
+        return refusal

@@ -10,11 +10,14 @@ from control_plane.db.connect import place
 from control_plane.db.engine import Database, Role
 from control_plane.db.errors import sentence
 from control_plane.db.listen import Listener
+from control_plane.db.privileges import LoginRefused
 from control_plane.db.watch import DatabaseWatch
 from control_plane.services.changes import Changes
 from control_plane.vault.sealing.port import KeyMaker
 from control_plane.world import World, utc_now
 from tracing.tracer import NO_TRACER, Tracer
+
+__all__ = ["LoginRefused"]  # For the process, which must not import the layer below.
 
 
 class NotMigrated(Exception):  # noqa: N818 - it says what is the case
@@ -55,6 +58,22 @@ def api_process(
     world = World(db, now=clock.now, clock_refusal=clock.refusal, tracer=tracer, sealing=sealing)
     watch = DatabaseWatch(db, clock, say=say, say_clock=say_clock)
     return ApiProcess(world, watch, clock, Changes(Listener(url, role=Role.API.value)), db.place)
+
+
+async def check_login(url: str) -> None:
+    """Raise LoginRefused when the API must not work under the login of this URL.
+
+    A database that cannot be used now is no reason: the process looks again when it can (`DatabaseWatch`).
+    """
+    db = Database(url, role=Role.API, pool_size=1, readers=1)
+    try:
+        watch = DatabaseWatch(
+            db, DatabaseClock(PostgresTime(db), host=utc_now), say=_silent, say_clock=_silent
+        )
+        await watch.look()
+        watch.refuse_login()
+    finally:
+        await db.close()
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ from reconciler.listener import Listener
 from reconciler.loop import Loop, Report
 from reconciler.process import Process
 from reconciler.world import World
-from tests.support.database import fresh_database
+from tests.support.database import fresh_database, login_url
 from tests.support.proxy import Proxy, proxied
 
 SECONDS_MAX = 20.0
@@ -71,7 +71,7 @@ class Running:
 
 @asynccontextmanager
 async def running(url: str) -> AsyncIterator[Running]:
-    db = Database(url, role=Role.RECONCILER, pool_size=2, readers=2)
+    db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=2, readers=2)
     worlds: list[World] = []
     activations: list[datetime] = []
 

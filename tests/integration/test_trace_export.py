@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
 from control_plane.services import administration, process
@@ -23,6 +24,7 @@ from demo.city import LOCAL_TOKEN, free_port
 from demo.processes import Child, base_environment, start, wait_for
 from tests.support.cases import case
 from tests.support.collector import Collector, collecting
+from tests.support.database import login_url
 from tracing import starting
 from tracing.exporting import CLOSE_SECONDS_MAX, RecordingTracer
 
@@ -67,7 +69,7 @@ async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> 
             owner, "acme", role=Role.CUSTOMER, credit=Nano(10**12), gpu_quota=64
         )
     assert isinstance(made, administration.FirstOrganization)
-    environment = base_environment() | {"SPLITPLANE_DATABASE_URL": database_url}
+    environment = base_environment()
     children = []
 
     def child(name: str, arguments: list[str], more: dict[str, str]) -> Child:
@@ -89,6 +91,7 @@ async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> 
             ["reconciler", "run"],
             variables
             | {
+                "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.RECONCILER),
                 "SPLITPLANE_PROVIDER_ACCOUNTS": "local",
                 "PROVIDER_LOCAL_URL": ready[1],
                 "PROVIDER_LOCAL_TOKEN": LOCAL_TOKEN,
@@ -102,6 +105,7 @@ async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> 
             ["control_plane", "serve"],
             variables
             | {
+                "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.API),
                 "SPLITPLANE_LISTEN": listen,
                 "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
             },

@@ -29,7 +29,11 @@ _counter = itertools.count()
 
 def start_server() -> str:
     """The URL of the server's maintenance database; starts it when it is not running."""
-    return embedded.start(_room() / f"splitplane-test-pg-{getpass.getuser()}", throwaway=True)
+    return embedded.start(server_directory(), throwaway=True)
+
+
+def server_directory() -> Path:
+    return _room() / f"splitplane-test-pg-{getpass.getuser()}"
 
 
 def login_url(url: str, role: Role) -> str:

@@ -119,9 +119,10 @@ def give_definers_to_lookups() -> None:
     op.execute(_GIVE_AWAY)
 
 
-def back_up_versions() -> None:
-    """A dump has the schema's version too."""
+def let_be_backed_up() -> None:
+    """A dump has more than tables with marks: the schema's version, and where sequences stand."""
     op.execute("GRANT SELECT ON alembic_version TO splitplane_backup")
+    op.execute("GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO splitplane_backup")
 
 
 def protect_fact(table: str) -> None:

@@ -15,10 +15,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from tests.integration.api.test_server import _free_port
+from tests.support.database import login_url
 
 pytestmark = pytest.mark.database
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
@@ -56,7 +58,7 @@ async def target(database_url: str) -> AsyncIterator[Target]:
     assert isinstance(made, administration.FirstOrganization)
     port = _free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVIDER_")} | {
-        "SPLITPLANE_DATABASE_URL": database_url,
+        "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{port}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{_free_port()}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "100000",

@@ -20,10 +20,11 @@ import pytest
 from control_plane.api.requests import BODY_SECONDS
 from control_plane.api.server import HEAD_BYTES_MAX, HEAD_SECONDS, STOP_SECONDS
 from control_plane.db.connect import ANSWER_SECONDS_MAX
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from tests.support.cases import case
-from tests.support.database import fresh_database
+from tests.support.database import fresh_database, login_url
 from tests.support.proxy import proxied
 
 pytestmark = pytest.mark.database
@@ -114,7 +115,7 @@ def _start(
     database_url: str, log: IO[bytes] | int, *, metrics_port: int, port: int
 ) -> tuple[subprocess.Popen[bytes], int]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVIDER_")} | {
-        "SPLITPLANE_DATABASE_URL": database_url,
+        "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{port}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
     }

@@ -21,8 +21,9 @@ import pytest
 
 from control_plane.cli import main
 from control_plane.cli.terminal import Terminal
+from control_plane.db.engine import Role
 from demo import prices
-from tests.support.database import fresh_database
+from tests.support.database import fresh_database, login_url
 
 pytestmark = pytest.mark.database
 SPLITPLANE = str(Path(sys.executable).with_name("splitplane"))
@@ -101,10 +102,12 @@ def _started(database_url: str, folder: Path) -> Iterator[City]:
     api_port, metrics_port, reconciler_port = _free_ports(3)
     base = {"PATH": os.environ["PATH"], "HOME": str(folder), "SPLITPLANE_DATABASE_URL": database_url}
     api = base | {
+        "SPLITPLANE_DATABASE_URL": login_url(database_url, Role.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{api_port}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
     }
     reconciler = base | {
+        "SPLITPLANE_DATABASE_URL": login_url(database_url, Role.RECONCILER),
         "SPLITPLANE_SIMULATED_MACHINES": "yes",
         "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
         "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",

@@ -363,6 +363,7 @@ def upgrade() -> None:
     op.execute(REVOKED_API_KEYS)
     op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
+    steps.let_be_backed_up()
     steps.give_definers_to_lookups()
     for table, seen in LOOKED_UP.items():
         steps.let_look_up(table, *seen)

@@ -9,10 +9,11 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.request import LeaseTerms
+from control_plane.outcomes.organizations import settle
 from providers.fake import Fault
 from reconciler.loops.money.close_organizations import STUCK_AFTER
 from tests.support.rows import rows
-from tests.support.stage import Stage
+from tests.support.stage import OPERATOR, Stage
 
 pytestmark = pytest.mark.database
 
@@ -128,6 +129,17 @@ async def test_an_organization_without_anything_open_is_closed_within_seconds(st
     assert await _state(stage, organization_id) is S.CLOSED
     (report,) = await stage.run("close_organizations")
     assert report.looked_at == 0
+
+
+async def test_books_with_anything_open_are_not_closed_whoever_asks(stage: Stage) -> None:
+    organization_id = await stage.organization()
+    await stage.lease(organization_id)
+    for _ in range(2):  # An open organization, and one that is closing.
+        async with stage.db.transaction() as connection:
+            assert not await settle(connection, organization_id, actor=OPERATOR, now=stage.clock.now())
+        await stage.close_organization(organization_id)
+    assert await _state(stage, organization_id) is S.CLOSING
+    await _closes(stage, organization_id)
 
 
 async def test_an_organization_is_not_closed_before_its_last_usage_is_posted(stage: Stage) -> None:

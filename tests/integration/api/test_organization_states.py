@@ -14,8 +14,9 @@ from control_plane.api.auth import Authenticator
 from control_plane.db import organizations
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
+from control_plane.domain.ids import ApiKeyId, Prefix, off_wire
 from control_plane.domain.organization import OPEN, OrganizationState
-from control_plane.services import leases
+from control_plane.services import api_keys, leases
 from tests.integration.api.conftest import Api, Tenant, settle, tenant_in
 from tests.integration.api.endpoints import SSH_KEY
 from tests.integration.api.open_stream import OpenStream
@@ -195,6 +196,24 @@ async def test_a_key_that_was_made_while_its_organization_closed_opens_nothing(
     async with db.transaction() as connection:
         await connection.execute(text("UPDATE api_keys SET revoked_at = NULL"))
     hold(await api.client(issued["secret"]).get("/v1/organization"), "unauthenticated")
+    key = ApiKeyId(off_wire(Prefix.API_KEY, issued["key"]["id"]))
+    assert await api_keys.revoked_among(api.world, [key]) == {key}, "a stream of it ends as well"
+
+
+async def test_every_stream_of_an_organization_ends_whatever_it_was_opened_with(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    lease, other = await acme.lease(), await operator.lease()
+    stream, bystander = OpenStream(api.app, acme.secret, lease), OpenStream(api.app, operator.secret, other)
+    for each in (stream, bystander):
+        await each.until(b"event: status")
+    context = api.app.state.context
+    context.organization_changed(acme.id, S.SUSPENDED)
+    context.organization_changed(acme.id, S.CLOSING)
+    await until(stream.task.done)
+    assert stream.events[-1] == ("end", None, {"reason": "revoked"})
+    assert not bystander.task.done()
+    await bystander.leave()
 
 
 @pytest.fixture
@@ -356,7 +375,7 @@ async def test_a_repeated_closure_and_deletion_answer_with_the_first_record(
     assert (await changed(operator, tenant, "deletions", reason="again"))["event"] == gone["event"]
 
 
-async def test_nobody_suspends_closes_or_deletes_the_platform_s_own_organization(operator: Tenant) -> None:
+async def test_nobody_suspends_closes_or_deletes_the_organization_of_the_platform(operator: Tenant) -> None:
     assert (await operator.http.get("/v1/organization")).json()["platform"] is True
     for way in ("suspensions", "closures", "deletions"):
         hold(await change(operator, operator, way), "platform_organization")

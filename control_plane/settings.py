@@ -111,6 +111,11 @@ class Settings:
             "requests without a valid API key, per client address and process",
         ),
     ] = 20
+    region: Annotated[
+        str,
+        Field(max_length=64, pattern=r"^[a-zA-Z0-9-]*$"),
+        Variable("SPLITPLANE_REGION", "where this process runs, such as `eu-west-1`, for the audit log"),
+    ] = ""
     trusted_proxies: Annotated[
         tuple[Network, ...],
         BeforeValidator(reading.parsed(_networks)),

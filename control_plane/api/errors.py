@@ -238,6 +238,7 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
     if known is None:
         observe.record_fault(request.scope, error)
         known = ApiError("internal", "Something failed on our side. It is logged under the request id.")
+    observe.record_refusal(request.scope, known.code)
     return response(known, observe.request_id(request.scope))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from litestar import Response
 
+from control_plane.api.auditing import note_made
 from control_plane.api.auth import unauthenticated
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.requests import ApiRequest
@@ -56,6 +57,7 @@ async def once(
         made = await effect(connection)
         if isinstance(made, Refused):
             raise refusal(made)  # Rolls back, so that nothing is stored.
+        note_made(request.scope, made.view)
         body = msgspec.json.encode(made.view)
         return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
 

@@ -30,6 +30,7 @@ _HEADERS = "splitplane.headers"
 _AT_ANSWER = "splitplane.at_answer"
 _AT_END = "splitplane.at_end"
 _AT_PART = "splitplane.at_part"
+_REFUSED = "splitplane.refused"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = structlog.get_logger("api")
@@ -143,37 +144,48 @@ class MetricsListener:
         self._thread.join()
 
 
-def _notes(scope: Scope) -> dict[str, Any]:
+def notes(scope: Scope) -> dict[str, Any]:
     """The scope as the dictionary that it is; layers leave notes for each other in it."""
     return cast("dict[str, Any]", scope)
 
 
 def request_id(scope: Scope) -> str:
-    return str(_notes(scope).get(_REQUEST_ID, "req_unknown"))
+    return str(notes(scope).get(_REQUEST_ID, "req_unknown"))
 
 
 def add_headers(scope: Scope, *headers: tuple[bytes, bytes]) -> None:
     """Add headers to the answer, whether it will be a success or an error."""
-    _notes(scope)[_HEADERS] = headers
+    notes(scope)[_HEADERS] = headers
 
 
 def at_answer(scope: Scope, call: Callable[[], None]) -> None:
     """Call this once, when the answer begins or the request ends without one."""
-    _notes(scope).setdefault(_AT_ANSWER, []).append(call)
+    notes(scope).setdefault(_AT_ANSWER, []).append(call)
 
 
 def at_end(scope: Scope, call: Callable[[], None]) -> None:
     """Call this once, when the answer is sent, an event stream has begun, or the request ends without an answer."""
-    _notes(scope).setdefault(_AT_END, []).append(call)
+    notes(scope).setdefault(_AT_END, []).append(call)
 
 
 def at_part(scope: Scope, call: Callable[[int], None]) -> None:
     """Call this with the size of each part of the answer."""
-    _notes(scope)[_AT_PART] = call
+    notes(scope)[_AT_PART] = call
 
 
 def count_part(scope: Scope, size: int) -> None:
-    _notes(scope).get(_AT_PART, _nothing)(size)
+    notes(scope).get(_AT_PART, _nothing)(size)
+
+
+def record_refusal(scope: Scope, code: str) -> None:
+    """Keep the code of the error that the request is answered with."""
+    notes(scope)[_REFUSED] = code
+
+
+def refusal_of(scope: Scope) -> str | None:
+    """The code of the error that the request is answered with; None when it succeeds."""
+    code = notes(scope).get(_REFUSED)
+    return None if code is None else str(code)
 
 
 def stream_begins(scope: Scope) -> None:
@@ -182,14 +194,14 @@ def stream_begins(scope: Scope) -> None:
 
 
 def _run(scope: Scope, when: str) -> None:
-    for call in _notes(scope).pop(when, ()):
+    for call in notes(scope).pop(when, ()):
         call()
 
 
 def record_fault(scope: Scope, error: Exception) -> None:
     """Keep a bug for the log line: its type and place, never its text, which may contain values."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
-    _notes(scope)[_FAULT] = {
+    notes(scope)[_FAULT] = {
         "error": type(error).__name__,
         "where": [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames],
     }
@@ -237,7 +249,7 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         name = f"req_{self._new_id().hex}"
-        _notes(scope)[_REQUEST_ID] = name
+        notes(scope)[_REQUEST_ID] = name
         started = time.perf_counter()
         status = 0
 
@@ -247,7 +259,7 @@ class Envelope:
                 status = message["status"]
                 _run(scope, _AT_ANSWER)
                 headers = [*message["headers"], (b"x-request-id", name.encode())]
-                headers += _notes(scope).get(_HEADERS, ())
+                headers += notes(scope).get(_HEADERS, ())
                 message["headers"] = headers
             if message["type"] == "http.response.body":
                 await delivery.body(message)
@@ -264,7 +276,7 @@ class Envelope:
             finally:
                 _run(scope, _AT_ANSWER)
                 _run(scope, _AT_END)
-                self._record(_notes(scope), name, status, time.perf_counter() - started, span)
+                self._record(notes(scope), name, status, time.perf_counter() - started, span)
 
     def _span(self, scope: Scope) -> Span:
         """The span of a request, in the trace that the client is in, if it says so."""

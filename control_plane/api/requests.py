@@ -23,6 +23,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import ParameterKwarg
 
 from control_plane.api import observe
+from control_plane.api.auditing import recorded
 from control_plane.api.auth import Authenticator, Principal
 from control_plane.api.catch_up import CatchUp
 from control_plane.api.door import Door
@@ -100,7 +101,8 @@ class ApiRequest(Request[Any, Principal, Any]):
 
     @property
     def world(self) -> World:
-        return self.context.world
+        """What the handler works with. A change that it commits has its line in the audit log."""
+        return recorded(self, self.context.world)
 
     @property
     def principal(self) -> Principal:

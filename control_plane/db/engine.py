@@ -6,11 +6,12 @@ The roles of the reconciler and of the administrator's commands see all tenants.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 from weakref import WeakSet
 
@@ -88,6 +89,7 @@ class Database:
             # round trip, so a dead connection fails one request or activation instead.
             pool_pre_ping=False,
         )
+        self._record: Callable[[Connection], Awaitable[None]] | None = None
         self._bell = Bell(url, settings=settings) if rings else None
         if self._bell is not None:
             event.listen(self._writes.sync_engine, "connect", _collect)
@@ -95,6 +97,15 @@ class Database:
         self._fast_writers = FastPool(
             url, settings=settings, size=pool_size, wait_seconds=10, bell=self._bell
         )
+
+    def recording(self, record: Callable[[Connection], Awaitable[None]]) -> Self:
+        """The same pools, where `record` writes something into every transaction before it is committed.
+
+        What `record` raises rolls the transaction back, so that no change is committed without its record.
+        """
+        same = copy.copy(self)
+        vars(same)["_record"] = record
+        return same
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
@@ -107,6 +118,8 @@ class Database:
                 if tenant is not None:
                     await connection.execute(_SET_TENANT, {"organization": str(tenant)})
                 yield connection
+                if self._record is not None:
+                    await self._record(connection)
             except BaseException:
                 with suppress(
                     Exception
@@ -125,6 +138,8 @@ class Database:
         """As `transaction`, directly on asyncpg: for writes that the API makes hundreds of times per second."""
         async with self._fast_writers.connection("") as connection, connection.transaction(tenant):
             yield connection
+            if self._record is not None:
+                await self._record(connection)
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Connection]:

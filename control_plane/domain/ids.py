@@ -52,6 +52,7 @@ class Prefix(StrEnum):
     ACCOUNT_REQUEST = "arq"
     QUOTA_REQUEST = "qr"
     ADMISSION_DECISION = "ad"
+    AUDIT_EVENT = "aud"
 
 
 class MalformedIdError(ValueError):

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from reconciler.worlds.audit import AuditWorld
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
 from reconciler.worlds.requests import RequestWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld, RequestWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, RequestWorld, AuditWorld):
     """Everything that any loop may use."""

@@ -39,8 +39,8 @@ OWNERS = {
     "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
-    "boto3": r"control_plane/vault/kms\.py",
-    "botocore": r"control_plane/vault/kms\.py",
+    "boto3": r"control_plane/vault/kms\.py|reconciler/archive\.py",
+    "botocore": r"control_plane/vault/kms\.py|reconciler/archive\.py",
     "cryptography": r"control_plane/vault/.*|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(

@@ -1,6 +1,7 @@
 """All tables of all wings. Import `metadata` from here when it has to be complete."""
 
 from control_plane.db.tables import (
+    audit,
     catalogue,
     leases,
     machines,
@@ -17,7 +18,20 @@ from control_plane.db.tables.marks import Tenancy, marks_of, metadata
 
 __all__ = ["FACTS", "SHARED", "WINGS", "metadata"]
 
-WINGS = (tenancy, subjects, secrets, catalogue, providers, leases, machines, proof, mesh, money, operation)
+WINGS = (
+    audit,
+    tenancy,
+    subjects,
+    secrets,
+    catalogue,
+    providers,
+    leases,
+    machines,
+    proof,
+    mesh,
+    money,
+    operation,
+)
 
 FACTS = frozenset(name for name, found in metadata.tables.items() if marks_of(found).fact)
 """Append-only tables."""

@@ -399,6 +399,8 @@ async def test_no_role_of_ours_can_log_in_or_go_around_row_level_security(filled
 
 
 DEFINERS: dict[str, str] = {
+    "audit_event_ids": "Auditors list the lines of all organizations. It answers ids; each is read as its own tenant.",
+    "refused_api_keys": "A refused key opens no organization. It answers only whoever has the secret, for the audit log.",
     "api_key_owner": "No organization is known before the key is. It answers only whoever has the secret.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
     "revoked_api_keys": "The streams of a process belong to many tenants. It answers which of the given ids are revoked.",

@@ -108,7 +108,7 @@ POLICIES = {
         None,
     ),
 }
-LOOKED_UP = {"api_keys", "journal", "ledger_accounts", "organizations", "postings"}
+LOOKED_UP = {"api_keys", "audit_events", "journal", "ledger_accounts", "organizations", "postings"}
 """Tables of which functions with their owner's rights see some columns of all rows."""
 """For which command a policy of the API's role is, which rows it shows, and which may be written."""
 
@@ -420,8 +420,8 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
             text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
         )
     # The last one weighs a transaction's postings, and answers nothing.
-    known = ["api_key_owner", "organization_ids", "revoked_api_keys", "transaction_balances"]
-    assert sorted(row.proname for row in found) == known
+    known = ["api_key_owner", "audit_event_ids", "organization_ids", "refused_api_keys", "revoked_api_keys"]
+    assert sorted(row.proname for row in found) == [*known, "transaction_balances"]
     for look_up in (
         partial(api_keys.owner, secret_sha256=b"any"),
         partial(api_keys.revoked_among, key_ids=[]),

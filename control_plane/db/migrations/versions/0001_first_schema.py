@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from control_plane.db.migrations import steps
+from control_plane.db.migrations import audit_triggers, steps
 
 revision = "0001"
 down_revision = None
@@ -15,6 +15,7 @@ branch_labels = None
 depends_on = None
 
 FACTS = (
+    "audit_checkpoints",
     "charges",
     "intervals",
     "journal",
@@ -35,6 +36,8 @@ FACTS = (
 TENANTS = (
     "api_keys",
     "attempts",
+    "audit_checkpoints",
+    "audit_pending",
     "charges",
     "claims",
     "data_keys",
@@ -69,6 +72,10 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "account_requests": (("INSERT",), ()),
     "api_keys": (("INSERT", "UPDATE"), ()),
     "attempts": ((), ("ended_at", "outcome")),
+    "audit_chains": ((), ()),
+    "audit_checkpoints": ((), ()),
+    "audit_events": ((), ()),
+    "audit_pending": (("INSERT",), ()),
     "budgets": ((), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
@@ -124,6 +131,7 @@ API_READS: dict[str, tuple[str, ...]] = {
 
 ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "api_keys": ("INSERT",),
+    "audit_pending": ("INSERT",),
     "environments": ("INSERT",),
     "ledger_accounts": ("INSERT",),
     "master_keys": ("DELETE", "INSERT", "UPDATE"),
@@ -150,6 +158,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "secret_sha256",
         "revoked_at",
     ),
+    **audit_triggers.LOOKED_UP,
     "journal": ("number", "transaction"),
     "ledger_accounts": ("id", "organization_id"),
     "organizations": ("id", "name", "state", "created_at"),
@@ -344,6 +353,8 @@ def upgrade() -> None:
     steps.filter_organizations()
     for table in TENANTS:
         steps.filter_tenants(table, admin=table in ADMIN_MAY)
+    steps.filter_with_ours("audit_chains")
+    steps.filter_with_ours("audit_events")
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_claimed("machines")
     for table in FACTS:
@@ -364,10 +375,16 @@ def upgrade() -> None:
     op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
     steps.let_be_backed_up()
+    for function, signature in audit_triggers.FUNCTIONS:
+        op.execute(function)
+        op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
     steps.give_definers_to_lookups()
     for table, seen in LOOKED_UP.items():
         steps.let_look_up(table, *seen)
     for statement in CHANGES:
+        op.execute(statement)
+    for statement in audit_triggers.STATEMENTS:
         op.execute(statement)
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
 
@@ -1663,6 +1680,157 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_attempts_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_attempts")),
+    )
+    op.create_table(
+        "audit_chains",
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.Column("sealed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("checked_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("checked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("exported_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("exported_day", sa.Date(), nullable=True),
+        sa.Column("pruned_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_audit_chains_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_chains")),
+    )
+    op.create_index(
+        "uq_audit_chains_organization_id",
+        "audit_chains",
+        ["organization_id"],
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+    )
+    op.create_table(
+        "audit_checkpoints",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("reason IN ('head', 'pruned')", name=op.f("ck_audit_checkpoints_reason_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_audit_checkpoints_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_audit_checkpoints")),
+    )
+    op.create_index(
+        "ix_audit_checkpoints_organization_id_sequence",
+        "audit_checkpoints",
+        ["organization_id", "sequence"],
+        unique=False,
+    )
+    op.create_table(
+        "audit_events",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("subject_kind", sa.Text(), nullable=False),
+        sa.Column("credential", sa.Text(), nullable=True),
+        sa.Column("subject_organization", sa.Text(), nullable=True),
+        sa.Column("project", sa.Text(), nullable=True),
+        sa.Column("targets", postgresql.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("address", sa.Text(), nullable=True),
+        sa.Column("client", sa.Text(), nullable=True),
+        sa.Column("region", sa.Text(), nullable=True),
+        sa.Column("rule", sa.Text(), nullable=True),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column(
+            "links", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.Column(
+            "details", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("previous", sa.LargeBinary(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.CheckConstraint(
+            "outcome IN ('allowed', 'failed', 'refused')", name=op.f("ck_audit_events_outcome_known")
+        ),
+        sa.CheckConstraint(
+            "subject_kind IN ('administrator', 'loop', 'service_account', 'user')",
+            name=op.f("ck_audit_events_subject_kind_known"),
+        ),
+        sa.CheckConstraint("sequence > 0", name=op.f("ck_audit_events_sequence_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_audit_events_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_events")),
+    )
+    op.create_index("ix_audit_events_at", "audit_events", ["at", "id"], unique=False)
+    op.create_index(
+        "ix_audit_events_organization_id_at", "audit_events", ["organization_id", "at", "id"], unique=False
+    )
+    op.create_index(
+        "ix_audit_events_targets", "audit_events", ["targets"], unique=False, postgresql_using="gin"
+    )
+    op.create_index(
+        "uq_audit_events_sequence",
+        "audit_events",
+        ["organization_id", "sequence"],
+        unique=True,
+        postgresql_nulls_not_distinct=True,
+    )
+    op.create_table(
+        "audit_pending",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column(
+            "transaction",
+            sa.BigInteger(),
+            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
+            nullable=False,
+        ),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("subject_kind", sa.Text(), nullable=False),
+        sa.Column("credential", sa.Text(), nullable=True),
+        sa.Column("subject_organization", sa.Text(), nullable=True),
+        sa.Column("project", sa.Text(), nullable=True),
+        sa.Column("targets", postgresql.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("address", sa.Text(), nullable=True),
+        sa.Column("client", sa.Text(), nullable=True),
+        sa.Column("region", sa.Text(), nullable=True),
+        sa.Column("rule", sa.Text(), nullable=True),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column(
+            "links", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.Column(
+            "details", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('allowed', 'failed', 'refused')", name=op.f("ck_audit_pending_outcome_known")
+        ),
+        sa.CheckConstraint(
+            "subject_kind IN ('administrator', 'loop', 'service_account', 'user')",
+            name=op.f("ck_audit_pending_subject_kind_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_audit_pending_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_audit_pending")),
     )
     op.create_table(
         "charges",

@@ -1,0 +1,425 @@
+"""Queries on the audit log: writing lines, giving them their places in chains, and reading them.
+
+A line is written in the transaction of what it is about, without a place in its chain: that would make all changes of
+an organization wait for each other. The loop `seal_audit` gives it one within seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.domain.audit import AuditLine
+from control_plane.domain.audit_chain import EMPTY, Head, SealedLine
+from control_plane.domain.ids import ApiKeyId, OrganizationId, ServiceAccountId, UserId
+
+_COLUMNS = tuple(field.name for field in fields(AuditLine))
+COLUMNS = ", ".join(_COLUMNS)
+"""SQL: the columns of a line."""
+_TEXTS = "targets"
+_LINES = Recordset(AuditLine, "lines")
+_GIVEN = ", ".join(
+    f"ARRAY(SELECT jsonb_array_elements_text(lines.{column}))" if column == _TEXTS else f"lines.{column}"
+    for column in _COLUMNS
+)
+_INSERT = text(f"INSERT INTO audit_pending ({COLUMNS}) SELECT {_GIVEN} FROM {_LINES}")
+_CHANGED = text("""
+SELECT EXISTS (SELECT FROM pg_stat_xact_user_tables
+               WHERE schemaname = 'public' AND n_tup_ins + n_tup_upd + n_tup_del > 0)
+""")
+
+
+async def insert(connection: Connection, lines: Sequence[AuditLine]) -> None:
+    """Write lines in the transaction of what they are about. Each belongs to the tenant of the connection."""
+    if lines:
+        await write(connection, _INSERT, lines=_LINES.document(lines))
+
+
+async def has_changed(connection: Connection) -> bool:
+    """Whether this transaction has written any row."""
+    return bool(await read_one(connection, _CHANGED, bool))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A line that waits for its place, with the transaction that wrote it."""
+
+    number: int
+    transaction: int
+    line: AuditLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waits(AuditLine):
+    number: int
+    transaction: int
+
+
+_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('splitplane audit log', 0))")
+_PENDING = text(f"SELECT number, transaction, {COLUMNS} FROM audit_pending ORDER BY number LIMIT :limit")
+_WAITING = text("SELECT count(*) FROM (SELECT FROM audit_pending LIMIT :limit) AS some")
+_OLDEST = text("SELECT min(at) FROM audit_pending")
+_DELETE_PENDING = text("DELETE FROM audit_pending WHERE number = ANY(:numbers)")
+
+
+async def lock(connection: Connection) -> bool:
+    """Whether this transaction is the one that may change chains; at most one is, in all processes."""
+    return bool(await read_one(connection, _LOCK, bool))
+
+
+def line_of(row: AuditLine) -> AuditLine:
+    """The line in a row that has more columns."""
+    return AuditLine(**{name: getattr(row, name) for name in _COLUMNS})
+
+
+async def pending(connection: Connection, *, limit: int) -> list[Pending]:
+    """The lines that wait for their places, in the order in which they were written."""
+    found = await read(connection, _PENDING, _Waits, limit=limit)
+    return [Pending(number=row.number, transaction=row.transaction, line=line_of(row)) for row in found]
+
+
+async def waiting(connection: Connection, *, limit: int) -> int:
+    """How many lines wait for their places, counted up to `limit`."""
+    return await read_one(connection, _WAITING, int, limit=limit) or 0
+
+
+async def oldest_pending(connection: Connection) -> datetime | None:
+    """The time of the oldest line without a place; None when every line has its place."""
+    found = await read(connection, _OLDEST, _Oldest)
+    return found[0].min if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Oldest:
+    min: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A line of the journal that a transaction wrote about a lease."""
+
+    lease: str
+    transaction: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    lease_id: UUID
+    transaction: int
+
+
+_ABOUT = Recordset(_About, "about")
+_JOURNAL = text(f"""
+SELECT 'le_' || replace(CAST(j.lease_id AS text), '-', '') AS lease, j.transaction, j.number
+FROM (SELECT DISTINCT lease_id, transaction FROM {_ABOUT}) AS a
+JOIN journal j ON j.lease_id = a.lease_id AND j.transaction = a.transaction ORDER BY j.number
+""")
+# A row's own transaction, whose number has 32 bits there.
+_CREDITS = text("""
+SELECT id FROM transactions
+WHERE organization_id = :organization_id AND recorded_at >= CAST(:at AS timestamptz) - interval '5 minutes'
+  AND CAST(CAST(xmin AS text) AS bigint) = :transaction % 4294967296
+ORDER BY id LIMIT 8
+""")
+
+
+async def journal_of(connection: Connection, about: Sequence[tuple[UUID, int]]) -> list[Written]:
+    """The lines of the journal about leases, each with the transaction that wrote it."""
+    if not about:
+        return []
+    return await read(connection, _JOURNAL, Written, about=_ABOUT.document([_About(*pair) for pair in about]))
+
+
+async def ledger_of(
+    connection: Connection, organization_id: OrganizationId, transaction: int, at: datetime
+) -> list[UUID]:
+    """The ledger's transactions that a transaction of the database wrote for an organization."""
+    return await read(
+        connection, _CREDITS, UUID, organization_id=organization_id, transaction=transaction, at=at
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain: whose it is, and its last line."""
+
+    organization_id: OrganizationId | None
+    sequence: int
+    hash: str
+    checked_sequence: int
+    exported_sequence: int
+    pruned_sequence: int
+
+    @property
+    def head(self) -> Head:
+        return Head(self.sequence, self.hash)
+
+
+_CHAIN = """
+SELECT organization_id, sequence, encode(hash, 'hex') AS hash, checked_sequence, exported_sequence, pruned_sequence
+FROM {source}
+"""
+_CHAINS = text(_CHAIN.format(source="audit_chains ORDER BY organization_id NULLS FIRST"))
+_ONE_CHAIN = text(
+    _CHAIN.format(
+        source="audit_chains WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid)"
+    )
+)
+_HEADS = text(_CHAIN.format(source="audit_chains") + " FOR UPDATE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sealed(AuditLine):
+    sequence: int
+    previous: str
+    hash: str
+
+
+_SEALED = Recordset(_Sealed, "lines")
+_INSERT_SEALED = text(f"""
+INSERT INTO audit_events ({COLUMNS}, sequence, previous, hash)
+SELECT {_GIVEN}, lines.sequence, decode(lines.previous, 'hex'), decode(lines.hash, 'hex') FROM {_SEALED}
+""")
+_MOVE_HEAD = text("""
+INSERT INTO audit_chains (organization_id, sequence, hash, sealed_at)
+VALUES (CAST(:organization_id AS uuid), :sequence, decode(:hash, 'hex'), :now)
+ON CONFLICT (organization_id) DO UPDATE SET sequence = excluded.sequence, hash = excluded.hash,
+                                            sealed_at = excluded.sealed_at
+""")
+_CHECKPOINT = text("""
+WITH moved AS (
+  UPDATE audit_chains SET checked_sequence = sequence, checked_at = :now
+  WHERE sequence > checked_sequence AND (checked_at IS NULL OR checked_at <= :before)
+  RETURNING organization_id, sequence, hash)
+INSERT INTO audit_checkpoints (organization_id, sequence, hash, reason, at)
+SELECT organization_id, sequence, hash, 'head', :now FROM moved
+RETURNING organization_id, sequence, encode(hash, 'hex') AS hash
+""")
+
+
+async def chains(connection: Connection) -> list[Chain]:
+    """Every chain, the platform's first."""
+    return await read(connection, _CHAINS, Chain)
+
+
+async def heads(connection: Connection) -> dict[OrganizationId | None, Head]:
+    """The heads of all chains, locked."""
+    return {chain.organization_id: chain.head for chain in await read(connection, _HEADS, Chain)}
+
+
+async def chain_of(connection: Connection, organization_id: OrganizationId | None) -> Chain | None:
+    """One chain, an organization's or the platform's (None); None while it has no line."""
+    return await read_one(connection, _ONE_CHAIN, Chain, organization_id=organization_id)
+
+
+async def store(
+    connection: Connection,
+    sealed: Sequence[SealedLine],
+    heads: dict[OrganizationId | None, Head],
+    *,
+    numbers: Sequence[int],
+    now: datetime,
+) -> None:
+    """Store lines with their places, and the new heads; the pending ones with these numbers leave."""
+    given = [
+        _Sealed(
+            **{name: getattr(each.line, name) for name in _COLUMNS},
+            sequence=each.sequence,
+            previous=each.previous,
+            hash=each.hash,
+        )
+        for each in sealed
+    ]
+    await write(connection, _INSERT_SEALED, lines=_SEALED.document(given))
+    for organization_id, head in heads.items():
+        await write(
+            connection,
+            _MOVE_HEAD,
+            organization_id=organization_id,
+            sequence=head.sequence,
+            hash=head.hash,
+            now=now,
+        )
+    await write(connection, _DELETE_PENDING, numbers=list(numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The head of a chain as it was."""
+
+    organization_id: OrganizationId | None
+    sequence: int
+    hash: str
+
+
+async def note_heads(connection: Connection, *, before: datetime, now: datetime) -> list[Checkpoint]:
+    """Store the heads of chains that moved, and whose last checkpoint is at least as old as `before`. Returns them."""
+    return await read(connection, _CHECKPOINT, Checkpoint, before=before, now=now)
+
+
+_READ = f"SELECT {COLUMNS}, sequence, encode(previous, 'hex') AS previous, encode(hash, 'hex') AS hash FROM "
+_AFTER = text(f"""
+{_READ} audit_events WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence > :after
+ORDER BY sequence LIMIT :limit
+""")
+_CHECKPOINTS = text("""
+SELECT organization_id, sequence, encode(hash, 'hex') AS hash FROM audit_checkpoints
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) ORDER BY sequence
+""")
+_BEGINNING = text("""
+SELECT organization_id, sequence, encode(hash, 'hex') AS hash FROM audit_checkpoints
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND reason = 'pruned'
+ORDER BY sequence DESC LIMIT 1
+""")
+
+
+async def after(
+    connection: Connection, organization_id: OrganizationId | None, *, after: int, limit: int
+) -> list[SealedLine]:
+    """The lines of a chain behind a sequence number, in order."""
+    found = await read(connection, _AFTER, _Sealed, organization_id=organization_id, after=after, limit=limit)
+    return [_sealed(row) for row in found]
+
+
+async def checkpoints(connection: Connection, organization_id: OrganizationId | None) -> dict[int, str]:
+    """The hashes of a chain's heads as they were, by sequence number."""
+    found = await read(connection, _CHECKPOINTS, Checkpoint, organization_id=organization_id)
+    return {checkpoint.sequence: checkpoint.hash for checkpoint in found}
+
+
+async def beginning(connection: Connection, organization_id: OrganizationId | None) -> Head:
+    """What stands before the first line that is kept of a chain."""
+    found = await read_one(connection, _BEGINNING, Checkpoint, organization_id=organization_id)
+    return EMPTY if found is None else Head(found.sequence, found.hash)
+
+
+def _sealed(row: _Sealed) -> SealedLine:
+    return SealedLine(line=line_of(row), sequence=row.sequence, previous=row.previous, hash=row.hash)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which lines are listed; None: any."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    event: str | None = None
+    outcome: str | None = None
+    subject: str | None = None
+    """The id of a subject or a credential."""
+    target: str | None = None
+
+
+_CONDITIONS = {
+    "since": "at >= :since",
+    "until": "at < :until",
+    "event": "event = :event",
+    "outcome": "outcome = :outcome",
+    "subject": "CAST(:subject AS text) IN (subject, credential)",
+    "target": "targets @> ARRAY[CAST(:target AS text)]",
+    "before_at": "(at, id) < (:before_at, CAST(:before_id AS uuid))",
+}
+"""SQL of the filters that are given. One that is not given would keep the database from using an index for another."""
+
+
+@cache
+def _page(given: frozenset[str]) -> TextClause:
+    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in sorted(given & _CONDITIONS.keys()))
+    return text(
+        f"{_READ} audit_events WHERE organization_id = :organization_id{conditions}"
+        " ORDER BY at DESC, id DESC LIMIT :limit"
+    )
+
+
+_IDS_OF_ALL = text("""
+SELECT organization_id, id FROM audit_event_ids(
+  CAST(:organization_id AS uuid), :platform, CAST(:since AS timestamptz), CAST(:until AS timestamptz), :event, :outcome,
+  :subject, :target, CAST(:before_at AS timestamptz), CAST(:before_id AS uuid), :limit)
+""")
+_OF_IDS = text(f"{_READ} audit_events WHERE id = ANY(:ids)")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which line, and whose."""
+
+    organization_id: OrganizationId | None
+    id: UUID
+
+
+async def page(
+    connection: Connection,
+    organization_id: OrganizationId,
+    wanted: Filter,
+    *,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[SealedLine]:
+    """Lines of an organization, newest first, behind time and id of `before`."""
+    given = {name: value for name, value in _values(wanted, before, limit).items() if value is not None}
+    found = await read(connection, _page(frozenset(given)), _Sealed, organization_id=organization_id, **given)
+    return [_sealed(row) for row in found]
+
+
+async def places_of_all(
+    connection: Connection,
+    organization_id: OrganizationId | None,
+    wanted: Filter,
+    *,
+    platform: bool,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Place]:
+    """As `page`, of one organization, of the platform's chain alone, or of every chain: which lines there are."""
+    return await read(
+        connection,
+        _IDS_OF_ALL,
+        Place,
+        organization_id=organization_id,
+        platform=platform,
+        **_values(wanted, before, limit),
+    )
+
+
+async def of_ids(connection: Connection, ids: Sequence[UUID]) -> list[SealedLine]:
+    """These lines, of the tenant of the connection or of the platform."""
+    return [_sealed(row) for row in await read(connection, _OF_IDS, _Sealed, ids=list(ids))]
+
+
+def _values(wanted: Filter, before: tuple[datetime, UUID] | None, limit: int) -> dict[str, object]:
+    return {
+        "since": wanted.since,
+        "until": wanted.until,
+        "event": wanted.event,
+        "outcome": wanted.outcome,
+        "subject": wanted.subject,
+        "target": wanted.target,
+        "before_at": before[0] if before else None,
+        "before_id": before[1] if before else None,
+        "limit": limit,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedKey:
+    """Whose API key it was that is not accepted any more."""
+
+    secret_sha256: bytes
+    organization_id: OrganizationId
+    api_key_id: ApiKeyId
+    user_id: UserId | None
+    service_account_id: ServiceAccountId | None
+
+
+_REFUSED_KEYS = text("SELECT * FROM refused_api_keys(:secrets)")
+
+
+async def refused_keys(connection: Connection, secrets: Sequence[bytes]) -> list[RefusedKey]:
+    """The keys with these digests, whether they are accepted or not."""
+    return await read(connection, _REFUSED_KEYS, RefusedKey, secrets=list(secrets))

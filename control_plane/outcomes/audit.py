@@ -1,0 +1,75 @@
+"""What becomes of the lines of the audit log: their places in chains, checkpoints, and an end after their retention."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from control_plane.db import audit
+from control_plane.db.audit import Pending
+from control_plane.db.connection import Connection
+from control_plane.domain.audit import AuditLine, Detail
+from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, seal_all
+from control_plane.domain.ids import OrganizationId, Prefix, off_wire
+from control_plane.domain.permission import Permission
+
+_LEASE = f"{Prefix.LEASE}_"
+
+
+async def seal(connection: Connection, *, limit: int, now: datetime) -> int:
+    """Give pending lines their places, in the order in which they were written. Returns how many.
+
+    None, when another process does it at this moment. Lines of one transaction stay together only if they are of one
+    chain; a line that was written earlier and committed later comes later.
+    """
+    if not await audit.lock(connection):
+        return 0
+    waiting = await audit.pending(connection, limit=limit)
+    if not waiting:
+        return 0
+    heads = await audit.heads(connection)
+    chains: dict[OrganizationId | None, list[AuditLine]] = defaultdict(list)
+    for line in await _linked(connection, waiting):
+        chains[line.organization_id].append(line)
+    sealed: list[SealedLine] = []
+    moved: dict[OrganizationId | None, Head] = {}
+    for organization_id, lines in chains.items():
+        placed, moved[organization_id] = seal_all(lines, heads.get(organization_id, EMPTY))
+        sealed += placed
+    await audit.store(connection, sealed, moved, numbers=[each.number for each in waiting], now=now)
+    return len(waiting)
+
+
+async def _linked(connection: Connection, waiting: Sequence[Pending]) -> list[AuditLine]:
+    """The lines, with links to what their transactions wrote into the journal and into the ledger."""
+    written = await audit.journal_of(
+        connection, [(lease, each.transaction) for each in waiting for lease in _leases(each.line)]
+    )
+    numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for entry in written:
+        numbers[entry.lease, entry.transaction].append(entry.number)
+    return [await _with_links(connection, each, numbers) for each in waiting]
+
+
+def _leases(line: AuditLine) -> list[UUID]:
+    """The leases that a request was about. The lines of loops have their links already."""
+    if line.request_id is None:
+        return []
+    return [off_wire(Prefix.LEASE, target) for target in line.targets if target.startswith(_LEASE)]
+
+
+async def _with_links(
+    connection: Connection, waiting: Pending, numbers: Mapping[tuple[str, int], Sequence[int]]
+) -> AuditLine:
+    line, links = waiting.line, dict[str, list[Detail]](waiting.line.links)
+    journal = sorted(
+        number for target in line.targets for number in numbers.get((target, waiting.transaction), ())
+    )
+    if journal:
+        links["journal"] = list(journal)
+    if line.event == Permission.CREDITS_CREATE and line.organization_id is not None:
+        posted = await audit.ledger_of(connection, line.organization_id, waiting.transaction, line.at)
+        if posted:
+            links["transactions"] = [str(transaction) for transaction in posted]
+    return replace(line, links=links)

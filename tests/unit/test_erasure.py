@@ -7,7 +7,14 @@ from control_plane.db.erasure import DELETED, ERASED
 from control_plane.db.tables.every import metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
 
+# Ids, codes and words of ours; the client's name and address stay, as who did what has to, until the line is pruned.
+_AUDIT = {
+    *("event", "outcome", "code", "subject", "subject_kind", "credential", "subject_organization", "project"),
+    *("targets", "address", "client", "region", "rule", "request_id", "links", "details"),
+}
 KEPT = {
+    "audit_events": _AUDIT,
+    "audit_pending": _AUDIT,
     "api_keys": {"role", "scopes", "project_ids"},
     "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
     "claims": {"step"},

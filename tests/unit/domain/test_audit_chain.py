@@ -126,5 +126,5 @@ def test_only_ids_are_targets() -> None:
 
 
 def test_details_have_only_the_listed_keys_with_bounded_values() -> None:
-    given = {"operation": "x" * 500, "password": "hunter2", "count": 3}
+    given: dict[str, str | int] = {"operation": "x" * 500, "password": "hunter2", "count": 3}
     assert allowed_details(given) == {"operation": "x" * 200, "count": 3}

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from control_plane.db import embedded
 from control_plane.db.engine import Role
@@ -74,6 +76,7 @@ class City:
             "SPLITPLANE_DATABASE_URL": self._url_of(Role.API),
             "SPLITPLANE_LISTEN": self.api_url.removeprefix("http://"),
             "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+            "SPLITPLANE_SEALING_KEY_PATH": str(self.sealing_key),
         }
 
     def customer_environment(self) -> dict[str, str]:
@@ -97,6 +100,7 @@ class City:
             "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
             "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
             "SPLITPLANE_REPLICA": "demo",
+            "SPLITPLANE_UNSEALING_KEYS_PATH": str(self.unsealing_key),
         }
         if not self.real_machines:
             return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
@@ -107,6 +111,16 @@ class City:
         """The reconciler's key for machines."""
         return self.directory / "reconciler_ed25519"
 
+    @property
+    def sealing_key(self) -> Path:
+        """The public key with which the API seals secrets."""
+        return self.directory / "sealing.pem"
+
+    @property
+    def unsealing_key(self) -> Path:
+        """The private one, with which the reconciler opens them."""
+        return self.directory / "unsealing.pem"
+
     # --- starting
 
     def start(self) -> None:
@@ -114,12 +128,23 @@ class City:
         shutil.rmtree(self.directory / "customer", ignore_errors=True)
         for log in self.directory.glob("*.log"):
             log.unlink()
+        self._make_sealing_key()
         self._start_database()
         self._start_clouds()
         if self.real_machines:
             self._order_hub()
         self.start_reconciler()
         self._start_api()
+
+    def _make_sealing_key(self) -> None:
+        """The database is new, so no secret needs the key of the last start."""
+        key = X25519PrivateKey.generate()
+        self.unsealing_key.unlink(missing_ok=True)
+        self.unsealing_key.touch(mode=0o600)
+        self.unsealing_key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        self.sealing_key.write_bytes(
+            key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        )
 
     def _start_database(self) -> None:
         self.say("database: an empty PostgreSQL of our own")

@@ -2,7 +2,7 @@
 
 python -m reconciler run                 run every loop
 python -m reconciler run --only money    run the loops of some wings; may be given more than once
-python -m reconciler providers           print which provider accounts are on, and why others are off
+python -m reconciler providers           print which provider accounts of the environment are on, and why others are off
 
 A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
 or hub. `run` waits for a database that is away, starting or not migrated.
@@ -74,7 +74,9 @@ def parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
         metavar="WING",
         help=f"run only the loops of this wing; give it once for each wing. One of {', '.join(registry.wings())}",
     )
-    commands.add_parser("providers", help="print which provider accounts are on, and why others are off")
+    commands.add_parser(
+        "providers", help="print which provider accounts of the environment are on, and why others are off"
+    )
     parsed = parser.parse_args(arguments)
     return parsed.command, tuple(dict.fromkeys(getattr(parsed, "only", None) or registry.wings()))
 

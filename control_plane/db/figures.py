@@ -141,7 +141,7 @@ SELECT a.name, a.frozen_since, a.failing_since, a.offers_failing_since, a.offers
 FROM provider_accounts a
 LEFT JOIN orphans o ON o.account = a.name AND o.gone_at IS NULL
 LEFT JOIN machines m ON m.launch_key = o.launch_key
-GROUP BY a.name ORDER BY a.name
+WHERE a.removed_at IS NULL GROUP BY a.name ORDER BY a.name
 """)
 _UNRATED = text("""
 SELECT count(*) AS intervals, min(i.recorded_at) AS oldest_at,

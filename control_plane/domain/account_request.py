@@ -33,9 +33,9 @@ class AccountOutcome(StrEnum):
 
 
 class AccountCode(StrEnum):
-    """Why a request was refused. Codes never change meaning; docs/errors.md lists them."""
+    """Why a request was refused. Codes never change meaning; the OpenAPI document explains them."""
 
-    PROVIDER_UNKNOWN = "provider_unknown"
+    PROVIDER_NOT_SUPPORTED = "provider_not_supported"
     SETTINGS_INVALID = "settings_invalid"
     ACCOUNT_EXISTS = "account_exists"
     ACCOUNT_UNKNOWN = "account_unknown"
@@ -72,8 +72,6 @@ class Finding:
     said: str
     """A sentence for the operator, without any part of the credentials."""
     code: AccountCode | None = None
-    provider_code: str = ""
-    """The provider's own error code, where it gave one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ AccountCodeWord = Annotated[
     one_of(
         "AccountCode",
         "Why it was not done.",
-        provider_unknown="There is no such provider.",
+        provider_not_supported="Splitplane has no such provider.",
         settings_invalid="A setting of the provider is missing, unknown or cannot be read.",
         account_exists="The account exists already.",
         account_unknown="There is no such account.",

@@ -22,8 +22,9 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from control_plane.db.engine import Role
 from providers.emulators.clouds.local import TOKEN
-from tests.support.database import fresh_database
+from tests.support.database import fresh_database, login_url
 from tests.support.keys import NEW
 
 pytestmark = pytest.mark.database
@@ -178,7 +179,6 @@ async def city(server_url: str, template: str, tmp_path: Path) -> AsyncIterator[
     api, metrics, reconciler, cloud = _free_ports(4)
     private, public = _key_files(tmp_path)
     async with fresh_database(server_url, template) as database_url:
-        database = {"SPLITPLANE_DATABASE_URL": database_url}
         api_key = _bootstrapped(database_url)
         with (
             _process(tmp_path, "providers.emulators", "local", "--port", str(cloud), "--simulated"),
@@ -190,7 +190,7 @@ async def city(server_url: str, template: str, tmp_path: Path) -> AsyncIterator[
                 SPLITPLANE_METRICS_LISTEN=f"127.0.0.1:{metrics}",
                 SPLITPLANE_SEALING_KEY_PATH=public,
                 SPLITPLANE_LOG_LEVEL="debug",
-                **database,
+                SPLITPLANE_DATABASE_URL=login_url(database_url, Role.API),
             ),
             _process(
                 tmp_path,
@@ -199,7 +199,7 @@ async def city(server_url: str, template: str, tmp_path: Path) -> AsyncIterator[
                 SPLITPLANE_SIMULATED_MACHINES="yes",
                 SPLITPLANE_RECONCILER_METRICS_LISTEN=f"127.0.0.1:{reconciler}",
                 SPLITPLANE_UNSEALING_KEYS_PATH=private,
-                **database,
+                SPLITPLANE_DATABASE_URL=login_url(database_url, Role.RECONCILER),
             ),
         ):
             url = f"http://127.0.0.1:{api}"

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import account_requests, accounts
+from control_plane.db import account_requests, accounts, figures
 from control_plane.db.account_requests import RecordedRequest
 from control_plane.domain.account_request import TRIES_MAX, AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
@@ -134,6 +134,8 @@ async def test_an_account_is_added_rotated_and_removed_while_the_reconciler_runs
     assert await office.secrets() == 0
     async with office.stage.db.reading() as connection:
         assert [account.name for account in await accounts.every(connection)] == [FAKE]
+        shown = await figures.accounts(connection, now=office.stage.clock.now())
+    assert [account.name for account in shown] == [FAKE], "its metrics would alert for ever"
 
 
 async def test_leases_are_placed_at_an_account_that_was_added_and_its_machines_are_ours_to_end(
@@ -174,7 +176,7 @@ async def test_credentials_that_the_provider_refuses_are_deleted_and_change_noth
     kept, before = await office.secrets(), list(office.live)
     found = await office.done(verb, given={"api_key": "wrong"})
     assert _told(found) == ("refused", "credentials_refused")
-    assert "invalid API key" in str(found.said)
+    assert found.said == "fake does not accept these credentials: invalid API key (global/invalid-api-key)"
     assert await office.secrets() == kept
     assert list(office.live) == before
     if verb is AccountVerb.ROTATE:
@@ -244,7 +246,7 @@ async def test_what_cannot_be_done_is_refused_with_a_code(office: Office) -> Non
     await office.done(AccountVerb.ADD, given=good)
     for verb, account, given, code in (
         (AccountVerb.ADD, SECOND, good, "account_exists"),
-        (AccountVerb.ADD, AccountName("nowhere"), good, "provider_unknown"),
+        (AccountVerb.ADD, AccountName("nowhere"), good, "provider_not_supported"),
         (AccountVerb.ADD, AccountName("fake/third"), {"planted-name": KEY}, "settings_invalid"),
         (AccountVerb.ROTATE, AccountName("fake/third"), good, "account_unknown"),
         (AccountVerb.TEST, AccountName("fake/third"), None, "account_unknown"),

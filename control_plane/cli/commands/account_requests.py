@@ -193,7 +193,7 @@ def _follow(terminal: Terminal, args: Namespace, client: Client, asked: Answer[A
     """Wait until the reconciler has finished, and show the outcome. Raises CliError unless it was done."""
     request_id, waited = asked.value.id, 0.0
     if asked.value.verb == "remove":
-        terminal.note("An account is drained for a minute before it is removed.")
+        terminal.note("An account that is not drained yet is drained for a minute first.")
     while asked.value.outcome is None and waited < WAIT_SECONDS_MAX:
         terminal.clock.sleep(POLL_SECONDS)
         waited += POLL_SECONDS

@@ -35,6 +35,8 @@ NAME = "answer_account_requests"
 REQUESTS_PER_ACTIVATION_MAX = 10
 HOLD = timedelta(minutes=3)
 """Longer than one listing of a slow provider."""
+SAID_MAX = 500
+"""So much of what a provider says is stored."""
 _TRIED = frozenset({AccountVerb.ADD, AccountVerb.ROTATE, AccountVerb.TEST})
 
 
@@ -82,16 +84,21 @@ async def _tried(world: RequestWorld, request: AccountRequest, holdings: Holding
     except AccountOffError as error:
         return Finding(AccountOutcome.REFUSED, f"{error}.", AccountCode.SETTINGS_INVALID)
     except ValueError as error:
-        return Finding(AccountOutcome.REFUSED, f"{error}.", AccountCode.PROVIDER_UNKNOWN)
+        return Finding(AccountOutcome.REFUSED, _sentence(error), AccountCode.PROVIDER_NOT_SUPPORTED)
     except KeyManagerUnavailable as error:
         raise _NoAnswer("The key manager does not answer") from error
     except KeyManagerError as error:
-        return Finding(AccountOutcome.REFUSED, f"{error}.", AccountCode.CREDENTIALS_UNREADABLE)
+        return Finding(AccountOutcome.REFUSED, _sentence(error), AccountCode.CREDENTIALS_UNREADABLE)
     try:
         return await _listed(provider, request, holdings)
     finally:
         if ours:
             await provider.close()
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 async def _listed(provider: Provider, request: AccountRequest, holdings: Holdings) -> Finding:
@@ -101,7 +108,9 @@ async def _listed(provider: Provider, request: AccountRequest, holdings: Holding
     except Rejected as error:
         blocked = isinstance(error, Unauthorized)
         said = f"{name} {'does not accept these credentials' if blocked else 'refuses to list machines'}: {error}"
-        return Finding(AccountOutcome.REFUSED, said, AccountCode.CREDENTIALS_REFUSED, error.code)
+        if error.code and error.code not in said:
+            said += f" ({error.code})"
+        return Finding(AccountOutcome.REFUSED, said[:SAID_MAX], AccountCode.CREDENTIALS_REFUSED)
     except ProviderError as error:
         raise _NoAnswer(f"{name} gives no answer: {type(error).__name__}") from error
     if request.verb is AccountVerb.ROTATE and of_another_account(

@@ -4,6 +4,8 @@ from datetime import timedelta
 from itertools import product
 from uuid import UUID
 
+import structlog
+
 from control_plane.domain.ids import DataKeyId, OrganizationId, SecretId
 from control_plane.domain.secret import (
     KeyContext,
@@ -28,6 +30,12 @@ def test_no_repr_and_no_formatted_text_shows_what_is_sealed() -> None:
     for value in (Plain(b"planted plain"), KEY, SEALED):
         for shown in (repr(value), str(value), f"{value}", f"{[value]!r}", repr({"secret": value})):
             assert "planted" not in shown, type(value)
+
+
+def test_a_line_of_the_log_shows_nothing_of_what_is_sealed() -> None:
+    for value in (Plain(b"planted plain"), KEY, SEALED):
+        for render in (structlog.processors.JSONRenderer(), structlog.processors.KeyValueRenderer()):
+            assert "planted" not in str(render(None, "info", {"event": "sealed", "value": value}))
 
 
 def test_contexts_of_two_tenants_two_purposes_or_two_secrets_are_never_the_same_bytes() -> None:

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY, Counter, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from control_plane.db.data_keys import Counts as KeyCounts
 from control_plane.db.figures import (
     AccountFigures,
     LeaseCount,
@@ -21,7 +22,6 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
-from control_plane.db.secrets import Counts as KeyCounts
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.organization import OrganizationState

@@ -3,9 +3,9 @@
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import secrets
+from control_plane.db import data_keys
 from control_plane.db.connection import Connection
-from control_plane.db.secrets import Destruction
+from control_plane.db.data_keys import Destruction
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import OrganizationId
 
@@ -25,6 +25,6 @@ async def destroy_keys(
     keys: see docs/operating.md, "Secrets and keys". It takes effect when the caller's transaction commits, and may be
     repeated. It needs the reconciler's role.
     """
-    return await secrets.destroy_keys(
+    return await data_keys.destroy(
         connection, organization_id, destruction_id=destruction_id, why=why, actor=actor, now=now
     )

@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import REGISTRY, CollectorRegistry, Metric, generate_latest
 
 from control_plane.api.observe import Metrics
+from control_plane.db.data_keys import Counts
 from control_plane.db.engine import PoolUse
-from control_plane.db.secrets import Counts
 from control_plane.pool_metrics import PoolCollector
 from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
 from providers import guard

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import secrets
+from control_plane.db import data_keys, secrets
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.ids import OrganizationId, SecretId
@@ -57,7 +57,7 @@ async def _all_readable(stage: Stage, planted: dict[SecretId, bytes]) -> None:
 
 async def _left(stage: Stage) -> tuple[int, int]:
     async with stage.db.reading() as connection:
-        found = await secrets.counts(
+        found = await data_keys.counts(
             connection, newest=AFTER.master, old=stage.clock.now() - timedelta(days=90)
         )
     return found.to_rewrap, found.to_replace
@@ -123,7 +123,7 @@ async def test_a_rotation_works_in_bounded_batches_and_shows_how_much_is_left(st
     (report,) = await stage.run("rotate_keys")
     assert report.more
     assert report.notes == [f"3 of {many} data keys: to be wrapped under the newest master key."]
-    assert ROTATION.counts == secrets.Counts(secrets=many, data_keys=many, to_rewrap=3, to_replace=0)
+    assert ROTATION.counts == data_keys.Counts(secrets=many, data_keys=many, to_rewrap=3, to_replace=0)
     (report,) = await stage.run("rotate_keys")
     assert (report.more, report.notes) == (False, [])
 
@@ -234,7 +234,7 @@ async def test_an_organizations_own_master_key_takes_over_its_data_keys_and_only
 # Crypto-shredding
 
 
-async def _destroy(stage: Stage, organization: OrganizationId) -> secrets.Destruction:
+async def _destroy(stage: Stage, organization: OrganizationId) -> data_keys.Destruction:
     async with stage.db.transaction() as connection:
         return await destroy_keys(
             connection,
@@ -250,7 +250,7 @@ async def test_a_destroyed_organizations_secrets_are_gone_for_ever_and_the_recor
     gone, other = await stage.organization(), await stage.organization()
     secret = await keys.store(stage.db, stage.clock, AFTER, gone, b"gone")
     kept = await keys.store(stage.db, stage.clock, AFTER, other, b"kept")
-    assert await _destroy(stage, gone) == secrets.Destruction(1, 1, stage.clock.now())
+    assert await _destroy(stage, gone) == data_keys.Destruction(1, 1, stage.clock.now())
     assert await keys.read(stage.db, AFTER, secret) is None
     assert await keys.read(stage.db, AFTER, kept) == b"kept"
     async with stage.db.reading() as connection:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import secrets
-from control_plane.db.secrets import Counts, DueKey
+from control_plane.db import data_keys, secrets
+from control_plane.db.data_keys import Counts, DueKey
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import DataKeyId
 from control_plane.domain.secret import Renewal, Sealed, renewal
@@ -41,7 +41,7 @@ async def activate(world: SecretWorld) -> Report:
     now, token = world.now(), world.new_id()
     old = now - world.data_keys_last
     async with world.db.transaction() as connection:
-        due = await secrets.take_due(
+        due = await data_keys.take_due(
             connection,
             newest=keys.master,
             old=old,
@@ -50,13 +50,13 @@ async def activate(world: SecretWorld) -> Report:
             until=now + HOLD,
             limit=KEYS_PER_ACTIVATION_MAX,
         )
-        forgotten = await secrets.forget_unused(
+        forgotten = await data_keys.forget_unused(
             connection, before=now - UNUSED_KEPT, limit=KEYS_PER_ACTIVATION_MAX
         )
     report = Report(acted_on=forgotten, more=len(due) == KEYS_PER_ACTIVATION_MAX)
     await each(due, lambda key: _renew(world, keys, key, token, report), report)
     async with world.db.reading() as connection:
-        left = await secrets.counts(connection, newest=keys.master, old=old)
+        left = await data_keys.counts(connection, newest=keys.master, old=old)
     ROTATION.counts = left
     report.looked_at = left.data_keys
     report.notes += _progress(left)
@@ -87,7 +87,7 @@ async def _renew(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID,
 async def _rewrap(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID) -> int:
     key = await keys.rewrap(due.key, due.newest)
     async with world.db.transaction() as connection:
-        return await secrets.rewrapped(connection, key, token=token, now=world.now())
+        return await data_keys.rewrapped(connection, key, token=token, now=world.now())
 
 
 async def _replace(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID) -> int:
@@ -102,14 +102,14 @@ async def _replace(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUI
         opened = open_with(plain, secret)
         renewed.append(seal_under(made, new, opened, secret_id=secret.id, version=secret.version + 1))
     async with world.db.transaction() as connection:
-        return await secrets.resealed(connection, due.key, new, renewed, token=token, now=world.now())
+        return await data_keys.resealed(connection, due.key, new, renewed, token=token, now=world.now())
 
 
 async def _later(world: SecretWorld, due: DueKey, token: UUID) -> None:
     now = world.now()
     async with world.db.transaction() as connection:
         due_at = now + delay(due.tries + 1, first=FIRST_RETRY, ceiling=LAST_RETRY)
-        await secrets.retry_key(connection, due.key.id, token=token, now=now, due_at=due_at)
+        await data_keys.retry(connection, due.key.id, token=token, now=now, due_at=due_at)
 
 
 LOOP = Loop(NAME, timedelta(seconds=30), activate, lasts=timedelta(minutes=2))

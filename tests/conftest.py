@@ -1,5 +1,6 @@
 """Fixtures every layer shares. A database test takes `database_url`; anything above takes what it builds on that."""
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from control_plane.db.engine import Database, Role
 from tests.support.clock import Clock
 from tests.support.database import ensure_template, fresh_database, login_url, start_server
+
+# gRPC writes a line to standard error when a process that has loaded it forks, also into the output of other tests.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,6 @@ from control_plane.db import embedded
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.migrate import migrate
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 
 PORT, METRICS_PORT = 18_080, 18_090
@@ -145,9 +144,7 @@ async def prepare(url: str) -> str:
     name = f"bench-{time.time_ns()}"
     async with process.administrator(url) as world:
         await administration.load_price_book(world, book)
-        made = await administration.bootstrap(
-            world, name, role=Role.CUSTOMER, credit=Nano(10**15), gpu_quota=1_000_000
-        )
+        made = await administration.bootstrap(world, name, credit=Nano(10**15), gpu_quota=1_000_000)
     assert isinstance(made, administration.FirstOrganization)
     return made.issued.secret
 

@@ -14,7 +14,6 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import NANO_PER_USD, Nano
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.role import Role
@@ -74,9 +73,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
         account = await organizations.create_first_account(
             connection, world, organization_id, "bench", role=Role.OWNER, scope=ORGANIZATION
         )
-        issued = await api_keys.issue(
-            connection, world, organization_id, account.subject, name="bench", role=KeyRole.CUSTOMER
-        )
+        issued = await api_keys.issue(connection, world, organization_id, account.subject, name="bench")
     yield world, organization_id, issued.secret
     await database.close()
 

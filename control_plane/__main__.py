@@ -21,7 +21,6 @@ from control_plane.api.openapi.document import document as openapi_document
 from control_plane.db.migrate import migrate
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
-from control_plane.domain.permission import Role
 from control_plane.domain.refusal import Refused
 from control_plane.domain.secret import MasterKey
 from control_plane.services import administration, health, process
@@ -62,18 +61,17 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("openapi", help="print the OpenAPI document")
 
     bootstrap = commands.add_parser(
-        "bootstrap", help="create an organization and print its first API key, once"
+        "bootstrap",
+        help="create an organization and print its first API key, or with --operator its two, once",
     )
     bootstrap.add_argument(
         "--organization", required=True, metavar="NAME", help="the name of the new organization"
     )
     bootstrap.add_argument(
         "--operator",
-        dest="role",
-        action="store_const",
-        const=Role.OPERATOR,
-        default=Role.CUSTOMER,
-        help="the key has the role of an operator",
+        action="store_true",
+        help="create the organization of those who run the installation: prints the key of its operator,"
+        " and on a second line the key that posts credits",
     )
     bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="first credit of the organization")
     bootstrap.add_argument(
@@ -114,16 +112,21 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
     made = await administration.bootstrap(
         world,
         arguments.organization,
-        role=arguments.role,
+        platform=arguments.operator,
         credit=arguments.credit,
         gpu_quota=arguments.gpu_quota,
     )
     if isinstance(made, Refused):
         raise Failure(made.why)
+    created = f"Created {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)})."
+    if made.finance is None:
+        _print_message(f"{created} Its first API key, of its owner, shown once:")
+        sys.stdout.write(made.issued.secret + "\n")
+        return
     _print_message(
-        f"Created {arguments.organization} ({on_wire(Prefix.ORGANIZATION, made.id)}). Its first API key, shown once:"
+        f"{created} Its first API keys, shown once: the operator's, and then the one that posts credits:"
     )
-    sys.stdout.write(made.issued.secret + "\n")
+    sys.stdout.write(f"{made.issued.secret}\n{made.finance.secret}\n")
 
 
 async def _credit(world: World, arguments: argparse.Namespace) -> None:

@@ -97,6 +97,12 @@ def _run(city: City) -> int:
 def _stay(city: City) -> int:
     say(f"\nthe cloud is up. In another terminal:\n\n  export SPLITPLANE_URL={city.api_url}")
     say(f"  export SPLITPLANE_API_KEY={city.api_key}\n  .venv/bin/splitplane skus\n")
+    say(
+        "That is the key of a customer. For `splitplane loops` and what else operators do, and for `splitplane credit`:"
+    )
+    say(
+        f"\n  export SPLITPLANE_API_KEY={city.operator_key}\n  export SPLITPLANE_API_KEY={city.finance_key}\n"
+    )
     say("Ctrl-C stops it and its machines")
     while True:
         for child in city.children.values():

@@ -27,6 +27,7 @@ from providers.emulators import host_resources, image, nspawn
 from providers.emulators import settings as emulator_settings
 
 ORGANIZATION = "acme"
+PLATFORM = "platform"
 CREDIT_USD = "500"
 LOCAL_TOKEN = "local-cloud-token"
 LAMBDA_KEY = "emulated-lambda-key"
@@ -54,6 +55,10 @@ class City:
     say: Say
     children: dict[str, Child] = field(default_factory=dict[str, Child])
     api_key: str = ""
+    """Of the customer."""
+    operator_key: str = ""
+    finance_key: str = ""
+    """Of those who run the installation: who runs machines posts no credits."""
     api_url: str = ""
     local_url: str = ""
     lambda_url: str = ""
@@ -159,8 +164,10 @@ class City:
         book = self.directory / "price_book.toml"
         book.write_text(prices.price_book())
         run(["control_plane", "price-book", str(book)], environment)
-        arguments = ["bootstrap", "--organization", ORGANIZATION, "--operator", "--credit", CREDIT_USD]
+        arguments = ["bootstrap", "--organization", ORGANIZATION, "--credit", CREDIT_USD]
         self.api_key = run(["control_plane", *arguments], environment).strip()
+        platform = ["bootstrap", "--organization", PLATFORM, "--operator"]
+        self.operator_key, self.finance_key = run(["control_plane", *platform], environment).split()
 
     def _start_clouds(self) -> None:
         self.say("providers: the local cloud and an emulated Lambda Cloud, on the same machines")

@@ -16,6 +16,7 @@ from control_plane.domain.account_request import AccountVerb
 from control_plane.domain.ids import AccountName
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.domain.secret import Sealed
 from control_plane.services import account_requests
 from control_plane.services.idempotency import Connection
@@ -46,6 +47,7 @@ class AccountRequestController(Controller):
         "/provider-accounts",
         operation_id="addProviderAccount",
         permission=Permission.PROVIDER_ACCOUNTS_MANAGE,
+        scope=ScopeKind.PLATFORM,
         status_code=202,
         responses=made(AccountRequestView, 202),
     )
@@ -57,6 +59,7 @@ class AccountRequestController(Controller):
         "/provider-accounts/rotate",
         operation_id="rotateProviderAccount",
         permission=Permission.PROVIDER_ACCOUNTS_MANAGE,
+        scope=ScopeKind.PLATFORM,
         status_code=202,
         responses=made(AccountRequestView, 202),
     )
@@ -68,6 +71,7 @@ class AccountRequestController(Controller):
         "/provider-account-requests",
         operation_id="changeProviderAccount",
         permission=Permission.PROVIDER_ACCOUNTS_MANAGE,
+        scope=ScopeKind.PLATFORM,
         status_code=202,
         responses=made(AccountRequestView, 202),
     )
@@ -79,6 +83,7 @@ class AccountRequestController(Controller):
         "/provider-account-requests",
         operation_id="listProviderAccountRequests",
         permission=Permission.PROVIDER_ACCOUNTS_READ,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def index(
@@ -105,6 +110,7 @@ class AccountRequestController(Controller):
         "/provider-account-requests/{request_id:str}",
         operation_id="getProviderAccountRequest",
         permission=Permission.PROVIDER_ACCOUNTS_READ,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest, request_id: FromPath[str]) -> AccountRequestView:

@@ -12,6 +12,7 @@ from control_plane.api.views.accounts import account_view, termination_permit_vi
 from control_plane.domain.ids import AccountName
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import accounts
 from control_plane.services.idempotency import Connection
 from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
@@ -25,6 +26,7 @@ class AccountController(Controller):
         "/provider-accounts",
         operation_id="listProviderAccounts",
         permission=Permission.PROVIDER_ACCOUNTS_READ,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def index(
@@ -41,6 +43,7 @@ class AccountController(Controller):
         "/termination-permits",
         operation_id="permitTerminations",
         permission=Permission.TERMINATIONS_PERMIT,
+        scope=ScopeKind.PLATFORM,
         responses=made(TerminationPermitView, 201),
     )
     async def permit_terminations(

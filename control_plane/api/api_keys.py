@@ -1,36 +1,56 @@
-"""API keys of the caller's organization."""
+"""API keys: one's own, and with more permissions those of others in the organization."""
+
+from datetime import timedelta
 
 from litestar import Controller, Response, delete, get, post
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made, refusable
-from control_plane.api.errors import refusal
+from control_plane.api.errors import ApiError, refusal
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
-from control_plane.api.requests import ApiRequest, require
-from control_plane.api.views.api_keys import api_key_view
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.api_keys import api_key_view, issued_key_view
 from control_plane.domain.ids import ApiKeyId, Prefix
-from control_plane.domain.permission import Permission, Role
+from control_plane.domain.permission import NARROWEST, Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
+from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
+from control_plane.services.api_keys import IssuedKey, WantedKey
 from control_plane.services.idempotency import Connection
-from control_plane.wire.api_keys import ApiKeyList, ApiKeyRequest, IssuedApiKey
+from control_plane.services.subjects import read_subject
+from control_plane.wire.api_keys import ApiKeyList, ApiKeyRequest, IssuedApiKey, RotationRequest
+from control_plane.wire.problems import FieldError
+
+
+def made_key(issued: IssuedKey | Refused) -> Made | Refused:
+    if isinstance(issued, Refused):
+        return issued
+    view = issued_key_view(issued)
+    return Made(view, stored=IssuedApiKey(view.key, None))
 
 
 class ApiKeyController(Controller):
     path = "/api-keys"
     tags = ("API keys",)
 
-    @get("/", operation_id="listApiKeys", permission=Permission.API_KEYS_READ, responses=PROBLEMS)
+    @get(
+        "/",
+        operation_id="listApiKeys",
+        permission=Permission.API_KEYS_READ,
+        scope=ScopeKind.LEASE,
+        responses=PROBLEMS,
+    )
     async def index(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> ApiKeyList:
-        """All keys, revoked ones included, oldest first."""
+        """Your keys, those that have ended too, oldest first. With `api_keys.read_all` those of the organization."""
         found = await api_keys.page(
             request.world,
-            request.principal.organization_id,
+            request.principal,
             after=paging.moment("apikeys", cursor),
             limit=limit + 1,
         )
@@ -43,47 +63,73 @@ class ApiKeyController(Controller):
         "/",
         operation_id="createApiKey",
         permission=Permission.API_KEYS_CREATE,
+        scope=ScopeKind.LEASE,
         responses=made(IssuedApiKey, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[ApiKeyRequest]) -> Response[bytes]:
-        """Create a key. Its secret is in this answer and nowhere else."""
-        role = Role(data.role)
-        if role is Role.OPERATOR:
-            require(request.principal, Permission.API_KEYS_CREATE_OPERATOR)
+        """Create a key, which can do no more than the one that asks. Its secret is in this answer and nowhere else.
+
+        A key for somebody else needs `api_keys.manage`.
+        """
+        _check_scopes(data.scopes)
+        wanted = WantedKey(data.name, data.scopes, data.projects, data.expires_at)
 
         async def effect(connection: Connection) -> Made | Refused:
-            issued = await api_keys.create(
-                connection,
-                request.world,
-                request.principal.organization_id,
-                request.principal.subject,
-                name=data.name,
-                role=role,
-            )
-            if isinstance(issued, Refused):
-                return issued
-            key = api_key_view(issued.key)
-            return Made(IssuedApiKey(key, issued.secret), stored=IssuedApiKey(key, None))
+            principal = request.principal
+            subject = principal.subject if data.subject is None else _subject(data.subject)
+            return made_key(await api_keys.create(connection, request.world, principal, subject, wanted))
 
         return await idempotency.once(request, effect, status=201, gives_access=True)
+
+    @post(
+        "/{key_id:str}/rotations",
+        operation_id="rotateApiKey",
+        permission=Permission.API_KEYS_CREATE,
+        scope=ScopeKind.LEASE,
+        responses=made(IssuedApiKey, 201),
+    )
+    async def rotate(
+        self, request: ApiRequest, key_id: FromPath[str], data: JSONBody[RotationRequest]
+    ) -> Response[bytes]:
+        """Replace a key by a new one with the same owner, limits and end. The old one ends after the overlap."""
+        old = ApiKeyId(read_id(Prefix.API_KEY, key_id))
+        overlap = timedelta(hours=data.overlap_hours)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            return made_key(
+                await api_keys.rotate(connection, request.world, request.principal, old, overlap=overlap)
+            )
+
+        answer = await idempotency.once(request, effect, status=201, gives_access=True)
+        request.context.key_changed(old)
+        return answer
 
     @delete(
         "/{key_id:str}",
         operation_id="revokeApiKey",
         permission=Permission.API_KEYS_REVOKE,
+        scope=ScopeKind.LEASE,
         responses=refusable(409),
     )
     async def revoke(self, request: ApiRequest, key_id: FromPath[str]) -> None:
         """Revoke a key, which takes effect at once and ends its event streams. A key cannot revoke itself."""
-        principal, wanted = request.principal, ApiKeyId(read_id(Prefix.API_KEY, key_id))
-        role = await api_keys.role(request.world, principal.organization_id, wanted)
-        if isinstance(role, Refused):
-            raise refusal(role)
-        if role is Role.OPERATOR:
-            require(principal, Permission.API_KEYS_REVOKE_OPERATOR)
-        refused = await api_keys.revoke(
-            request.world, principal.organization_id, wanted, using=principal.api_key_id
-        )
+        wanted = ApiKeyId(read_id(Prefix.API_KEY, key_id))
+        refused = await api_keys.revoke(request.world, request.principal, wanted)
         if refused is not None:
             raise refusal(refused)
-        request.context.key_revoked(wanted)
+        request.context.key_changed(wanted)
+
+
+def _subject(text: str) -> Subject:
+    """The subject of a body, whose pattern the wire has checked."""
+    found = read_subject(text)
+    if found is None:  # pragma: no cover - the pattern allows nothing else
+        raise ApiError("invalid_request", "`subject` must be the id of a user or a service account.")
+    return found
+
+
+def _check_scopes(scopes: tuple[str, ...] | None) -> None:
+    unknown = sorted(set(scopes or ()) - {permission.value for permission in NARROWEST})
+    if unknown:
+        why = f"has `{unknown[0]}`, which is no permission; docs/generated/permissions.md lists them"
+        raise ApiError("invalid_request", f"`scopes` {why}.", errors=[FieldError("scopes", why)])

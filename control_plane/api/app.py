@@ -18,11 +18,13 @@ from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
 from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
+from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.health import HealthController
 from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
+from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organization_states import OrganizationStateController
@@ -33,8 +35,11 @@ from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
 from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
+from control_plane.api.role_bindings import RoleBindingController
+from control_plane.api.service_accounts import ServiceAccountController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
+from control_plane.api.users import UserController
 from control_plane.services.changes import Changes
 from control_plane.settings import Settings
 from control_plane.world import World
@@ -44,9 +49,14 @@ CONTROLLERS = (
     OrganizationController,
     OrganizationStateController,
     CreditController,
+    MeController,
+    UserController,
+    ServiceAccountController,
+    RoleBindingController,
     ApiKeyController,
     SshKeyController,
     ProjectController,
+    EnvironmentController,
     CatalogueController,
     LeaseController,
     EventController,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from litestar.types import Scope
 
 from control_plane.api import observe
+from control_plane.domain.access import Allowed, decide
 from control_plane.domain.audit import Act, SubjectKind, cleaned, ids_among
+from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services import audit
 from control_plane.services.idempotency import Connection
 from control_plane.world import World
@@ -51,16 +53,24 @@ def act_of(request: "ApiRequest") -> Act:
         event=request.route_handler.opt["permission"].value,
         subject=principal.subject.on_wire,
         subject_kind=SubjectKind(principal.subject.kind.value),
-        credential=principal.key_name,
+        credential=principal.credential_name,
         project=project if isinstance(project, str) else next(iter(_projects(targets)), None),
         targets=targets,
         address=request.context.door.address(request.scope),
         client=cleaned(request.headers.get("user-agent")),
         region=request.context.settings.region or None,
-        rule=f"role:{principal.role}",
+        rule=_rule(request),
         request_id=observe.request_id(request.scope),
         operation=str(getattr(request.route_handler, "operation_id", "")),
     )
+
+
+def _rule(request: "ApiRequest") -> str:
+    """The role that allowed it, and its binding."""
+    opt = request.route_handler.opt
+    decided = decide(request.principal, opt["permission"], opt["scope"])
+    by = decided.by if isinstance(decided, Allowed) else None
+    return "none" if by is None else f"role:{by.role}:{on_wire(Prefix.ROLE_BINDING, by.binding_id)}"
 
 
 def _projects(targets: tuple[str, ...]) -> list[str]:

@@ -1,19 +1,21 @@
 """Authentication: an API key becomes a principal, or the answer is 401.
 
-The owner of a key is cached, so that a read is one query and not two. A revocation removes the entry: at once in the
-process that did it, and in the others when PostgreSQL tells them (services/changes.py), which takes milliseconds. No
-key is remembered for longer than a second, because it takes a process seconds to find out that it hears nothing.
+The owner of a key is cached with all that it may do, so that a read is one query and not two. A revocation of the key,
+and a change of its owner's state or roles, remove the entry: at once in the process that did it, and in the others when
+PostgreSQL tells them (services/changes.py), which takes milliseconds. No key is remembered for longer than a second,
+because it takes a process seconds to find out that it hears nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
 
 from control_plane.api.errors import ApiError
+from control_plane.domain.access import Principal
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
-from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import PERMISSIONS, Permission, Role
-from control_plane.domain.subject import Subject
-from control_plane.services import api_keys
+from control_plane.domain.ids import ApiKeyId, OrganizationId
+from control_plane.services import principals
+from control_plane.services.api_keys import KEY_PREFIX
 from control_plane.world import World
 
 REMEMBER_SECONDS = 1
@@ -22,27 +24,10 @@ SECRET_LENGTH_MAX = 200
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who asks: an organization, through one of its API keys."""
-
-    organization_id: OrganizationId
-    subject: Subject
-    api_key_id: ApiKeyId
-    key_name: str
-    """The key's id on the wire, for the journal and the log."""
-    role: Role
-    permissions: frozenset[Permission]
-    state: OrganizationState
-    """The state of the organization. Keys of organizations that are closing, closed or deleted have no principal."""
-
-    def actor(self, request_id: str) -> Actor:
-        """Who does what this request does, as the journal names it."""
-        kind = ActorKind.OPERATOR if self.role is Role.OPERATOR else ActorKind.CUSTOMER
-        return Actor(kind, self.key_name, request_id)
-
-    def may(self, permission: Permission) -> bool:
-        return permission in self.permissions
+def actor(principal: Principal, request_id: str) -> Actor:
+    """Who does what a request does, as the journal names it: the subject, whichever of its credentials it used."""
+    kind = ActorKind.OPERATOR if principal.platform else ActorKind.CUSTOMER
+    return Actor(kind, principal.subject.on_wire, request_id)
 
 
 class Authenticator:
@@ -50,44 +35,53 @@ class Authenticator:
         self._world = world
         self._known: dict[bytes, tuple[Principal | None, float]] = {}
         """For each digest of a secret: its owner, and when it was looked up (Unix seconds)."""
+        self._used: dict[OrganizationId, dict[ApiKeyId, datetime]] = {}
+        """When keys were last used, by organization, until it is stored."""
         self._forgotten = 0
         """How often entries were removed: what was read before a removal must not be remembered after it."""
 
     async def principal(self, authorization: str | None) -> Principal:
         secret = _bearer(authorization)
-        digest = api_keys.digest(secret)
+        digest = principals.digest(secret)
         known = self._known.get(digest)
         if known is None or not self._is_fresh(known[1]):
             known = (await self._look_up_lastingly(secret), self._world.now().timestamp())
             if len(self._known) >= KEYS_MAX:
                 self._known.clear()  # A flood of invented keys must not fill the memory.
             self._known[digest] = known
-        if known[0] is None:
+        principal, now = known[0], self._world.now()
+        if principal is None or (principal.expires_at is not None and now >= principal.expires_at):
             raise unauthenticated()
-        return known[0]
+        self._used.setdefault(principal.organization_id, {})[ApiKeyId(principal.credential_id)] = now
+        return principal
 
     def forget(self, key: ApiKeyId) -> None:
-        """Forget a key that was revoked."""
+        """Forget a key that was revoked, or that ends sooner."""
+        self._forget(lambda principal: principal.credential_id == key)
+
+    def forget_subject(self, subject: UUID) -> None:
+        """Forget the keys of a user or a service account whose state or roles have changed."""
+        self._forget(lambda principal: principal.subject.id == subject)
+
+    def _forget(self, concerned: Callable[[Principal], bool]) -> None:
         self._forgotten += 1
-        for digest in [
-            digest for digest, (owner, _) in self._known.items() if owner and owner.api_key_id == key
-        ]:
+        for digest in [digest for digest, (owner, _) in self._known.items() if owner and concerned(owner)]:
             del self._known[digest]
 
     def forget_organization(self, organization_id: OrganizationId) -> None:
         """Forget the keys of an organization whose state changed."""
-        self._forgotten += 1
-        for digest in [
-            digest
-            for digest, (owner, _) in self._known.items()
-            if owner and owner.organization_id == organization_id
-        ]:
-            del self._known[digest]
+        self._forget(lambda principal: principal.organization_id == organization_id)
 
     def forget_all(self) -> None:
         """Forget every key, because revocations may have been missed."""
         self._forgotten += 1
         self._known.clear()
+
+    async def store_uses(self) -> None:
+        """Store when keys were used. It happens now and then, beside the requests."""
+        used, self._used = self._used, {}
+        for organization_id, uses in used.items():
+            await principals.note_uses(self._world, organization_id, uses)
 
     def _is_fresh(self, looked_up_at: float) -> bool:
         return self._world.now().timestamp() < looked_up_at + REMEMBER_SECONDS
@@ -102,22 +96,11 @@ class Authenticator:
 
     def has_opened(self, authorization: str | None) -> bool:
         """Whether this key was valid when it was last looked up, which may be a while ago."""
-        known = self._known.get(api_keys.digest(_bearer(authorization))) if authorization else None
+        known = self._known.get(principals.digest(_bearer(authorization))) if authorization else None
         return known is not None and known[0] is not None
 
     async def _look_up(self, secret: str) -> Principal | None:
-        owner = await api_keys.owner_of(self._world, secret)
-        if owner is None:
-            return None
-        return Principal(
-            organization_id=owner.organization_id,
-            subject=owner.subject,
-            api_key_id=owner.api_key_id,
-            key_name=on_wire(Prefix.API_KEY, owner.api_key_id),
-            role=owner.role,
-            permissions=PERMISSIONS[owner.role],
-            state=owner.state,
-        )
+        return await principals.of_secret(self._world, secret)
 
 
 def _bearer(authorization: str | None) -> str:
@@ -125,7 +108,7 @@ def _bearer(authorization: str | None) -> str:
     secret = secret.strip()
     if (
         scheme.lower() != "bearer"
-        or not secret.startswith(api_keys.KEY_PREFIX)
+        or not secret.startswith(KEY_PREFIX)
         or len(secret) > SECRET_LENGTH_MAX
         or not secret.isascii()
     ):
@@ -138,5 +121,5 @@ def _bearer(authorization: str | None) -> str:
 
 
 def unauthenticated() -> ApiError:
-    """The answer to a key that opens nothing. It does not say whether the key ever did."""
-    return ApiError("unauthenticated", "This API key is unknown or revoked.", headers=_CHALLENGE)
+    """The answer to a key that opens nothing. It does not say why, or whether the key ever did."""
+    return ApiError("unauthenticated", "This API key is unknown, expired or revoked.", headers=_CHALLENGE)

@@ -20,6 +20,7 @@ from control_plane.api.views.billing import bill_view, reconciliation_view, usag
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import usd
 from control_plane.domain.permission import Permission
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import billing
 from control_plane.services.billing import Charge
 from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
@@ -57,7 +58,13 @@ class BillingController(Controller):
     path = "/"
     tags = ("billing",)
 
-    @get("/usage", operation_id="listUsage", permission=Permission.BILLING_READ, responses=refusable(422))
+    @get(
+        "/usage",
+        operation_id="listUsage",
+        permission=Permission.BILLING_READ,
+        scope=ScopeKind.LEASE,
+        responses=refusable(422),
+    )
     async def usage(
         self,
         request: ApiRequest,
@@ -78,6 +85,7 @@ class BillingController(Controller):
             project_id=await project_id_of(request, project),
             after=paging.moment("usage", cursor),
             limit=limit + 1,
+            reach=request.reach,
         )
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("usage", row.started_at, row.id)
@@ -88,6 +96,7 @@ class BillingController(Controller):
         "/usage.csv",
         operation_id="exportUsage",
         permission=Permission.BILLING_READ,
+        scope=ScopeKind.LEASE,
         responses=refusable(422),
         media_type="text/csv",
     )
@@ -108,6 +117,7 @@ class BillingController(Controller):
             billing.usage_page,
             request.world,
             request.principal.organization_id,
+            reach=request.reach,
             since=start,
             until=end,
             project_id=await project_id_of(request, project),
@@ -115,17 +125,26 @@ class BillingController(Controller):
         )
         return Stream(_csv(read), media_type="text/csv", headers=headers)
 
-    @get("/bill", operation_id="getBill", permission=Permission.BILLING_READ, responses=refusable(422))
+    @get(
+        "/bill",
+        operation_id="getBill",
+        permission=Permission.BILLING_READ,
+        scope=ScopeKind.LEASE,
+        responses=refusable(422),
+    )
     async def bill(self, request: ApiRequest, project: OfProject = None) -> BillView:
         """The calendar month in UTC so far, per lease and project. Usage that is not rated yet is shown separately."""
         project_id = await project_id_of(request, project)
-        found = await billing.bill(request.world, request.principal.organization_id, project_id=project_id)
+        found = await billing.bill(
+            request.world, request.principal.organization_id, project_id=project_id, reach=request.reach
+        )
         return bill_view(found)
 
     @get(
         "/reconciliation",
         operation_id="getReconciliation",
         permission=Permission.BILLING_READ,
+        scope=ScopeKind.ORGANIZATION,
         responses=PROBLEMS,
     )
     async def reconciliation(self, request: ApiRequest) -> ReconciliationView:

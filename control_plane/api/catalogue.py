@@ -16,6 +16,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
@@ -36,7 +37,13 @@ class CatalogueController(Controller):
     path = "/"
     tags = ("catalogue",)
 
-    @get("/skus", operation_id="listSkus", permission=Permission.SKUS_READ, responses=PROBLEMS)
+    @get(
+        "/skus",
+        operation_id="listSkus",
+        permission=Permission.SKUS_READ,
+        scope=ScopeKind.LEASE,
+        responses=PROBLEMS,
+    )
     async def skus(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> SkuList:
@@ -47,7 +54,13 @@ class CatalogueController(Controller):
         )
         return SkuList(tuple(sku_view(price) for price in page), following)
 
-    @get("/offers", operation_id="listOffers", permission=Permission.OFFERS_READ, responses=PROBLEMS)
+    @get(
+        "/offers",
+        operation_id="listOffers",
+        permission=Permission.OFFERS_READ,
+        scope=ScopeKind.LEASE,
+        responses=PROBLEMS,
+    )
     async def offers(
         self,
         request: ApiRequest,
@@ -67,6 +80,7 @@ class CatalogueController(Controller):
         "/quotes",
         operation_id="createQuote",
         permission=Permission.QUOTES_CREATE,
+        scope=ScopeKind.ENVIRONMENT,
         status_code=200,
         responses=made(QuoteView, 200),
     )

@@ -13,6 +13,7 @@ from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import credits as service
 from control_plane.services.idempotency import Connection
 from control_plane.wire.organizations import CreditRequest, CreditView
@@ -26,6 +27,7 @@ class CreditController(Controller):
         "/",
         operation_id="createCredit",
         permission=Permission.CREDITS_CREATE,
+        scope=ScopeKind.PLATFORM,
         responses=made(CreditView, 201),
     )
     async def create(
@@ -34,7 +36,7 @@ class CreditController(Controller):
         """Post a credit. Without an Idempotency-Key, every request posts another one."""
         target = OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
         amount = parse_usd(data.amount_usd)
-        posting = f"{request.principal.key_name}:{request.world.new_id().hex}"
+        posting = f"{request.principal.subject.on_wire}:{request.world.new_id().hex}"
 
         async def effect(connection: Connection) -> Made | Refused:
             credited = await service.create(

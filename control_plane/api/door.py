@@ -15,10 +15,10 @@ from litestar.types import Scope
 
 from control_plane.api import observe
 from control_plane.api.addresses import ClientAddresses
-from control_plane.api.auth import Principal
 from control_plane.api.delivery import PART_BYTES
 from control_plane.api.errors import ApiError
 from control_plane.api.limits import Grant, InProgress, Limiter, Turns
+from control_plane.domain.access import Principal
 from control_plane.settings import Settings
 
 REQUESTS_MAX = 1_024
@@ -92,8 +92,8 @@ class Door:
     def enter(self, scope: Scope, principal: Principal, now: float) -> None:
         """Let a request of this principal in. Raises ApiError."""
         _enter(scope, self._of_organization, principal.organization_id)
-        _enter(scope, self._of_key, principal.api_key_id)
-        key = self._per_key.take(principal.api_key_id, now)
+        _enter(scope, self._of_key, principal.credential_id)
+        key = self._per_key.take(principal.credential_id, now)
         # A key without tokens must not spend those of the organization's other keys.
         organization = (self._per_organization.take if key.allowed else self._per_organization.look)(
             principal.organization_id, now
@@ -110,7 +110,7 @@ class Door:
 
     async def wait_for_turn(self, scope: Scope, principal: Principal, now: Callable[[], float]) -> None:
         """Wait until the request may run, and have it pay for the size of its answer. Raises ApiError."""
-        organization, key = principal.organization_id, principal.api_key_id
+        organization, key = principal.organization_id, principal.credential_id
         try:
             async with asyncio.timeout(TURN_SECONDS_MAX):
                 await self._turns.take(organization)
@@ -132,7 +132,7 @@ class Door:
         observe.at_part(scope, _Bill(self, principal).add)
 
     def charge(self, principal: Principal, requests: int) -> None:
-        self._per_key.charge(principal.api_key_id, requests)
+        self._per_key.charge(principal.credential_id, requests)
         self._per_organization.charge(principal.organization_id, requests)
 
 

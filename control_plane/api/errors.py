@@ -21,7 +21,8 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from control_plane.api import observe
 from control_plane.api.parameters import parameter_fault
-from control_plane.domain.permission import PERMISSIONS, Permission, Role
+from control_plane.domain.access import Denied
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import health
 from control_plane.wire.problems import FieldError, Problem
@@ -110,6 +111,25 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
     RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
+    RefusalCode.BEYOND_YOUR_ROLES: Kind(403, "Ask somebody whose roles include what is missing."),
+    RefusalCode.NOT_YOURSELF: Kind(
+        403, "Ask somebody else: nobody grants themselves a role, or suspends themselves."
+    ),
+    RefusalCode.LAST_OWNER: Kind(409, "Appoint another owner first."),
+    RefusalCode.ROLE_HELD: Kind(409, "Nothing is to be done: the role is bound already."),
+    RefusalCode.DUTIES_NOT_SEPARATED: Kind(
+        409, "End the other role at platform scope first, or choose another subject."
+    ),
+    RefusalCode.STATE_CONFLICT: Kind(409, "Read the state, and choose an action that fits it."),
+    RefusalCode.SUBJECT_UNKNOWN: Kind(
+        422, "Use the id of a user or a service account of your organization.", "subject"
+    ),
+    RefusalCode.ENVIRONMENT_UNKNOWN: Kind(
+        422, "Use an environment that GET /v1/projects/{project}/environments lists.", "environment"
+    ),
+    RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),
+    RefusalCode.SCOPE_INVALID: Kind(422, "Choose a scope that the role can be bound to.", "scope"),
+    RefusalCode.EXPIRY_INVALID: Kind(422, "Choose a time that is to come.", "expires_at"),
     RefusalCode.NAME_TAKEN: Kind(409, "Choose another name.", "name"),
     RefusalCode.KEY_IN_USE: Kind(409, "Revoke the key in a request that uses another key."),
     RefusalCode.QUOTA_EXCEEDED: Kind(409, "Release a lease, or ask for a higher GPU quota."),
@@ -222,14 +242,8 @@ def refusal(refused: Refused) -> ApiError:
     return ApiError(refused.code, refused.why, errors=[FieldError(field, refused.why)] if field else [])
 
 
-def permission_denied(permission: Permission, role: Role) -> ApiError:
-    having = [f"`{other}`" for other, permissions in PERMISSIONS.items() if permission in permissions]
-    has = f"{' and '.join(having)} {'has' if len(having) == 1 else 'have'} it" if having else "no role has it"
-    return ApiError(
-        "permission_denied",
-        f"This needs the permission `{permission}`, which the role `{role}` does not have; {has}.",
-        permission=permission,
-    )
+def permission_denied(denied: Denied) -> ApiError:
+    return ApiError("permission_denied", denied.why, permission=denied.permission)
 
 
 def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

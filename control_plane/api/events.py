@@ -24,8 +24,9 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.permission import Permission
 from control_plane.domain.position import Position, parse
 from control_plane.domain.refusal import Refused
-from control_plane.services import api_keys, health
-from control_plane.services.lease_overviews import Watched
+from control_plane.domain.scope import ScopeKind
+from control_plane.services import health, principals
+from control_plane.services.lease_overviews import NOT_FOUND, Watched
 from control_plane.wire.leases import StreamEnd
 from control_plane.world import World
 
@@ -43,6 +44,7 @@ class EventController(Controller):
         "/{lease_id:str}/events",
         operation_id="streamLeaseEvents",
         permission=Permission.LEASES_READ,
+        scope=ScopeKind.LEASE,
         responses=PROBLEMS,
         media_type="text/event-stream",
     )
@@ -112,8 +114,10 @@ class LeaseEvents:
 
     async def begin(self) -> None:
         """Look at the key and the lease once the stream hears of changes, so that none falls in between."""
-        if await api_keys.revoked_among(self._world, [self._stream.key]):
+        known = await principals.of_keys(self._world, [self._stream.key])
+        if self._stream.key not in known:
             raise unauthenticated()
+        self._stream.principal = known[self._stream.key]
         seen = await self._read()
         if isinstance(seen, Refused):
             raise refusal(seen)
@@ -170,7 +174,11 @@ class LeaseEvents:
 
     async def _read(self) -> Watched | Refused:
         self._stream.stale = False
-        return await self._catch_up.read(self._organization_id, self._stream.lease_id, self._position)
+        seen = await self._catch_up.read(self._organization_id, self._stream.lease_id, self._position)
+        if isinstance(seen, Refused):
+            return seen
+        reach = self._stream.principal.reach(Permission.LEASES_READ)
+        return seen if reach.contains(seen.shown.overview.lease.scope) else NOT_FOUND
 
     async def _send_seen(self, emit: Emit, seen: Watched) -> bool:
         """Send what was read. Returns whether it was the end."""

@@ -60,6 +60,8 @@ def _must_by_type(kind: inspect.Type) -> str:
             return f"an object of {_span(low, high, 'entries')}"
         case inspect.BoolType():
             return "true or false"
+        case inspect.DateTimeType():
+            return "a time with its zone, such as `2027-01-01T00:00:00Z`"
     return "an object" if isinstance(kind, inspect.StructType) else "a value of another kind"
 
 

@@ -1,6 +1,7 @@
 """`Idempotency-Key` on every POST: the first request takes effect, and repetitions get its answer again.
 
-Keys belong to an organization. Two requests are the same when method, path, body and the role of the API key are.
+Keys belong to a user or a service account. Two requests are the same when method, path, body and what the caller may
+do are.
 A refused request has no effect, so its key stays free: the client may correct the cause and use the same key again.
 """
 
@@ -14,9 +15,9 @@ from litestar import Response
 from control_plane.api.auditing import note_made
 from control_plane.api.auth import unauthenticated
 from control_plane.api.errors import ApiError, refusal
-from control_plane.api.requests import ApiRequest
+from control_plane.api.requests import ApiRequest, permission_of, require, scope_kind_of
 from control_plane.domain.refusal import Refused
-from control_plane.services import api_keys, idempotency
+from control_plane.services import idempotency, principals
 from control_plane.services.idempotency import Answer, Connection, OtherBody, Produced, Shut
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
@@ -48,12 +49,13 @@ async def once(
     """Run `effect` in one transaction of the caller's organization, at most once per key.
 
     `collection` is the path below which the new resource is found by its `id`, for the `Location` header. With
-    `gives_access` the effect takes place only if the caller's API key is not revoked before it is committed.
+    `gives_access` the effect takes place only if the caller's API key is not revoked before it is committed, and
+    `request.principal` is then what the caller may do at that moment.
     """
 
     async def produce(connection: Connection) -> Produced:
-        if gives_access and not await api_keys.hold(connection, request.principal.api_key_id):
-            raise unauthenticated()
+        if gives_access:
+            await hold(connection, request)
         made = await effect(connection)
         if isinstance(made, Refused):
             raise refusal(made)  # Rolls back, so that nothing is stored.
@@ -84,6 +86,15 @@ async def once(
     return Response(answer.body, status_code=answer.status, media_type="application/json", headers=headers)
 
 
+async def hold(connection: Connection, request: ApiRequest) -> None:
+    """Go on with what the principal may do now, as nothing may be passed on that was taken away. Raises ApiError."""
+    principal = await principals.hold(connection, request.world, request.principal)
+    if principal is None:
+        raise unauthenticated()
+    require(principal, permission_of(request.route_handler), scope_kind_of(request.route_handler))
+    request.scope["auth"] = principal
+
+
 def _key(request: ApiRequest) -> str | None:
     given = request.headers.getall("idempotency-key", [])
     if not given:
@@ -94,13 +105,13 @@ def _key(request: ApiRequest) -> str | None:
         raise ApiError(
             "invalid_idempotency_key", f"Idempotency-Key {why}.", errors=[FieldError("Idempotency-Key", why)]
         )
-    return key
+    return f"{request.principal.subject.on_wire} {key}"  # Two subjects may choose the same key.
 
 
 async def _digest(request: ApiRequest) -> bytes:
     body = await request.body()
-    # With the role, because it decides what an answer discloses, such as our costs in a quote.
-    head = f"{request.method} {request.scope['path']} {request.principal.role}\n".encode()
+    # With what the caller may do, because it decides what an answer discloses, such as our costs in a quote.
+    head = f"{request.method} {request.scope['path']} {request.principal.fingerprint}\n".encode()
     return hashlib.sha256(head + body).digest()
 
 

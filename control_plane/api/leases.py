@@ -24,6 +24,7 @@ from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import lease_overviews, leases, proofs
 from control_plane.services.idempotency import Connection
 from control_plane.wire.explanations import ExplanationView
@@ -61,6 +62,7 @@ class LeaseController(Controller):
         "/",
         operation_id="createLease",
         permission=Permission.LEASES_CREATE,
+        scope=ScopeKind.ENVIRONMENT,
         status_code=202,
         responses=made(LeaseView, 202),
     )
@@ -82,7 +84,9 @@ class LeaseController(Controller):
                 ssh_key_ids=keys,
                 actor=request.actor,
                 project=data.project,
+                environment=data.environment,
                 terms=terms,
+                reach=request.reach,
             )
             if isinstance(lease, Refused):
                 return lease
@@ -90,7 +94,13 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
-    @get("/", operation_id="listLeases", permission=Permission.LEASES_READ, responses=refusable(422))
+    @get(
+        "/",
+        operation_id="listLeases",
+        permission=Permission.LEASES_READ,
+        scope=ScopeKind.LEASE,
+        responses=refusable(422),
+    )
     async def index(
         self,
         request: ApiRequest,
@@ -112,6 +122,7 @@ class LeaseController(Controller):
             labels=_wanted_labels(labels or []),
             waiting=waiting,
             limit=limit + 1,
+            reach=request.reach,
         )
         if isinstance(found, Refused):
             raise refusal(found)
@@ -124,11 +135,17 @@ class LeaseController(Controller):
         )
         return LeasePage(tuple(lease_view(shown) for shown in page), following)
 
-    @get("/{lease_id:str}", operation_id="getLease", permission=Permission.LEASES_READ, responses=PROBLEMS)
+    @get(
+        "/{lease_id:str}",
+        operation_id="getLease",
+        permission=Permission.LEASES_READ,
+        scope=ScopeKind.LEASE,
+        responses=PROBLEMS,
+    )
     async def show(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseView:
         """One lease with its status, machine and proof."""
         shown = await lease_overviews.get(
-            request.world, request.principal.organization_id, read_lease_id(lease_id)
+            request.world, request.principal.organization_id, read_lease_id(lease_id), reach=request.reach
         )
         if isinstance(shown, Refused):
             raise refusal(shown)
@@ -138,6 +155,7 @@ class LeaseController(Controller):
         "/{lease_id:str}/release",
         operation_id="releaseLease",
         permission=Permission.LEASES_RELEASE,
+        scope=ScopeKind.LEASE,
         status_code=202,
         responses=made(LeaseView, 202),
     )
@@ -148,7 +166,7 @@ class LeaseController(Controller):
 
         async def effect(connection: Connection) -> Made | Refused:
             released = await leases.release(
-                connection, world, principal.organization_id, wanted, actor=request.actor
+                connection, world, principal.organization_id, wanted, actor=request.actor, reach=request.reach
             )
             if isinstance(released, Refused):
                 return released
@@ -160,6 +178,7 @@ class LeaseController(Controller):
         "/{lease_id:str}/labels",
         operation_id="replaceLeaseLabels",
         permission=Permission.LEASES_LABEL,
+        scope=ScopeKind.LEASE,
         responses=refusable(408, 413, 415, 422),
     )
     async def label(
@@ -172,6 +191,7 @@ class LeaseController(Controller):
             read_lease_id(lease_id),
             data.labels,
             actor=request.actor,
+            reach=request.reach,
         )
         if isinstance(labelled, Refused):
             raise refusal(labelled)
@@ -181,6 +201,7 @@ class LeaseController(Controller):
         "/{lease_id:str}/journal",
         operation_id="listLeaseJournal",
         permission=Permission.LEASES_READ,
+        scope=ScopeKind.LEASE,
         responses=PROBLEMS,
     )
     async def journal(
@@ -197,6 +218,7 @@ class LeaseController(Controller):
             read_lease_id(lease_id),
             position=paging.position("journal", cursor),
             limit=limit + 1,
+            reach=request.reach,
         )
         if isinstance(found, Refused):
             raise refusal(found)
@@ -207,6 +229,7 @@ class LeaseController(Controller):
         "/{lease_id:str}/proofs",
         operation_id="listLeaseProofs",
         permission=Permission.PROOFS_READ,
+        scope=ScopeKind.LEASE,
         responses=PROBLEMS,
     )
     async def proofs(
@@ -223,6 +246,7 @@ class LeaseController(Controller):
             read_lease_id(lease_id),
             before=paging.moment("proofs", cursor),
             limit=limit + 1,
+            reach=request.reach,
         )
         if isinstance(found, Refused):
             raise refusal(found)
@@ -233,13 +257,14 @@ class LeaseController(Controller):
         "/{lease_id:str}/explanation",
         operation_id="explainLease",
         permission=Permission.LEASES_READ,
+        scope=ScopeKind.LEASE,
         responses=PROBLEMS,
     )
     async def explanation(self, request: ApiRequest, lease_id: FromPath[str]) -> ExplanationView:
         """Why the lease is where it is: admission, placements with every rejected offer, attempts and proofs."""
         principal = request.principal
         found = await lease_overviews.explain(
-            request.world, principal.organization_id, read_lease_id(lease_id)
+            request.world, principal.organization_id, read_lease_id(lease_id), reach=request.reach
         )
         if isinstance(found, Refused):
             raise refusal(found)

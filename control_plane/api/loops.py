@@ -9,6 +9,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.views.loops import loop_view, missing_loop_view
 from control_plane.domain.loop_silence import judged
 from control_plane.domain.permission import Permission
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import loops
 from control_plane.wire.loops import LoopList
 
@@ -17,7 +18,13 @@ class LoopController(Controller):
     path = "/operator/loops"
     tags = ("loops",)
 
-    @get("/", operation_id="listLoops", permission=Permission.LOOPS_READ, responses=PROBLEMS)
+    @get(
+        "/",
+        operation_id="listLoops",
+        permission=Permission.LOOPS_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
     async def index(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> LoopList:

@@ -297,7 +297,8 @@ class Envelope:
         }
         principal = scope.get("auth")
         if principal is not None:
-            fields["api_key"] = principal.key_name
+            fields["subject"] = principal.subject.on_wire
+            fields["api_key"] = principal.credential_name
         fault = scope.get(_FAULT)
         if span.traceparent is not None:
             fields["trace_id"] = span.traceparent.split("-")[1]

@@ -16,6 +16,7 @@ from control_plane.api.views.organizations import change_view, event_view
 from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import organization_states
 from control_plane.services.idempotency import Connection
 from control_plane.services.organization_states import Changed, Order
@@ -62,6 +63,7 @@ class OrganizationStateController(Controller):
         "/suspensions",
         operation_id="suspendOrganization",
         permission=Permission.ORGANIZATIONS_SUSPEND,
+        scope=ScopeKind.PLATFORM,
         responses=made(OrganizationChange, 201),
     )
     async def suspend(
@@ -80,6 +82,7 @@ class OrganizationStateController(Controller):
         "/resumptions",
         operation_id="resumeOrganization",
         permission=Permission.ORGANIZATIONS_RESUME,
+        scope=ScopeKind.PLATFORM,
         responses=made(OrganizationChange, 201),
     )
     async def resume(
@@ -96,6 +99,7 @@ class OrganizationStateController(Controller):
         "/closures",
         operation_id="closeOrganization",
         permission=Permission.ORGANIZATIONS_CLOSE,
+        scope=ScopeKind.PLATFORM,
         responses=made(OrganizationChange, 201),
     )
     async def close(
@@ -116,6 +120,7 @@ class OrganizationStateController(Controller):
         "/deletions",
         operation_id="deleteOrganization",
         permission=Permission.ORGANIZATIONS_DELETE,
+        scope=ScopeKind.PLATFORM,
         responses=made(OrganizationChange, 201),
     )
     async def delete(
@@ -135,6 +140,7 @@ class OrganizationStateController(Controller):
         "/history",
         operation_id="listOrganizationHistory",
         permission=Permission.ORGANIZATIONS_READ_ALL,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def history(

@@ -14,11 +14,12 @@ from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.api_keys import api_key_view
 from control_plane.api.views.billing import reconciliation_view
-from control_plane.api.views.organizations import organization_view, own_organization_view
+from control_plane.api.views.organizations import organization_view
 from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import billing, organizations
 from control_plane.services.idempotency import Connection
 from control_plane.services.organizations import Organization
@@ -29,7 +30,6 @@ from control_plane.wire.organizations import (
     OrganizationPage,
     OrganizationRequest,
     OrganizationView,
-    OwnOrganizationView,
 )
 
 OrganizationStates = Annotated[
@@ -66,18 +66,18 @@ class OrganizationController(Controller):
         "/organization",
         operation_id="getOwnOrganization",
         permission=Permission.ORGANIZATIONS_READ,
+        scope=ScopeKind.ORGANIZATION,
         responses=PROBLEMS,
     )
-    async def show(self, request: ApiRequest) -> OwnOrganizationView:
-        """Your organization: its balance, holds and quota; and the role of the API key that asks."""
-        found = await organizations.show(request.world, request.principal.organization_id)
-        principal = request.principal
-        return own_organization_view(found, key_id=principal.key_name, role=principal.role)
+    async def show(self, request: ApiRequest) -> OrganizationView:
+        """Your organization: its balance, holds and quota."""
+        return organization_view(await organizations.show(request.world, request.principal.organization_id))
 
     @get(
         "/operator/organizations",
         operation_id="listOrganizations",
         permission=Permission.ORGANIZATIONS_READ_ALL,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def index(
@@ -105,6 +105,7 @@ class OrganizationController(Controller):
         "/operator/organizations/{organization_id:str}",
         operation_id="getOrganization",
         permission=Permission.ORGANIZATIONS_READ_ALL,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def show_any(self, request: ApiRequest, organization_id: FromPath[str]) -> OrganizationView:
@@ -115,6 +116,7 @@ class OrganizationController(Controller):
         "/operator/organizations/{organization_id:str}/reconciliation",
         operation_id="getOrganizationReconciliation",
         permission=Permission.ORGANIZATIONS_READ_ALL,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def reconciliation(self, request: ApiRequest, organization_id: FromPath[str]) -> ReconciliationView:
@@ -126,6 +128,7 @@ class OrganizationController(Controller):
         "/operator/organizations",
         operation_id="createOrganization",
         permission=Permission.ORGANIZATIONS_CREATE,
+        scope=ScopeKind.PLATFORM,
         responses=made(CreatedOrganization, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[OrganizationRequest]) -> Response[bytes]:

@@ -14,6 +14,7 @@ from control_plane.api.views.orphans import orphan_termination_view, orphan_view
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import orphans
 from control_plane.services.idempotency import Connection
 from control_plane.services.orphans import Place
@@ -28,7 +29,13 @@ class OrphanController(Controller):
     path = "/operator"
     tags = ("orphans",)
 
-    @get("/orphans", operation_id="listOrphans", permission=Permission.ORPHANS_READ, responses=PROBLEMS)
+    @get(
+        "/orphans",
+        operation_id="listOrphans",
+        permission=Permission.ORPHANS_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
     async def index(
         self,
         request: ApiRequest,
@@ -47,6 +54,7 @@ class OrphanController(Controller):
         "/orphan-terminations",
         operation_id="terminateOrphans",
         permission=Permission.ORPHANS_TERMINATE,
+        scope=ScopeKind.PLATFORM,
         responses=made(OrphanTerminationList, 201),
     )
     async def terminate(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from control_plane.api.auth import Principal
 from control_plane.api.errors import ApiError
+from control_plane.domain.access import Principal
 from control_plane.settings import Settings
 
 
@@ -48,7 +48,7 @@ class Places:
         )
         return (
             _Bound(
-                principal.api_key_id, key, f"{key} event streams of this API key are open on this server."
+                principal.credential_id, key, f"{key} event streams of this API key are open on this server."
             ),
             _Bound(
                 principal.organization_id,

@@ -16,6 +16,7 @@ from control_plane.api.views.projects import project_view
 from control_plane.domain.ids import ProjectId
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import projects
 from control_plane.services.idempotency import Connection
 from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
@@ -37,7 +38,9 @@ async def project_id_of(request: ApiRequest, project: str | None) -> ProjectId |
     """The project whose rows a query asks for; None for all of them. Raises the refusal of an unknown one."""
     if project is None:
         return None
-    found = await projects.find(request.world, request.principal.organization_id, project)
+    found = await projects.find(
+        request.world, request.principal.organization_id, project, reach=request.reach
+    )
     if isinstance(found, Refused):
         raise refusal(found)
     return found.id
@@ -47,7 +50,13 @@ class ProjectController(Controller):
     path = "/projects"
     tags = ("projects",)
 
-    @get("/", operation_id="listProjects", permission=Permission.PROJECTS_READ, responses=PROBLEMS)
+    @get(
+        "/",
+        operation_id="listProjects",
+        permission=Permission.PROJECTS_READ,
+        scope=ScopeKind.PROJECT,
+        responses=PROBLEMS,
+    )
     async def index(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> ProjectPage:
@@ -57,6 +66,7 @@ class ProjectController(Controller):
             request.principal.organization_id,
             after=paging.moment("projects", cursor),
             limit=limit + 1,
+            reach=request.reach,
         )
         page, following = paging.cut(
             found, limit, lambda project: paging.after_moment("projects", project.created_at, project.id)
@@ -67,6 +77,7 @@ class ProjectController(Controller):
         "/",
         operation_id="createProject",
         permission=Permission.PROJECTS_CREATE,
+        scope=ScopeKind.ORGANIZATION,
         responses=made(ProjectView, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[ProjectRequest]) -> Response[bytes]:
@@ -80,11 +91,19 @@ class ProjectController(Controller):
 
         return await idempotency.once(request, effect, status=201)
 
-    @get("/{project:str}", operation_id="getProject", permission=Permission.PROJECTS_READ, responses=PROBLEMS)
+    @get(
+        "/{project:str}",
+        operation_id="getProject",
+        permission=Permission.PROJECTS_READ,
+        scope=ScopeKind.PROJECT,
+        responses=PROBLEMS,
+    )
     async def show(self, request: ApiRequest, project: FromPath[str]) -> ProjectView:
         """One project, by its id or its name."""
-        word = _word(project)
-        found = await projects.show(request.world, request.principal.organization_id, word)
+        word = project_word(project)
+        found = await projects.show(
+            request.world, request.principal.organization_id, word, reach=request.reach
+        )
         if isinstance(found, Refused):
             raise refusal(found)
         return project_view(found)
@@ -93,6 +112,7 @@ class ProjectController(Controller):
         "/{project:str}/rename",
         operation_id="renameProject",
         permission=Permission.PROJECTS_RENAME,
+        scope=ScopeKind.PROJECT,
         status_code=200,
         responses=made(ProjectView, 200),
     )
@@ -100,18 +120,18 @@ class ProjectController(Controller):
         self, request: ApiRequest, project: FromPath[str], data: JSONBody[ProjectRequest]
     ) -> Response[bytes]:
         """Rename a project. Its id, its leases and their costs stay; usage and bills show the new name."""
-        word = _word(project)
+        word = project_word(project)
 
         async def effect(connection: Connection) -> Made | Refused:
             renamed = await projects.rename(
-                connection, request.principal.organization_id, word, name=data.name
+                connection, request.principal.organization_id, word, name=data.name, reach=request.reach
             )
             return renamed if isinstance(renamed, Refused) else Made(project_view(renamed))
 
         return await idempotency.once(request, effect, status=200)
 
 
-def _word(project: str) -> str:
+def project_word(project: str) -> str:
     """The name or the id in a path. Raises a 404 for a text that is neither."""
     if len(project) <= NAME_LENGTH_MAX and _NAME.match(project):
         return project

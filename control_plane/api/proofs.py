@@ -16,6 +16,7 @@ from control_plane.domain.ids import Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
 from control_plane.services import proofs
 from control_plane.wire.common import ACCOUNT_LENGTH_MAX, ACCOUNT_PATTERN
 from control_plane.wire.proofs import ProofDetail, ProofRecordPage
@@ -39,12 +40,15 @@ class ProofController(Controller):
         "/proofs/{proof_id:str}",
         operation_id="getProof",
         permission=Permission.PROOFS_READ,
+        scope=ScopeKind.LEASE,
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest, proof_id: FromPath[str]) -> ProofDetail:
         """What one challenge of a machine's GPUs came to, with its evidence."""
         wanted = read_id(Prefix.PROOF, proof_id)
-        found = await proofs.get(request.world, request.principal.organization_id, wanted)
+        found = await proofs.get(
+            request.world, request.principal.organization_id, wanted, reach=request.reach
+        )
         if isinstance(found, Refused):
             raise refusal(found)
         return proof_detail(found)
@@ -53,6 +57,7 @@ class ProofController(Controller):
         "/operator/proofs",
         operation_id="listProofRecords",
         permission=Permission.PROOF_RECORDS_READ,
+        scope=ScopeKind.PLATFORM,
         responses=PROBLEMS,
     )
     async def records(

@@ -4,7 +4,8 @@ The framework would read `"5"` as a number and pass over a mistyped query parame
 `price_usd_per_hour_max` must not buy at any price, so bodies are decoded strictly, once, from the raw
 bytes, and a query may contain only what the handler declares.
 
-Every route behind the door names one permission, `@get("/leases", permission=Permission.LEASES_READ)`.
+Every route behind the door names one permission, and the kind of scope at which it needs it:
+`@get("/leases", permission=Permission.LEASES_READ, scope=ScopeKind.LEASE)`. Its service then finds what is in reach.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, get_origin
 from urllib.parse import parse_qsl
+from uuid import UUID
 
 import msgspec
 from litestar import Request
@@ -24,7 +26,7 @@ from litestar.params import ParameterKwarg
 
 from control_plane.api import observe
 from control_plane.api.auditing import recorded
-from control_plane.api.auth import Authenticator, Principal
+from control_plane.api.auth import Authenticator, actor
 from control_plane.api.catch_up import CatchUp
 from control_plane.api.door import Door
 from control_plane.api.duplicates import refuse_duplicates
@@ -34,11 +36,13 @@ from control_plane.api.observe import Metrics
 from control_plane.api.parameters import null_fault
 from control_plane.api.streams import Streams
 from control_plane.api.views.disclosure import Disclosure
+from control_plane.domain.access import Denied, Principal, Reach, decide
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import not_spending
 from control_plane.domain.ids import ApiKeyId, OrganizationId
 from control_plane.domain.organization import OPEN, OrganizationState, allows
 from control_plane.domain.permission import Permission
+from control_plane.domain.scope import ScopeKind
 from control_plane.services.changes import Changes
 from control_plane.settings import Settings
 from control_plane.wire.problems import FieldError
@@ -64,15 +68,21 @@ class Context:
         self.door = Door(settings)
         changes.subscribe(
             lease=streams.lease_changed,
-            api_key=self.key_revoked,
+            api_key=self.key_changed,
+            subject=self.subject_changed,
             organization=self.organization_changed,
             anything=self.anything_changed,
         )
 
-    def key_revoked(self, key: ApiKeyId) -> None:
-        """A key was revoked, here or in another process: it opens nothing any more, and its streams end."""
+    def key_changed(self, key: ApiKeyId) -> None:
+        """A key was revoked or ends sooner, here or in another process: its streams are checked."""
         self.authenticator.forget(key)
-        self.streams.key_revoked(key)
+        self.streams.key_changed(key)
+
+    def subject_changed(self, subject: UUID) -> None:
+        """The state or the roles of a user or a service account have changed: streams that lost their reach end."""
+        self.authenticator.forget_subject(subject)
+        self.streams.subject_changed(subject)
 
     def organization_changed(self, organization_id: OrganizationId, state: OrganizationState) -> None:
         """The state of an organization changed, here or in another process. Once it is closing, its streams end."""
@@ -112,11 +122,16 @@ class ApiRequest(Request[Any, Principal, Any]):
     @property
     def actor(self) -> Actor:
         """Who does what this request does, for the journal."""
-        return self.principal.actor(observe.request_id(self.scope))
+        return actor(self.principal, observe.request_id(self.scope))
+
+    @property
+    def reach(self) -> Reach:
+        """Where the principal has the permission that this endpoint needs."""
+        return self.principal.reach(permission_of(self.route_handler))
 
     @property
     def disclosure(self) -> Disclosure:
-        return Disclosure.of(self.principal.permissions)
+        return Disclosure.of(self.principal.where.keys())
 
     async def body(self) -> bytes:
         try:
@@ -239,6 +254,12 @@ def permission_of(handler: HTTPRouteHandler) -> Permission:
     return permission
 
 
+def scope_kind_of(handler: HTTPRouteHandler) -> ScopeKind:
+    """The kind of scope at which a route needs its permission. A route that names none raises KeyError."""
+    kind: ScopeKind = handler.opt["scope"]
+    return kind
+
+
 async def public(request: AnyRequest) -> None:
     """The door of the routes that need no key: health and the API's document."""
     door = _arrive(request)
@@ -257,7 +278,7 @@ async def authorized(request: AnyRequest) -> None:
     principal = await _principal(request)
     request.scope["auth"] = principal
     door.enter(request.scope, principal, context_of(request).world.now().timestamp())
-    require(principal, permission_of(request.route_handler))
+    require(principal, permission_of(request.route_handler), scope_kind_of(request.route_handler))
     _check_query(request)
     if request.method in {"POST", "PUT"}:
         await request.body()  # A client that sends slowly must not take its organization's turns.
@@ -286,9 +307,13 @@ async def _principal(request: AnyRequest) -> Principal:
         raise
 
 
-def require(principal: Principal, permission: Permission) -> None:
-    """Raise a 403 that names the permission, unless the principal has it, and its organization may use it now."""
-    if not principal.may(permission):
-        raise permission_denied(permission, principal.role)
-    if not allows(principal.state, permission):
-        raise refusal(not_spending(principal.state))
+def require(principal: Principal, permission: Permission, kind: ScopeKind) -> None:
+    """Raise a 403 that says what is missing, unless the principal has the permission at a scope of this kind.
+
+    And unless its organization may use it now.
+    """
+    decided = decide(principal, permission, kind)
+    if isinstance(decided, Denied):
+        raise permission_denied(decided)
+    if not allows(principal.organization_state, permission):
+        raise refusal(not_spending(principal.organization_state))

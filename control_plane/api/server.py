@@ -19,6 +19,7 @@ from litestar import Litestar
 
 from control_plane import settings as configuration
 from control_plane.api.app import create_app
+from control_plane.api.auth import Authenticator
 from control_plane.api.observe import (
     Metrics,
     MetricsListener,
@@ -32,11 +33,13 @@ from control_plane.api.observe import (
 )
 from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
-from control_plane.services import process
+from control_plane.services import health, process
 from control_plane.services.sealing import key_maker
 from control_plane.settings import Address, Settings, SettingsError
 from tracing import starting as tracing
 
+STORE_USES_SECONDS = 30.0
+"""How often it is stored when API keys were used."""
 HEAD_SECONDS = 10
 """How long the head of a request may take, and how long a connection may stay idle between two requests."""
 HEAD_BYTES_MAX = 65_536
@@ -102,7 +105,12 @@ def application() -> Litestar:
     async def process_lifespan(app: Litestar) -> AsyncIterator[None]:
         listen = settings.metrics_listen
         _end_streams_first(app.state.context.streams)
-        background = [asyncio.create_task(served.watch.keep()), asyncio.create_task(served.changes.run())]
+        authenticator = app.state.context.authenticator
+        background = [
+            asyncio.create_task(served.watch.keep()),
+            asyncio.create_task(served.changes.run()),
+            asyncio.create_task(_keep_uses(authenticator)),
+        ]
         background[0].add_done_callback(_end_if_refused)
         try:
             with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):
@@ -125,6 +133,17 @@ def application() -> Litestar:
     return create_app(
         served.world, settings, metrics=metrics, changes=served.changes, lifespan=[process_lifespan]
     )
+
+
+async def _keep_uses(authenticator: Authenticator) -> None:
+    """Store now and then when API keys were used."""
+    while True:
+        await asyncio.sleep(STORE_USES_SECONDS)
+        try:
+            await authenticator.store_uses()
+        except Exception as error:
+            if not health.is_database_trouble(error):
+                raise
 
 
 def metrics_of(served: process.ApiProcess) -> Metrics:

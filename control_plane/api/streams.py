@@ -1,8 +1,8 @@
 """Server-sent events: the open streams of a process, and what wakes them.
 
 An idle stream holds no connection to the database, no timer, and nothing but its place. It is woken by a notification
-that its lease has changed (services/changes.py), by one clock for all streams of the process, by the revocation of
-its API key, or by the end of the process.
+that its lease has changed (services/changes.py), by one clock for all streams of the process, by a change of what
+its reader may do, or by the end of the process.
 """
 
 import asyncio
@@ -11,16 +11,17 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 import msgspec
 from litestar.types import Receive, Scope, Send
 from prometheus_client import Gauge
 
 from control_plane.api import observe
-from control_plane.api.auth import Principal
 from control_plane.api.places import Places
+from control_plane.domain.access import Principal
 from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
-from control_plane.services import api_keys, health
+from control_plane.services import health, principals
 from control_plane.services.changes import Changes
 from control_plane.world import World
 
@@ -74,13 +75,16 @@ class Stream:
         "key",
         "lease_id",
         "organization_id",
+        "principal",
         "stale",
     )
 
     def __init__(self, lease_id: LeaseId, principal: Principal, tick: int) -> None:
         self.lease_id = lease_id
-        self.key = principal.api_key_id
+        self.key = ApiKeyId(principal.credential_id)
         self.organization_id = principal.organization_id
+        self.principal = principal
+        """What its reader may do, as it was read last."""
         self.stale = True
         """Whether the lease may have changed since the stream looked."""
         self.beat = False
@@ -102,6 +106,14 @@ class Stream:
     def done_reading(self, _: object = None) -> None:
         """What the stream asked the database is answered."""
         self._news.set()
+
+    def now_may(self, principal: Principal | None) -> None:
+        """What the stream's reader may do now; None when its key is valid no more."""
+        if principal is None:
+            self.close(Closing.REVOKED)
+        elif principal.where != self.principal.where:
+            self.principal = principal
+            self.wake()
 
     def close(self, why: Closing) -> None:
         if self.closing is None:
@@ -150,6 +162,8 @@ class Streams:
         self._of_key: defaultdict[ApiKeyId, set[Stream]] = defaultdict(set)
         self._tick = 0
         self._clock: asyncio.Task[None] | None = None
+        self._unchecked = set[ApiKeyId]()
+        """Keys whose streams may have lost what they may see."""
         self._checking: asyncio.Task[None] | None = None
         self._stopping = False
         self._empty = asyncio.Event()
@@ -196,9 +210,18 @@ class Streams:
         for stream in self._of_lease.get(lease_id, ()):
             stream.wake()
 
-    def key_revoked(self, key: ApiKeyId) -> None:
-        for stream in self._of_key.get(key, ()):
-            stream.close(Closing.REVOKED)
+    def key_changed(self, key: ApiKeyId) -> None:
+        """A key was revoked or ends sooner: look whether its streams may go on."""
+        if key in self._of_key:
+            self._check_soon({key})
+
+    def subject_changed(self, subject: UUID) -> None:
+        """The state or the roles of a user or a service account have changed: look what its streams may still see."""
+        keys = {
+            key for key, streams in self._of_key.items() if _first(streams).principal.subject.id == subject
+        }
+        if keys:
+            self._check_soon(keys)
 
     def organization_closed(self, organization_id: OrganizationId) -> None:
         for stream in self._every():
@@ -228,22 +251,35 @@ class Streams:
             self._tick += 1
             if not self._changes.listening and self._tick % POLL_TICKS == 0:
                 self.anything_changed()
-            if self._checking is None or self._checking.done():
-                # Every second, because it takes longer to find out that revocations are not heard. Not awaited: the
-                # clock goes on, and with it the heartbeats, while the database does not answer.
-                self._checking = asyncio.create_task(self._check_keys())
+            # Every second, because it takes longer to find out that changes are not heard. Not awaited: the clock goes
+            # on, and with it the heartbeats, while the database does not answer.
+            self._check_soon(set(self._of_key))
             for stream in self._every():
                 stream.tick(self._tick)
 
+    def _check_soon(self, keys: set[ApiKeyId]) -> None:
+        """Look at these keys, and at those whose check failed, without waiting for the clock."""
+        self._unchecked |= keys
+        if self._unchecked and (self._checking is None or self._checking.done()):
+            self._checking = asyncio.create_task(self._check_keys())
+
     async def _check_keys(self) -> None:
-        try:
-            revoked = await api_keys.revoked_among(self._world, list(self._of_key))
-        except Exception as error:  # noqa: BLE001 - The next tick tries again.
-            if not health.is_database_trouble(error):
-                observe.log.warning("stream_keys_unchecked", error=type(error).__name__)
-            return
-        for key in revoked:
-            self.key_revoked(key)
+        while self._unchecked:
+            unchecked, self._unchecked = self._unchecked, set()
+            try:
+                known = await principals.of_keys(self._world, unchecked)
+            except Exception as error:  # noqa: BLE001 - The clock of all streams goes on; the next tick tries again.
+                self._unchecked |= unchecked
+                if not health.is_database_trouble(error):
+                    observe.log.warning("stream_keys_unchecked", error=type(error).__name__)
+                return
+            for key in unchecked:
+                for stream in self._of_key.get(key, ()):
+                    stream.now_may(known.get(key))
+
+
+def _first(streams: set[Stream]) -> Stream:
+    return next(iter(streams))
 
 
 def _discard(known: dict[Key, set[Stream]], key: Key, stream: Stream) -> None:

@@ -119,6 +119,15 @@ class Terminal:
         else:
             self.show(draw(answer.cleaned()))
 
+    def done(self, as_json: bool, deed: str, identifier: str, sentence: str) -> None:  # noqa: FBT001 - `args.json`
+        """Say what was done where the API has nothing to answer."""
+        if as_json:
+            self.json({deed: identifier})
+        elif self.quiet:
+            self.write(f"{identifier}\n")
+        else:
+            self.say(sentence)
+
     def show(self, drawing: RenderableType) -> None:
         if self.out.is_terminal:
             self.out.print(drawing)

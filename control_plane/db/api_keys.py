@@ -1,6 +1,5 @@
 """Queries on API keys."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -9,62 +8,66 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.db.subjects import subject_values
-from control_plane.domain.ids import ApiKeyId, OrganizationId, ServiceAccountId, UserId
-from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import Role
-from control_plane.domain.subject import Subject, SubjectKind
+from control_plane.db.subjects import subject_of, subject_values
+from control_plane.domain.api_key import ApiKey
+from control_plane.domain.ids import ApiKeyId, OrganizationId, ProjectId, ServiceAccountId, UserId
+from control_plane.domain.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
+class _Row:
     id: ApiKeyId
-    name: str
-    role: Role
-    hint: str
-    """The first and last characters of the secret."""
-    created_at: datetime
-    revoked_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner of an API key, its role, and the state of its organization."""
-
-    organization_id: OrganizationId
     user_id: UserId | None
     service_account_id: ServiceAccountId | None
-    api_key_id: ApiKeyId
-    role: Role
-    state: OrganizationState
+    name: str
+    hint: str
+    scopes: tuple[str, ...] | None
+    project_ids: tuple[ProjectId, ...] | None
+    rotates: ApiKeyId | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
 
     @property
-    def subject(self) -> Subject:
-        if self.user_id is not None:
-            return Subject(SubjectKind.USER, self.user_id)
-        if self.service_account_id is not None:
-            return Subject(SubjectKind.SERVICE_ACCOUNT, self.service_account_id)
-        raise ValueError(f"the API key {self.api_key_id} has no subject")
+    def key(self) -> ApiKey:
+        return ApiKey(
+            id=self.id,
+            subject=subject_of(self.user_id, self.service_account_id),
+            name=self.name,
+            hint=self.hint,
+            scopes=self.scopes,
+            project_ids=self.project_ids,
+            rotates=self.rotates,
+            created_at=self.created_at,
+            expires_at=self.expires_at,
+            revoked_at=self.revoked_at,
+            last_used_at=self.last_used_at,
+        )
 
 
+_COLUMNS = """id, user_id, service_account_id, name, hint, scopes, project_ids, rotates, created_at, expires_at,
+  revoked_at, last_used_at"""
 _INSERT = text("""
-INSERT INTO api_keys (id, organization_id, user_id, service_account_id, name, role, secret_sha256, hint, created_at)
-VALUES (:id, :organization_id, :user_id, :service_account_id, :name, :role, :secret_sha256, :hint, :now)
+INSERT INTO api_keys (id, organization_id, user_id, service_account_id, name, secret_sha256, hint, scopes, project_ids,
+  rotates, created_at, expires_at)
+VALUES (:id, :organization_id, :user_id, :service_account_id, :name, :secret_sha256, :hint, :scopes, :project_ids,
+  :rotates, :now, :expires_at)
 """)
-# A function that runs with its owner's rights: no tenant is set before the key is known, so the tenant filter would
-# hide every row.
-_OWNER = text("""
-SELECT organization_id, user_id, service_account_id, api_key_id, role, state FROM api_key_owner(:secret_sha256)
-""")
-_PAGE = text("""
-SELECT id, name, role, hint, created_at, revoked_at FROM api_keys
+_PAGE = text(f"""
+SELECT {_COLUMNS} FROM api_keys
 WHERE organization_id = :organization_id
+  AND (CAST(:of_all AS boolean) OR user_id = :user_id OR service_account_id = :service_account_id)
   AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY created_at, id LIMIT :limit
 """)
 _COUNT = text("""
-SELECT count(*) FROM api_keys WHERE organization_id = :organization_id AND revoked_at IS NULL
+SELECT count(*) FROM api_keys
+WHERE organization_id = :organization_id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 """)
+_LOCK = text(
+    f"SELECT {_COLUMNS} FROM api_keys WHERE organization_id = :organization_id AND id = :id FOR UPDATE"
+)
 _REVOKE = text("""
 UPDATE api_keys SET revoked_at = :now
 WHERE organization_id = :organization_id AND id = :id AND revoked_at IS NULL
@@ -72,20 +75,18 @@ WHERE organization_id = :organization_id AND id = :id AND revoked_at IS NULL
 _REVOKE_ALL = text("""
 UPDATE api_keys SET revoked_at = :now WHERE organization_id = :organization_id AND revoked_at IS NULL
 """)
-_ROLE = text("SELECT role FROM api_keys WHERE organization_id = :organization_id AND id = :id")
-# The lock makes a revocation wait until this transaction is over, so that neither overlooks the other.
-_HOLD = text("SELECT id FROM api_keys WHERE id = :id AND revoked_at IS NULL FOR SHARE")
-# A function that runs with its owner's rights, because the keys belong to many tenants.
-_REVOKED = text("SELECT revoked_api_keys(:ids)")
+_REVOKE_ALL_OF = text("""
+UPDATE api_keys SET revoked_at = :now
+WHERE organization_id = :organization_id AND (user_id = :user_id OR service_account_id = :service_account_id)
+  AND revoked_at IS NULL
+""")
+_EXPIRE = text("""
+UPDATE api_keys SET expires_at = :at WHERE organization_id = :organization_id AND id = :id
+""")
 
 
 async def insert(
-    connection: Connection,
-    organization_id: OrganizationId,
-    subject: Subject,
-    key: ApiKey,
-    *,
-    secret_sha256: bytes,
+    connection: Connection, organization_id: OrganizationId, key: ApiKey, *, secret_sha256: bytes
 ) -> None:
     """Store a key by the digest of its secret; the secret itself is never stored."""
     await write(
@@ -93,45 +94,53 @@ async def insert(
         _INSERT,
         id=key.id,
         organization_id=organization_id,
-        **subject_values(subject),
+        **subject_values(key.subject),
         name=key.name,
-        role=key.role.value,
         secret_sha256=secret_sha256,
         hint=key.hint,
+        scopes=None if key.scopes is None else list(key.scopes),
+        project_ids=None if key.project_ids is None else list(key.project_ids),
+        rotates=key.rotates,
         now=key.created_at,
+        expires_at=key.expires_at,
     )
-
-
-async def owner(connection: Connection, secret_sha256: bytes) -> Owner | None:
-    """The owner of a key by the digest of its secret; None when the key is unknown or revoked.
-
-    So it is when its organization is closing, closed or deleted.
-    """
-    return await read_one(connection, _OWNER, Owner, secret_sha256=secret_sha256)
 
 
 async def page(
     connection: Connection,
     organization_id: OrganizationId,
     *,
+    of: Subject | None,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[ApiKey]:
-    """Keys of the organization, oldest first, revoked ones too; `after` is creation time and id of one."""
-    return await read(
+    """Keys of one subject, or of the organization (None), oldest first, with those that have ended.
+
+    `after` is creation time and id of one.
+    """
+    rows = await read(
         connection,
         _PAGE,
-        ApiKey,
+        _Row,
         organization_id=organization_id,
+        of_all=of is None,
+        **(subject_values(of) if of else {"user_id": None, "service_account_id": None}),
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
         limit=limit,
     )
+    return [row.key for row in rows]
 
 
-async def count(connection: Connection, organization_id: OrganizationId) -> int:
+async def count(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> int:
     """How many keys of the organization are valid."""
-    return await read_one(connection, _COUNT, int, organization_id=organization_id) or 0
+    return await read_one(connection, _COUNT, int, organization_id=organization_id, now=now) or 0
+
+
+async def lock(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> ApiKey | None:
+    """One key of this organization, locked for this transaction; None when there is none."""
+    row = await read_one(connection, _LOCK, _Row, organization_id=organization_id, id=key_id)
+    return row.key if row else None
 
 
 async def revoke(
@@ -146,16 +155,16 @@ async def revoke_all(connection: Connection, organization_id: OrganizationId, *,
     return await write(connection, _REVOKE_ALL, organization_id=organization_id, now=now)
 
 
-async def role(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> Role | None:
-    """The role of a key of this organization; None when there is no such key."""
-    return await read_one(connection, _ROLE, Role, organization_id=organization_id, id=key_id)
+async def revoke_all_of(
+    connection: Connection, organization_id: OrganizationId, subject: Subject, *, now: datetime
+) -> int:
+    """Revoke every key of a subject. Returns how many."""
+    values = {"organization_id": organization_id, **subject_values(subject), "now": now}
+    return await write(connection, _REVOKE_ALL_OF, **values)
 
 
-async def hold(connection: Connection, key_id: ApiKeyId) -> bool:
-    """Keep a key from being revoked until this transaction is over. False when it is revoked already."""
-    return bool(await read(connection, _HOLD, ApiKeyId, id=key_id))
-
-
-async def revoked_among(connection: Connection, key_ids: Collection[ApiKeyId]) -> frozenset[ApiKeyId]:
-    """Those of these keys, of any organization, that are revoked, or whose organization is closing or closed."""
-    return frozenset(await read(connection, _REVOKED, ApiKeyId, ids=list(key_ids)))
+async def expire(
+    connection: Connection, organization_id: OrganizationId, key_id: ApiKeyId, *, at: datetime
+) -> None:
+    """Let a key end at a moment."""
+    await write(connection, _EXPIRE, organization_id=organization_id, id=key_id, at=at)

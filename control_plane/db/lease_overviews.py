@@ -10,7 +10,9 @@ from sqlalchemy import TextClause, text
 from control_plane.db.connection import Connection
 from control_plane.db.leases import COLUMNS
 from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import convert, document
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import (
     Lease,
@@ -40,8 +42,8 @@ LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LI
 _SHOW = text(_OVERVIEW + " WHERE l.organization_id = :organization_id AND l.id = :id")
 _PAGE = text(
     _OVERVIEW
-    + """
-WHERE l.organization_id = :organization_id
+    + f"""
+WHERE l.organization_id = :organization_id AND {within("l")}
   AND (CAST(:before_at AS timestamptz) IS NULL OR (l.created_at, l.id) < (:before_at, CAST(:before_id AS uuid)))
   AND (CAST(:states AS text[]) IS NULL OR l.state = ANY(:states))
   AND (CAST(:project_id AS uuid) IS NULL OR l.project_id = :project_id)
@@ -141,6 +143,7 @@ async def show(connection: Connection, organization_id: OrganizationId, lease_id
 async def page(
     connection: Connection,
     organization_id: OrganizationId,
+    reach: Reach,
     *,
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
@@ -149,7 +152,7 @@ async def page(
     waiting: bool | None = None,
     limit: int,
 ) -> list[Overview]:
-    """An organization's leases, newest first; `before` is creation time and id of the previous page's last lease.
+    """An organization's leases within reach, newest first; `before` is creation time and id of the last one read.
 
     With `labels`, only leases that have all of them; with `waiting`, only those that wait for stock, or only others.
     """
@@ -158,6 +161,7 @@ async def page(
         connection,
         _PAGE,
         organization_id=organization_id,
+        **reach_values(reach),
         before_at=before_at,
         before_id=before_id,
         states=None if states is None else list(states),

@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.project import DEFAULT_NAME, Project
 
@@ -21,7 +22,7 @@ _RENAME = text("UPDATE projects SET name = :name WHERE organization_id = :organi
 _NAMED = text(f"SELECT {_COLUMNS} FROM projects WHERE organization_id = :organization_id AND name = :name")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM projects
-WHERE organization_id = :organization_id
+WHERE organization_id = :organization_id AND (CAST(:everywhere AS boolean) OR id = ANY(CAST(:projects AS uuid[])))
   AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY created_at, id LIMIT :limit
 """)
@@ -64,16 +65,19 @@ async def default(connection: Connection, organization_id: OrganizationId) -> Pr
 async def page(
     connection: Connection,
     organization_id: OrganizationId,
+    reach: Reach,
     *,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Project]:
-    """An organization's projects, oldest first; `after` is creation time and id of the previous page's last project."""
+    """An organization's projects within reach, oldest first; `after` is creation time and id of the last one read."""
     return await read(
         connection,
         _PAGE,
         Project,
         organization_id=organization_id,
+        everywhere=reach.organization,
+        projects=list(reach.projects),
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
         limit=limit,

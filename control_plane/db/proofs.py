@@ -15,7 +15,9 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.journal import OWNER
+from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.domain.access import Reach
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
 from control_plane.domain.machine import Machine
@@ -166,7 +168,8 @@ SELECT {_columns_of(Proof)} FROM proofs WHERE organization_id = :organization_id
 ORDER BY at DESC, id DESC LIMIT :limit
 """)
 _DETAIL = text(f"""
-SELECT {_columns_of(ProofDetail)} FROM proofs WHERE organization_id = :organization_id AND id = :id
+SELECT {_columns_of(ProofDetail)} FROM proofs p WHERE organization_id = :organization_id AND id = :id
+  AND (CAST(:everywhere AS boolean) OR EXISTS (SELECT FROM leases l WHERE l.id = p.lease_id AND {within("l")}))
 """)
 
 
@@ -184,6 +187,9 @@ async def page(
     return await read(connection, _PAGE, Proof, before_at=before_at, before_id=before_id, **values)
 
 
-async def get(connection: Connection, organization_id: OrganizationId, proof_id: UUID) -> ProofDetail | None:
-    """One proof with its evidence."""
-    return await read_one(connection, _DETAIL, ProofDetail, organization_id=organization_id, id=proof_id)
+async def get(
+    connection: Connection, organization_id: OrganizationId, proof_id: UUID, reach: Reach
+) -> ProofDetail | None:
+    """One proof with its evidence; None when its lease is out of reach."""
+    values = {"organization_id": organization_id, "id": proof_id, **reach_values(reach)}
+    return await read_one(connection, _DETAIL, ProofDetail, **values)

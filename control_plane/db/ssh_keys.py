@@ -1,6 +1,5 @@
 """Queries on customers' SSH keys."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -9,7 +8,8 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, write
-from control_plane.domain.ids import OrganizationId, SshKeyId
+from control_plane.domain.access import Reach
+from control_plane.domain.ids import OrganizationId, ProjectId, SshKeyId
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +18,25 @@ class SshKey:
     name: str
     public_key: str
     fingerprint: str
+    project_id: ProjectId | None
+    """The project whose leases it is for; None: all of the organization's."""
     created_at: datetime
 
 
 _INSERT = text("""
-INSERT INTO ssh_keys (id, organization_id, name, public_key, fingerprint, created_at)
-VALUES (:id, :organization_id, :name, :public_key, :fingerprint, :now)
+INSERT INTO ssh_keys (id, organization_id, name, public_key, fingerprint, project_id, created_at)
+VALUES (:id, :organization_id, :name, :public_key, :fingerprint, :project_id, :now)
 """)
-_COLUMNS = "id, name, public_key, fingerprint, created_at"
-_ALL = text(
-    f"SELECT {_COLUMNS} FROM ssh_keys WHERE organization_id = :organization_id ORDER BY created_at, id"
-)
-_BY_ID = text(f"""
-SELECT {_COLUMNS} FROM ssh_keys WHERE organization_id = :organization_id AND id = ANY(:ids) ORDER BY created_at, id
+_COLUMNS = "id, name, public_key, fingerprint, project_id, created_at"
+_WITHIN = "(CAST(:everywhere AS boolean) OR project_id = ANY(CAST(:projects AS uuid[])))"
+_ALL = text(f"""
+SELECT {_COLUMNS} FROM ssh_keys WHERE organization_id = :organization_id AND {_WITHIN} ORDER BY created_at, id
 """)
-_DELETE = text("DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id")
+_OF_PROJECT = text(f"""
+SELECT {_COLUMNS} FROM ssh_keys
+WHERE organization_id = :organization_id AND (project_id IS NULL OR project_id = :project_id) ORDER BY created_at, id
+""")
+_DELETE = text(f"DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id AND {_WITHIN}")
 
 
 async def insert(connection: Connection, organization_id: OrganizationId, key: SshKey) -> None:
@@ -45,22 +49,26 @@ async def insert(connection: Connection, organization_id: OrganizationId, key: S
         name=key.name,
         public_key=key.public_key,
         fingerprint=key.fingerprint,
+        project_id=key.project_id,
         now=key.created_at,
     )
 
 
-async def every(connection: Connection, organization_id: OrganizationId) -> list[SshKey]:
-    """All keys of the organization, oldest first."""
-    return await read(connection, _ALL, SshKey, organization_id=organization_id)
+async def every(connection: Connection, organization_id: OrganizationId, reach: Reach) -> list[SshKey]:
+    """The organization's keys within reach, oldest first. A key of no project needs the whole organization."""
+    values = {"everywhere": reach.organization, "projects": list(reach.projects)}
+    return await read(connection, _ALL, SshKey, organization_id=organization_id, **values)
 
 
-async def of_ids(
-    connection: Connection, organization_id: OrganizationId, ids: Sequence[UUID]
+async def of_project(
+    connection: Connection, organization_id: OrganizationId, project_id: ProjectId
 ) -> list[SshKey]:
-    """Those of `ids` that are keys of this organization."""
-    return await read(connection, _BY_ID, SshKey, organization_id=organization_id, ids=list(ids))
+    """The keys that leases of a project can admit: those of the project, and those of the organization."""
+    values = {"organization_id": organization_id, "project_id": project_id}
+    return await read(connection, _OF_PROJECT, SshKey, **values)
 
 
-async def delete(connection: Connection, organization_id: OrganizationId, key_id: UUID) -> bool:
-    """Delete a key. False when the organization has no such key."""
-    return bool(await write(connection, _DELETE, organization_id=organization_id, id=key_id))
+async def delete(connection: Connection, organization_id: OrganizationId, key_id: UUID, reach: Reach) -> bool:
+    """Delete a key. False when there is no such key within reach."""
+    values = {"everywhere": reach.organization, "projects": list(reach.projects)}
+    return bool(await write(connection, _DELETE, organization_id=organization_id, id=key_id, **values))

@@ -9,7 +9,9 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import LeaseState, PurchaseKind
 from control_plane.domain.metering import Interval, Meter, Use
@@ -249,12 +251,13 @@ class LeaseUsage(Use):
     """Rated in the period."""
 
 
-_CHARGES = text("""
+_CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
        c.amount_nano, l.labels
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
+  AND {within("l")}
   AND (CAST(:project_id AS uuid) IS NULL OR c.project_id = :project_id)
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
@@ -272,6 +275,7 @@ LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
            GROUP BY lease_id) rated ON rated.lease_id = l.id
 WHERE l.organization_id = :organization_id AND l.ready_at IS NOT NULL AND l.ready_at < :until
+  AND {within("l")}
   AND (CAST(:project_id AS uuid) IS NULL OR l.project_id = :project_id)
   AND (rated.lease_id IS NOT NULL OR NOT l.meter_closed)
 ORDER BY l.created_at, l.id
@@ -281,6 +285,7 @@ ORDER BY l.created_at, l.id
 async def charges(
     connection: Connection,
     organization_id: OrganizationId,
+    reach: Reach,
     *,
     since: datetime,
     until: datetime,
@@ -300,6 +305,7 @@ async def charges(
         since=since,
         until=until,
         project_id=project_id,
+        **reach_values(reach),
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
         limit=limit,
@@ -319,6 +325,7 @@ async def total(
 async def by_lease(
     connection: Connection,
     organization_id: OrganizationId,
+    reach: Reach,
     *,
     since: datetime,
     until: datetime,
@@ -329,4 +336,4 @@ async def by_lease(
     With `project_id`, only those of the project.
     """
     values = {"organization_id": organization_id, "since": since, "until": until, "project_id": project_id}
-    return await read(connection, _BY_LEASE, LeaseUsage, **values)
+    return await read(connection, _BY_LEASE, LeaseUsage, **values, **reach_values(reach))

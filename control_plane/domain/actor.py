@@ -6,9 +6,9 @@ from enum import StrEnum
 
 class ActorKind(StrEnum):
     CUSTOMER = "customer"
-    """A request with a customer's API key."""
+    """A request of a customer's user or service account."""
     OPERATOR = "operator"
-    """A request with an operator's API key, or an administrator at the host."""
+    """A request of a user or a service account of the platform's organization, or an administrator at the host."""
     LOOP = "loop"
     """A loop of the reconciler."""
 
@@ -17,7 +17,7 @@ class ActorKind(StrEnum):
 class Actor:
     kind: ActorKind
     name: str
-    """The API key's id on the wire, or the loop's name."""
+    """The id of the user or the service account on the wire, or the loop's name."""
     request_id: str | None = None
     """The id of the HTTP request, as in the API's log; None for loops."""
 

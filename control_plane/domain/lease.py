@@ -20,6 +20,7 @@ from control_plane.domain.ids import EnvironmentId, LeaseId, OrganizationId, Pro
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -187,6 +188,11 @@ class Lease:
     """When it is released by itself; None before it is ready, and when no limit applies."""
     billed_until: datetime | None
     ended_at: datetime | None
+
+    @property
+    def scope(self) -> Scope:
+        """The lease as a scope of roles."""
+        return Scope(ScopeKind.LEASE, self.project_id, self.environment_id, self.id)
 
     @property
     def request(self) -> CapacityRequest:

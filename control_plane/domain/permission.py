@@ -1,17 +1,23 @@
-"""What an API key may do: permissions, named by noun and action, and the built-in roles that group them.
+"""The one list of permissions, named by noun and action, and the permissions of each role.
 
-Code asks for a permission and never for a role, so that a new role is one more set here.
+Code asks for a permission and never for a role, so that a new role is one more set here. How roles become what
+somebody may do is in `domain/access.py`.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 
+from control_plane.domain.role import Role
+from control_plane.domain.scope import ScopeKind, is_within
+
 
 class Permission(StrEnum):
+    ME_READ = "me.read"
+    """Read who one is and what one may do. Everybody has it."""
     ORGANIZATIONS_READ = "organizations.read"
     """Read the caller's own organization: its balance, holds and quota."""
     ORGANIZATIONS_CREATE = "organizations.create"
-    """Create organizations, each with its first API key."""
+    """Create organizations, each with a service account that is its owner, and that account's first API key."""
     ORGANIZATIONS_READ_ALL = "organizations.read_all"
     """Read every organization: its balance, holds and quota, and whether its charges are posted."""
     ORGANIZATIONS_SUSPEND = "organizations.suspend"
@@ -24,15 +30,33 @@ class Permission(StrEnum):
     """Erase the personal data of closed organizations."""
     CREDITS_CREATE = "credits.create"
     """Post a credit to any organization."""
+    OWNERS_APPOINT = "owners.appoint"
+    """Grant and end the role of an owner, and act on owners: nobody acts on somebody who may do more."""
+    USERS_READ = "users.read"
+    USERS_INVITE = "users.invite"
+    USERS_SUSPEND = "users.suspend"
+    """Suspend and resume users."""
+    USERS_REMOVE = "users.remove"
+    SERVICE_ACCOUNTS_READ = "service_accounts.read"
+    SERVICE_ACCOUNTS_CREATE = "service_accounts.create"
+    SERVICE_ACCOUNTS_SUSPEND = "service_accounts.suspend"
+    """Suspend and resume service accounts."""
+    SERVICE_ACCOUNTS_REMOVE = "service_accounts.remove"
+    ROLE_BINDINGS_READ = "role_bindings.read"
+    ROLE_BINDINGS_CREATE = "role_bindings.create"
+    """Grant roles to others, with no more than one's own permissions."""
+    ROLE_BINDINGS_DELETE = "role_bindings.delete"
+    """End roles of others that include no more than one's own permissions."""
     API_KEYS_READ = "api_keys.read"
+    """Read one's own API keys."""
     API_KEYS_CREATE = "api_keys.create"
-    """Create API keys with the role of a customer."""
-    API_KEYS_CREATE_OPERATOR = "api_keys.create_operator"
-    """Create API keys with the role of an operator."""
+    """Create and rotate one's own API keys."""
     API_KEYS_REVOKE = "api_keys.revoke"
-    """Revoke API keys with the role of a customer."""
-    API_KEYS_REVOKE_OPERATOR = "api_keys.revoke_operator"
-    """Revoke API keys with the role of an operator."""
+    """Revoke one's own API keys."""
+    API_KEYS_READ_ALL = "api_keys.read_all"
+    """Read the API keys of every user and service account of the organization."""
+    API_KEYS_MANAGE = "api_keys.manage"
+    """Create, rotate and revoke the API keys of others who may do no more."""
     SSH_KEYS_READ = "ssh_keys.read"
     SSH_KEYS_CREATE = "ssh_keys.create"
     SSH_KEYS_DELETE = "ssh_keys.delete"
@@ -40,23 +64,25 @@ class Permission(StrEnum):
     PROJECTS_CREATE = "projects.create"
     """Create projects in the caller's own organization."""
     PROJECTS_RENAME = "projects.rename"
+    ENVIRONMENTS_READ = "environments.read"
+    ENVIRONMENTS_CREATE = "environments.create"
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
     """See what we pay our providers, in offers, quotes and placements."""
     QUOTES_CREATE = "quotes.create"
     LEASES_READ = "leases.read"
-    """Read the organization's leases, their journals, events and explanations."""
+    """Read leases, their journals, events and explanations."""
     LEASES_CREATE = "leases.create"
     LEASES_RELEASE = "leases.release"
     LEASES_LABEL = "leases.label"
     """Replace the labels of a lease."""
     PROOFS_READ = "proofs.read"
-    """Read the GPU proofs of the organization's leases, with their evidence."""
+    """Read the GPU proofs of leases, with their evidence."""
     PROOF_RECORDS_READ = "proof_records.read"
     """Read how the machines of every provider account answered, without the names of customers."""
     BILLING_READ = "billing.read"
-    """Read the organization's usage, bill and reconciliation."""
+    """Read usage, the bill, and the organization's reconciliation."""
     LOOPS_READ = "loops.read"
     ORPHANS_READ = "orphans.read"
     ORPHANS_TERMINATE = "orphans.terminate"
@@ -69,55 +95,206 @@ class Permission(StrEnum):
     """Permit, for a limited time, the termination of all machines of an account that fail their GPU proof."""
 
 
-class Role(StrEnum):
-    CUSTOMER = "customer"
-    OPERATOR = "operator"
+_P = Permission
 
+EVERYBODYS = frozenset({_P.ME_READ})
+"""What every valid credential allows, whatever its roles and limits."""
 
-CUSTOMER = frozenset(
+_OF_PLATFORM = frozenset(
     {
-        Permission.ORGANIZATIONS_READ,
-        Permission.API_KEYS_READ,
-        Permission.API_KEYS_CREATE,
-        Permission.API_KEYS_REVOKE,
-        Permission.SSH_KEYS_READ,
-        Permission.SSH_KEYS_CREATE,
-        Permission.SSH_KEYS_DELETE,
-        Permission.PROJECTS_READ,
-        Permission.PROJECTS_CREATE,
-        Permission.PROJECTS_RENAME,
-        Permission.SKUS_READ,
-        Permission.OFFERS_READ,
-        Permission.QUOTES_CREATE,
-        Permission.LEASES_READ,
-        Permission.LEASES_CREATE,
-        Permission.LEASES_RELEASE,
-        Permission.LEASES_LABEL,
-        Permission.PROOFS_READ,
-        Permission.BILLING_READ,
+        _P.ORGANIZATIONS_CREATE,
+        _P.ORGANIZATIONS_READ_ALL,
+        _P.ORGANIZATIONS_SUSPEND,
+        _P.ORGANIZATIONS_RESUME,
+        _P.ORGANIZATIONS_CLOSE,
+        _P.ORGANIZATIONS_DELETE,
+        _P.CREDITS_CREATE,
+        _P.COSTS_READ,
+        _P.PROOF_RECORDS_READ,
+        _P.LOOPS_READ,
+        _P.ORPHANS_READ,
+        _P.ORPHANS_TERMINATE,
+        _P.PROVIDER_ACCOUNTS_READ,
+        _P.PROVIDER_ACCOUNTS_MANAGE,
+        _P.TERMINATIONS_PERMIT,
     }
 )
-"""Everything that concerns the customer's own organization."""
-OPERATOR = CUSTOMER | {
-    Permission.ORGANIZATIONS_CREATE,
-    Permission.ORGANIZATIONS_READ_ALL,
-    Permission.ORGANIZATIONS_SUSPEND,
-    Permission.ORGANIZATIONS_RESUME,
-    Permission.ORGANIZATIONS_CLOSE,
-    Permission.ORGANIZATIONS_DELETE,
-    Permission.CREDITS_CREATE,
-    Permission.API_KEYS_CREATE_OPERATOR,
-    Permission.API_KEYS_REVOKE_OPERATOR,
-    Permission.COSTS_READ,
-    Permission.PROOF_RECORDS_READ,
-    Permission.LOOPS_READ,
-    Permission.ORPHANS_READ,
-    Permission.ORPHANS_TERMINATE,
-    Permission.PROVIDER_ACCOUNTS_READ,
-    Permission.PROVIDER_ACCOUNTS_MANAGE,
-    Permission.TERMINATIONS_PERMIT,
-}
-"""Everything that a customer may do, and what running the platform takes."""
+_OF_ORGANIZATION = frozenset(
+    {
+        _P.ORGANIZATIONS_READ,
+        _P.OWNERS_APPOINT,
+        _P.USERS_READ,
+        _P.USERS_INVITE,
+        _P.USERS_SUSPEND,
+        _P.USERS_REMOVE,
+        _P.SERVICE_ACCOUNTS_READ,
+        _P.SERVICE_ACCOUNTS_CREATE,
+        _P.SERVICE_ACCOUNTS_SUSPEND,
+        _P.SERVICE_ACCOUNTS_REMOVE,
+        _P.API_KEYS_READ_ALL,
+        _P.API_KEYS_MANAGE,
+        _P.PROJECTS_CREATE,
+    }
+)
+_OF_PROJECT = frozenset(
+    {
+        _P.SSH_KEYS_READ,
+        _P.SSH_KEYS_CREATE,
+        _P.SSH_KEYS_DELETE,
+        _P.PROJECTS_READ,
+        _P.PROJECTS_RENAME,
+        _P.ENVIRONMENTS_CREATE,
+    }
+)
+_OF_ENVIRONMENT = frozenset({_P.ENVIRONMENTS_READ, _P.QUOTES_CREATE, _P.LEASES_CREATE})
 
-PERMISSIONS: Mapping[Role, frozenset[Permission]] = {Role.CUSTOMER: CUSTOMER, Role.OPERATOR: OPERATOR}
-"""The permissions of each built-in role."""
+
+def _narrowest(permission: Permission) -> ScopeKind:
+    for kind, permissions in (
+        (ScopeKind.PLATFORM, _OF_PLATFORM),
+        (ScopeKind.ORGANIZATION, _OF_ORGANIZATION),
+        (ScopeKind.PROJECT, _OF_PROJECT),
+        (ScopeKind.ENVIRONMENT, _OF_ENVIRONMENT),
+    ):
+        if permission in permissions:
+            return kind
+    return ScopeKind.LEASE
+
+
+NARROWEST: Mapping[Permission, ScopeKind] = {
+    permission: _narrowest(permission) for permission in Permission if permission not in EVERYBODYS
+}
+"""The narrowest kind of scope at which a role gives a permission: in a single project nobody may create others."""
+
+_OWN_KEYS = frozenset({_P.API_KEYS_READ, _P.API_KEYS_CREATE, _P.API_KEYS_REVOKE})
+_CATALOGUE = frozenset({_P.SKUS_READ, _P.OFFERS_READ})
+VIEWER = (
+    _CATALOGUE
+    | _OWN_KEYS
+    | {
+        _P.PROJECTS_READ,
+        _P.ENVIRONMENTS_READ,
+        _P.SSH_KEYS_READ,
+        _P.LEASES_READ,
+        _P.PROOFS_READ,
+    }
+)
+MEMBER = VIEWER | {
+    _P.ORGANIZATIONS_READ,
+    _P.SSH_KEYS_CREATE,
+    _P.SSH_KEYS_DELETE,
+    _P.QUOTES_CREATE,
+    _P.LEASES_CREATE,
+    _P.LEASES_RELEASE,
+    _P.LEASES_LABEL,
+    _P.BILLING_READ,
+}
+FINANCE = (
+    _CATALOGUE
+    | _OWN_KEYS
+    | {
+        _P.ORGANIZATIONS_READ,
+        _P.PROJECTS_READ,
+        _P.ENVIRONMENTS_READ,
+        _P.BILLING_READ,
+    }
+)
+_PEOPLE = frozenset(
+    {
+        _P.USERS_READ,
+        _P.USERS_INVITE,
+        _P.USERS_SUSPEND,
+        _P.USERS_REMOVE,
+        _P.SERVICE_ACCOUNTS_READ,
+        _P.SERVICE_ACCOUNTS_CREATE,
+        _P.SERVICE_ACCOUNTS_SUSPEND,
+        _P.SERVICE_ACCOUNTS_REMOVE,
+        _P.ROLE_BINDINGS_READ,
+        _P.ROLE_BINDINGS_CREATE,
+        _P.ROLE_BINDINGS_DELETE,
+        _P.API_KEYS_READ_ALL,
+        _P.API_KEYS_MANAGE,
+    }
+)
+ADMIN = (
+    MEMBER
+    | FINANCE
+    | _PEOPLE
+    | {
+        _P.PROJECTS_CREATE,
+        _P.PROJECTS_RENAME,
+        _P.ENVIRONMENTS_CREATE,
+    }
+)
+OWNER = ADMIN | {_P.OWNERS_APPOINT}
+_READS_OF_PLATFORM = frozenset(
+    {
+        _P.ORGANIZATIONS_READ_ALL,
+        _P.COSTS_READ,
+        _P.PROOF_RECORDS_READ,
+        _P.LOOPS_READ,
+        _P.ORPHANS_READ,
+        _P.PROVIDER_ACCOUNTS_READ,
+    }
+)
+AUDITOR = frozenset(
+    {
+        *_READS_OF_PLATFORM,
+        *_CATALOGUE,
+        _P.ORGANIZATIONS_READ,
+        _P.USERS_READ,
+        _P.SERVICE_ACCOUNTS_READ,
+        _P.ROLE_BINDINGS_READ,
+        _P.API_KEYS_READ,
+        _P.API_KEYS_READ_ALL,
+        _P.SSH_KEYS_READ,
+        _P.PROJECTS_READ,
+        _P.ENVIRONMENTS_READ,
+        _P.LEASES_READ,
+        _P.PROOFS_READ,
+        _P.BILLING_READ,
+    }
+)
+OPERATOR = (
+    AUDITOR
+    | _PEOPLE
+    | _OWN_KEYS
+    | {
+        _P.ORGANIZATIONS_CREATE,
+        _P.ORGANIZATIONS_SUSPEND,
+        _P.ORGANIZATIONS_RESUME,
+        _P.ORGANIZATIONS_CLOSE,
+        _P.ORGANIZATIONS_DELETE,
+        _P.ORPHANS_TERMINATE,
+        _P.PROVIDER_ACCOUNTS_MANAGE,
+        _P.TERMINATIONS_PERMIT,
+        _P.QUOTES_CREATE,
+    }
+)
+PLATFORM_FINANCE = FINANCE | _PEOPLE | {_P.ORGANIZATIONS_READ_ALL, _P.CREDITS_CREATE, _P.COSTS_READ}
+
+IN_ORGANIZATIONS: Mapping[Role, frozenset[Permission]] = {
+    Role.OWNER: OWNER,
+    Role.ADMIN: ADMIN,
+    Role.MEMBER: MEMBER,
+    Role.VIEWER: VIEWER,
+    Role.FINANCE: FINANCE,
+}
+"""The roles of customers, which are bound to an organization, a project, an environment or a lease."""
+AT_PLATFORM: Mapping[Role, frozenset[Permission]] = {
+    Role.OPERATOR: OPERATOR,
+    Role.FINANCE: PLATFORM_FINANCE,
+    Role.AUDITOR: AUDITOR,
+}
+"""The roles of those who run the installation. A subject has one of them at most."""
+
+
+def roles_at(kind: ScopeKind) -> Mapping[Role, frozenset[Permission]]:
+    """The roles that can be bound at a scope of this kind, with all their permissions."""
+    return AT_PLATFORM if kind is ScopeKind.PLATFORM else IN_ORGANIZATIONS
+
+
+def permissions_of(role: Role, kind: ScopeKind) -> frozenset[Permission]:
+    """What a role gives at a scope of this kind: nothing when it cannot be bound there."""
+    held = roles_at(kind).get(role, frozenset())
+    return frozenset(permission for permission in held if is_within(NARROWEST[permission], kind))

@@ -1,16 +1,16 @@
 """The administrator's commands, which run in a role of their own: bootstrap, credits, master keys, the price book."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from control_plane.db import organizations as organization_rows
 from control_plane.db import secrets
 from control_plane.db.connection import Connection
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
-from control_plane.domain.scope import ORGANIZATION, PLATFORM
+from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope
 from control_plane.domain.secret import MasterKey
 from control_plane.services import api_keys, billing, catalogue, organizations
 from control_plane.services.api_keys import IssuedKey
@@ -21,41 +21,45 @@ from control_plane.world import World
 class FirstOrganization:
     id: OrganizationId
     issued: IssuedKey
+    """The key of its owner, or of the operator."""
+    finance: IssuedKey | None = None
+    """The key that posts credits; None unless it is the platform's organization."""
 
 
 async def bootstrap(
-    world: World, name: str, *, role: KeyRole, credit: Nano | None, gpu_quota: int
+    world: World, name: str, *, platform: bool = False, credit: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
-    """Create an organization, its first key with this role, and its first credit if any, in one transaction."""
+    """Create an organization with its first service account and key, and its first credit if any, in one transaction.
+
+    A customer's first service account is its owner. The platform's organization gets an operator, and another account
+    with the role `finance`, because who runs machines posts no credits.
+    """
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
         refused = await organizations.create(
-            connection,
-            world,
-            organization_id,
-            name,
-            gpu_quota=gpu_quota,
-            platform=role is KeyRole.OPERATOR,
+            connection, world, organization_id, name, gpu_quota=gpu_quota, platform=platform
         )
         if refused is not None:
             return refused
-        is_operator = role is KeyRole.OPERATOR
-        account = await organizations.create_first_account(
-            connection,
-            world,
-            organization_id,
-            "operator" if is_operator else organizations.FIRST_ACCOUNT,
-            role=Role.OPERATOR if is_operator else Role.OWNER,
-            scope=PLATFORM if is_operator else ORGANIZATION,
-        )
-        issued = await api_keys.issue(
-            connection, world, organization_id, account.subject, name="first key", role=role
-        )
         if credit is not None:
             await billing.credit(
                 connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"
             )
-    return FirstOrganization(organization_id, issued)
+        issue = partial(_first_key, connection, world, organization_id)
+        if not platform:
+            return FirstOrganization(organization_id, await issue(Role.OWNER, ORGANIZATION))
+        operator, finance = await issue(Role.OPERATOR, PLATFORM), await issue(Role.FINANCE, PLATFORM)
+    return FirstOrganization(organization_id, operator, finance)
+
+
+async def _first_key(
+    connection: Connection, world: World, organization_id: OrganizationId, role: Role, scope: Scope
+) -> IssuedKey:
+    """A service account that is named after its role, with a key."""
+    account = await organizations.create_first_account(
+        connection, world, organization_id, role.value, role=role, scope=scope
+    )
+    return await api_keys.issue(connection, world, organization_id, account.subject, name="first key")
 
 
 async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:

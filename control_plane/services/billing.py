@@ -8,6 +8,7 @@ from control_plane.db import ledger, organizations, usage
 from control_plane.db.connection import Connection
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
@@ -69,9 +70,16 @@ class Bill:
     since: datetime
     until: datetime
     lines: tuple[BillLine, ...]
-    posted_nano: Nano
-    """The balance: everything paid in, less all posted charges."""
-    held_nano: Nano
+    posted_nano: Nano | None
+    """The balance: everything paid in, less all posted charges. None when only a part of the organization is seen."""
+    held_nano: Nano | None
+
+    @property
+    def available_nano(self) -> Nano | None:
+        """What can be set aside for more leases."""
+        if self.posted_nano is None or self.held_nano is None:
+            return None
+        return Nano(self.posted_nano - self.held_nano)
 
     @property
     def by_project(self) -> tuple[ProjectTotal, ...]:
@@ -90,16 +98,23 @@ class Bill:
         return Nano(sum(line.unrated_nano for line in self.lines))
 
 
-async def bill(world: World, organization_id: OrganizationId, *, project_id: ProjectId | None = None) -> Bill:
+async def bill(
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    project_id: ProjectId | None = None,
+    reach: Reach = EVERYWHERE,
+) -> Bill:
     """The bill of the current period: every rated charge, and what leases have certainly used since.
 
-    With `project_id`, only the lines of the project; the balance is the organization's either way.
+    With `project_id`, only the lines of the project. The balance is the organization's either way; it is left out for
+    a reach that is less than the organization.
     """
     now = world.now()
     since, until = period_of(now)
     async with world.db.reading(organization_id) as connection:
         found = await usage.by_lease(
-            connection, organization_id, since=since, until=until, project_id=project_id
+            connection, organization_id, reach, since=since, until=until, project_id=project_id
         )
         organization = await organizations.get(connection, organization_id)
     if organization is None:
@@ -108,8 +123,8 @@ async def bill(world: World, organization_id: OrganizationId, *, project_id: Pro
         since=since,
         until=until,
         lines=tuple(bill_line(lease, now) for lease in found),
-        posted_nano=organization.posted_nano,
-        held_nano=organization.held_nano,
+        posted_nano=organization.posted_nano if reach.organization else None,
+        held_nano=organization.held_nano if reach.organization else None,
     )
 
 
@@ -142,6 +157,7 @@ async def usage_page(
     since: datetime,
     until: datetime,
     project_id: ProjectId | None = None,
+    reach: Reach = EVERYWHERE,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Charge]:
@@ -150,6 +166,7 @@ async def usage_page(
         return await usage.charges(
             connection,
             organization_id,
+            reach,
             since=since,
             until=until,
             project_id=project_id,

@@ -1,4 +1,4 @@
-"""What other processes changed in the database, as this process hears it: leases, keys, organizations."""
+"""What other processes changed, as this process hears it: leases, API keys, what subjects may do, organizations."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -9,7 +9,10 @@ from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from control_plane.domain.organization import OrganizationState
 
 API_KEYS = "splitplane_api_keys"
-"""The channel of revoked keys. A trigger sends to it when a transaction commits: see the first migration."""
+"""The channel of keys that were revoked or end sooner. A trigger sends to it when a transaction commits: see the first
+migration."""
+SUBJECTS = "splitplane_subjects"
+"""The channel of users and service accounts whose state or roles have changed, likewise."""
 
 
 ORGANIZATIONS = "splitplane_organizations"
@@ -32,11 +35,13 @@ class Changes:
         *,
         lease: Callable[[LeaseId], None],
         api_key: Callable[[ApiKeyId], None],
+        subject: Callable[[UUID], None],
         organization: Callable[[OrganizationId, OrganizationState], None],
         anything: Callable[[], None],
     ) -> None:
-        """Call `lease` when a lease's status or journal may have changed, and `api_key` when a key was revoked,
-        and `organization` when an organization has another state.
+        """Call `lease` when a lease's status or journal may have changed, `api_key` when a key was revoked, `subject`
+        when the state or the roles of a user or a service account have changed, and `organization` when an organization
+        has another state.
 
         `anything` is called when changes may have been missed. Call this once, before `run`.
         """
@@ -44,6 +49,7 @@ class Changes:
             self._listener.on(LEASES, lambda payload: _each_lease(payload, lease, anything))
             self._listener.on(API_KEYS, lambda payload: api_key(ApiKeyId(UUID(payload))))
             self._listener.on(ORGANIZATIONS, lambda payload: organization(*_organization(payload)))
+            self._listener.on(SUBJECTS, lambda payload: subject(UUID(payload)))
             self._listener.on_connected(anything)
 
     async def run(self) -> None:

@@ -14,11 +14,13 @@ from control_plane.db import (
     verification_reports,
 )
 from control_plane.db.attempts import AttemptOverview
+from control_plane.db.connection import Connection
 from control_plane.db.journal import Line, Page
 from control_plane.db.lease_overviews import LatestProof, Overview
 from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
 from control_plane.db.proofs import Proof
 from control_plane.db.verification_reports import VerificationReport
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.position import Position
@@ -68,9 +70,19 @@ def shown(overview: Overview, now: datetime) -> Shown:
     return Shown(overview, status, tier(overview.record or Record(), now))
 
 
-async def get(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Shown | Refused:
+async def _overview(
+    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, reach: Reach
+) -> Overview | None:
+    """A lease of the organization, if it is within reach."""
+    found = await lease_overviews.show(connection, organization_id, lease_id)
+    return found if found is not None and reach.contains(found.lease.scope) else None
+
+
+async def get(
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach = EVERYWHERE
+) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await lease_overviews.show(connection, organization_id, lease_id)
+        overview = await _overview(connection, organization_id, lease_id, reach)
     if overview is None:
         return NOT_FOUND
     return shown(overview, world.now())
@@ -80,6 +92,7 @@ async def page(
     world: World,
     organization_id: OrganizationId,
     *,
+    reach: Reach = EVERYWHERE,
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
     project: str | None = None,
@@ -95,13 +108,14 @@ async def page(
     async with world.db.reading(organization_id) as connection:
         project_id = None
         if project is not None:
-            named = await projects.named(connection, organization_id, project)
+            named = await projects.named(connection, organization_id, project, reach=reach)
             if isinstance(named, Refused):
                 return named
             project_id = named.id
         found = await lease_overviews.page(
             connection,
             organization_id,
+            reach,
             before=before,
             states=states,
             project_id=project_id,
@@ -114,11 +128,17 @@ async def page(
 
 
 async def journal_page(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, position: Position, limit: int
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    position: Position,
+    limit: int,
+    reach: Reach = EVERYWHERE,
 ) -> list[tuple[Line, Position]] | Refused:
     """Journal lines behind a position, oldest first, each with the position behind it."""
     async with world.db.reading(organization_id) as connection:
-        if await lease_overviews.show(connection, organization_id, lease_id) is None:
+        if await _overview(connection, organization_id, lease_id, reach) is None:
             return NOT_FOUND
         found = await journal.page(connection, lease_id, position=position, limit=limit)
     return found.unseen(position)[:limit]
@@ -168,9 +188,11 @@ class Explanation:
     proofs: Sequence[Proof]
 
 
-async def explain(world: World, organization_id: OrganizationId, lease_id: LeaseId) -> Explanation | Refused:
+async def explain(
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach = EVERYWHERE
+) -> Explanation | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await lease_overviews.show(connection, organization_id, lease_id)
+        overview = await _overview(connection, organization_id, lease_id, reach)
         if overview is None:
             return NOT_FOUND
         first = await journal.page(connection, lease_id, position=Position(), limit=EXPLAINED_LINES_MAX)

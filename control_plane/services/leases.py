@@ -12,7 +12,6 @@ from uuid import UUID
 from control_plane.db import (
     accounts,
     catalogue,
-    environments,
     journal,
     lease_overviews,
     leases,
@@ -23,6 +22,8 @@ from control_plane.db import (
 )
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
+from control_plane.db.ssh_keys import SshKey
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, Proposal, admit
 from control_plane.domain.decision import Action, NotAdmitted
@@ -37,7 +38,7 @@ from control_plane.domain.project import Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes import leases as outcomes
-from control_plane.services import projects
+from control_plane.services import environments, projects
 from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
 from control_plane.world import World
 
@@ -87,22 +88,26 @@ async def create(
     ssh_key_ids: Sequence[UUID] | None,
     actor: Actor,
     project: str | None = None,
+    environment: str | None = None,
     terms: LeaseTerms = _NO_TERMS,
+    reach: Reach = EVERYWHERE,
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
 
     `name` is unique among the live leases of the project; None: one is generated. Without `ssh_key_ids` (None) the
     machine admits all keys of the organization, with an empty list none. `project` is the name of one of the
-    organization's projects; None means its default one.
+    organization's projects, and `environment` of one of the project's environments; None means the default one.
     """
     now = world.now()
-    keys = await _admitted_keys(connection, organization_id, ssh_key_ids)
-    if isinstance(keys, Refused):
-        return keys
-    of_project = await projects.of_lease(connection, organization_id, project)
+    of_project = await projects.of_lease(connection, organization_id, project, reach=reach)
     if isinstance(of_project, Refused):
         return of_project
-    environment = await environments.default(connection, organization_id, of_project.id)
+    in_environment = await environments.of_lease(connection, of_project, environment, reach=reach)
+    if isinstance(in_environment, Refused):
+        return in_environment
+    keys = await _admitted_keys(connection, of_project, ssh_key_ids)
+    if isinstance(keys, Refused):
+        return keys
     market = await _market(connection, request, now)
     proposal = await _proposal(connection, organization_id, request, market, now, lock=True)
     verdict = admit(proposal)
@@ -112,7 +117,7 @@ async def create(
     lease = _admitted(
         LeaseId(world.new_id()),
         of_project,
-        environment,
+        in_environment,
         request,
         verdict.price,
         name=name,
@@ -195,11 +200,13 @@ def _admitted(
 
 
 async def _admitted_keys(
-    connection: Connection, organization_id: OrganizationId, ssh_key_ids: Sequence[UUID] | None
+    connection: Connection, project: Project, ssh_key_ids: Sequence[UUID] | None
 ) -> tuple[AdmittedKey, ...] | Refused:
-    """The keys that a request names by their ids; without any ids (None), all keys of the organization."""
+    """The keys that a request names by their ids; without any ids (None), all keys of the project and organization."""
+    keys: list[SshKey] = []
+    if ssh_key_ids is None or ssh_key_ids:
+        keys = await ssh_keys.of_project(connection, project.organization_id, project.id)
     if ssh_key_ids is None:
-        keys = await ssh_keys.every(connection, organization_id)
         if not keys:
             return Refused(
                 RefusalCode.NO_SSH_KEY,
@@ -207,7 +214,7 @@ async def _admitted_keys(
                 " an empty `ssh_key_ids` for a machine that admits nobody.",
             )
     else:
-        keys = await ssh_keys.of_ids(connection, organization_id, ssh_key_ids) if ssh_key_ids else []
+        keys = [key for key in keys if key.id in ssh_key_ids]
         unknown = set(ssh_key_ids) - {key.id for key in keys}
         if unknown:
             missing = on_wire(Prefix.SSH_KEY, min(unknown))
@@ -294,10 +301,11 @@ async def release(
     lease_id: LeaseId,
     *,
     actor: Actor,
+    reach: Reach = EVERYWHERE,
 ) -> Overview | Refused:
     """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id:
+    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
         return NOT_FOUND
     if await outcomes.end(
         connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
@@ -316,16 +324,17 @@ async def label(
     labels: Mapping[str, str],
     *,
     actor: Actor,
+    reach: Reach = EVERYWHERE,
 ) -> Shown | Refused:
     """Replace the labels of a lease, live or ended. Setting the same labels again changes nothing."""
     now = world.now()
     async with world.db.transaction(organization_id) as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-        if lease is None or lease.organization_id != organization_id:
+        if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
             return NOT_FOUND
         if lease.labels != labels:
             await leases.set_labels(connection, lease_id, labels)
             words = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
             why = f"the labels are now: {words}"
             await journal.note_lease(connection, lease_id, event="labelled", why=why, actor=actor, now=now)
-    return await get(world, organization_id, lease_id)
+    return await get(world, organization_id, lease_id, reach=reach)

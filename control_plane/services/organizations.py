@@ -19,7 +19,6 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.ledger import AccountKind, LedgerAccount
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
@@ -110,9 +109,7 @@ async def create_with_key(
         account = await create_first_account(
             connection, world, organization_id, FIRST_ACCOUNT, role=Role.OWNER, scope=ORGANIZATION
         )
-        issued = await api_keys.issue(
-            connection, world, organization_id, account.subject, name=key_name, role=KeyRole.CUSTOMER
-        )
+        issued = await api_keys.issue(connection, world, organization_id, account.subject, name=key_name)
         made = await organizations.get(connection, organization_id)
     if made is None:
         raise LookupError(f"organization {organization_id} is not visible to its own tenant")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from control_plane.db import projects
 from control_plane.db.connection import Connection
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, ProjectId, off_wire
 from control_plane.domain.project import DEFAULT_NAME, Project, looks_like_an_id
 from control_plane.domain.refusal import RefusalCode, Refused, choose
@@ -30,10 +31,15 @@ async def create(
 
 
 async def rename(
-    connection: Connection, organization_id: OrganizationId, word: str, *, name: str
+    connection: Connection,
+    organization_id: OrganizationId,
+    word: str,
+    *,
+    name: str,
+    reach: Reach = EVERYWHERE,
 ) -> Project | Refused:
     """Rename a project, which keeps its id, its leases and their costs. A refusal must roll the transaction back."""
-    project = await of_path(connection, organization_id, word)
+    project = await of_path(connection, organization_id, word, reach=reach)
     if isinstance(project, Refused) or project.name == name:
         return project
     if project.name == DEFAULT_NAME:
@@ -44,21 +50,27 @@ async def rename(
     return replace(project, name=name) if await projects.rename(connection, project, name) else _taken(name)
 
 
-async def find(world: World, organization_id: OrganizationId, word: str) -> Project | Refused:
-    """The project that a request names by its name or its id."""
+async def find(
+    world: World, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+) -> Project | Refused:
+    """The project that a request names by its name or its id, when it or a part of it is within reach."""
     async with world.db.reading(organization_id) as connection:
-        return await named(connection, organization_id, word)
+        return await named(connection, organization_id, word, reach=reach)
 
 
-async def show(world: World, organization_id: OrganizationId, word: str) -> Project | Refused:
+async def show(
+    world: World, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+) -> Project | Refused:
     """One project, by its name or its id."""
     async with world.db.reading(organization_id) as connection:
-        return await of_path(connection, organization_id, word)
+        return await of_path(connection, organization_id, word, reach=reach)
 
 
-async def of_path(connection: Connection, organization_id: OrganizationId, word: str) -> Project | Refused:
+async def of_path(
+    connection: Connection, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+) -> Project | Refused:
     """The project that is the subject of a request, not a part of its body: without it there is nothing here."""
-    found = await named(connection, organization_id, word)
+    found = await named(connection, organization_id, word, reach=reach)
     return Refused(RefusalCode.NOT_FOUND, found.why) if isinstance(found, Refused) else found
 
 
@@ -72,39 +84,54 @@ def _reserved(name: str) -> Refused:
 
 
 async def page(
-    world: World, organization_id: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    reach: Reach = EVERYWHERE,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
 ) -> Sequence[Project]:
     """An organization's projects, oldest first; `after` is creation time and id of the previous page's last project."""
     async with world.db.reading(organization_id) as connection:
-        return await projects.page(connection, organization_id, after=after, limit=limit)
+        return await projects.page(connection, organization_id, reach, after=after, limit=limit)
 
 
 async def of_lease(
-    connection: Connection, organization_id: OrganizationId, name: str | None
+    connection: Connection, organization_id: OrganizationId, name: str | None, *, reach: Reach = EVERYWHERE
 ) -> Project | Refused:
     """The project of a new lease: the one that its request names, or the organization's default one."""
-    if name is None:
-        return await projects.default(connection, organization_id)
-    return await named(connection, organization_id, name)
-
-
-async def named(connection: Connection, organization_id: OrganizationId, name: str) -> Project | Refused:
-    """The organization's project of this name or this id."""
-    if looks_like_an_id(name):
-        return await _of_id(connection, organization_id, name)
-    found = await projects.named(connection, organization_id, name)
-    if found is not None:
+    if name is not None:
+        return await named(connection, organization_id, name, reach=reach)
+    found = await projects.default(connection, organization_id)
+    if reach.enters(found.id):
         return found
-    known = await projects.page(connection, organization_id, after=None, limit=_NAMED_MAX)
+    why = "You may not create leases in the default project; name the project that you work in."
+    return Refused(RefusalCode.PROJECT_UNKNOWN, why)
+
+
+async def named(
+    connection: Connection, organization_id: OrganizationId, name: str, *, reach: Reach = EVERYWHERE
+) -> Project | Refused:
+    """The organization's project of this name or this id, when it or a part of it is within reach."""
+    if looks_like_an_id(name):
+        return await _of_id(connection, organization_id, name, reach)
+    found = await projects.named(connection, organization_id, name)
+    if found is not None and reach.enters(found.id):
+        return found
+    known = await projects.page(connection, organization_id, reach, after=None, limit=_NAMED_MAX)
     why = f"There is no project called {name!r}; {choose(name, (project.name for project in known))}."
     return Refused(RefusalCode.PROJECT_UNKNOWN, why)
 
 
-async def _of_id(connection: Connection, organization_id: OrganizationId, text: str) -> Project | Refused:
+async def _of_id(
+    connection: Connection, organization_id: OrganizationId, text: str, reach: Reach
+) -> Project | Refused:
     try:
         project_id = ProjectId(off_wire(Prefix.PROJECT, text))
     except MalformedIdError:
         why = f"{text!r} is not the id of a project, which is {Prefix.PROJECT}_ and 32 hexadecimal digits."
         return Refused(RefusalCode.PROJECT_UNKNOWN, why)
     found = await projects.get(connection, organization_id, project_id)
-    return found or Refused(RefusalCode.PROJECT_UNKNOWN, f"There is no project with the id {text!r}.")
+    if found is not None and reach.enters(found.id):
+        return found
+    return Refused(RefusalCode.PROJECT_UNKNOWN, f"There is no project with the id {text!r}.")

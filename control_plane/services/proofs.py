@@ -7,6 +7,7 @@ from uuid import UUID
 from control_plane.db import lease_overviews, proof_records, proofs
 from control_plane.db.proof_records import RecordLine
 from control_plane.db.proofs import Finding, Proof, ProofDetail, Rate
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -21,20 +22,24 @@ async def page(
     organization_id: OrganizationId,
     lease_id: LeaseId,
     *,
+    reach: Reach = EVERYWHERE,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Proof] | Refused:
     """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
     async with world.db.reading(organization_id) as connection:
-        if await lease_overviews.show(connection, organization_id, lease_id) is None:
+        lease = await lease_overviews.show(connection, organization_id, lease_id)
+        if lease is None or not reach.contains(lease.lease.scope):
             return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
         return await proofs.page(connection, organization_id, lease_id, before=before, limit=limit)
 
 
-async def get(world: World, organization_id: OrganizationId, proof_id: UUID) -> ProofDetail | Refused:
+async def get(
+    world: World, organization_id: OrganizationId, proof_id: UUID, *, reach: Reach = EVERYWHERE
+) -> ProofDetail | Refused:
     """One proof with its evidence."""
     async with world.db.reading(organization_id) as connection:
-        found = await proofs.get(connection, organization_id, proof_id)
+        found = await proofs.get(connection, organization_id, proof_id, reach)
     if found is None:
         return Refused(
             RefusalCode.NOT_FOUND, "There is no such proof; GET /v1/leases/{id}/proofs lists yours."

@@ -37,7 +37,7 @@ class TerminationPermitView(View):
     why: str
     """Why it was given."""
     actor: str
-    """The id of the API key that gave it."""
+    """The user or the service account that gave it."""
     at: Timestamp
     """When it was given."""
     until: Timestamp

@@ -118,12 +118,13 @@ class BillView(View):
     """The sum of the lines: rated and posted."""
     unrated: Money
     """The sum of what is not rated yet."""
-    balance: Money
-    """Of the organization, also where the lines are those of one project."""
-    held: Money
-    """Set aside for running leases."""
-    available: Money
-    """The balance less what is set aside."""
+    balance: Money | None
+    """Of the organization, also where the lines are those of one project. Null for a caller who sees less than the
+    whole organization."""
+    held: Money | None
+    """Set aside for running leases; null like the balance."""
+    available: Money | None
+    """The balance less what is set aside; null like the balance."""
 
 
 class ReconciliationView(View):

@@ -1,7 +1,8 @@
 """What every page of the wire shares: the two kinds of body, the text types, money.
 
 Times are RFC 3339 in UTC. Money is an exact decimal text in US dollars with nine places, and the same
-amount as integer nano-US-dollars. Ids have a prefix (`le_`, `mc_`, `org_`, `prj_`, `key_`, `ssh_`, `pf_`, `ch_`).
+amount as integer nano-US-dollars. Ids have a prefix (`le_`, `mc_`, `org_`, `prj_`, `env_`, `user_`, `sa_`,
+`rb_`, `key_`, `ssh_`, `pf_`, `ch_`).
 
 A request with an unknown field is refused. An answer may gain fields, and a reader passes over those that it
 does not know; a field that is added later has a default, so that a new reader understands an older API.
@@ -73,6 +74,16 @@ AccountText = Annotated[
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 _PRINTABLE = f"[^{_HIDDEN}]"
 _PRINTABLE_AND_NO_SPACE = rf"[^{_HIDDEN}\s]"
+PersonName = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_PRINTABLE_AND_NO_SPACE}({_PRINTABLE}*{_PRINTABLE_AND_NO_SPACE})?$(?!\n)",
+        max_length=100,
+        description="The name of a person: 1 to 100 characters, without control characters.",
+        examples=["Ada Lovelace"],
+        extra={"must": "a name of 1 to 100 characters, without control characters or spaces at its ends"},
+    ),
+]
 ProviderRefText = Annotated[
     str,
     Meta(
@@ -89,7 +100,7 @@ Sentence = Annotated[
     Meta(
         pattern=rf"^{_PRINTABLE}*{_PRINTABLE_AND_NO_SPACE}{_PRINTABLE}*$(?!\n)",
         max_length=500,
-        description="One line of up to 500 characters. It is stored with the id of the API key that sent it.",
+        description="One line of up to 500 characters. It is stored with who sent it.",
         examples=["These machines are slices of one GPU."],
         extra={"must": "one line of 1 to 500 characters, without control characters"},
     ),

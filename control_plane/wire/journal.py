@@ -14,7 +14,7 @@ class JournalLine(View):
     actor_kind: ActorKindWord
     """Who did it."""
     actor: str
-    """The id of the API key, or the name of the loop."""
+    """The id of the user or the service account, or the name of the loop."""
     request_id: str | None
     """The request that did it; null for loops."""
     event: str

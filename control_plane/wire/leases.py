@@ -18,6 +18,7 @@ from control_plane.wire.common import (
 )
 from control_plane.wire.vocabulary import (
     EndReasonWord,
+    EnvironmentIdText,
     GpuModelWord,
     LeaseIdText,
     LeaseStateWord,
@@ -57,9 +58,11 @@ class LeaseRequest(QuoteRequest):
     """Generated when it is left out. No two live leases of a project have the same name."""
     project: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of the project that the lease belongs to; the default one when it is left out."""
+    environment: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of an environment of the project; the default one when it is left out."""
     ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=SSH_KEYS_MAX)] | None = None
-    """The SSH keys that the machine admits: all keys of the organization when it is left out, none when it is
-    empty."""
+    """The SSH keys that the machine admits: all keys of the organization and of the project when it is left
+    out, none when it is empty."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX)] = WAIT_SECONDS_DEFAULT
     """How long the lease waits for stock before it ends with `no_capacity`, counted from its creation: up to seven
     days. With 0 it ends at once when nothing is in stock."""
@@ -205,6 +208,10 @@ class LeaseView(View, kw_only=True):
     """The name of the project that the lease belongs to."""
     project_id: ProjectIdText
     """The id of the project that the lease belongs to."""
+    environment: str
+    """The name of the environment that it belongs to."""
+    environment_id: EnvironmentIdText
+    """The id of that environment."""
     request: LeaseRequestView
     """What was asked for."""
     gpu_model: GpuModelWord

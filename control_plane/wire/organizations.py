@@ -17,11 +17,9 @@ from control_plane.wire.common import (
 )
 from control_plane.wire.vocabulary import (
     ActorKindWord,
-    ApiKeyIdText,
     OrganizationEventWord,
     OrganizationIdText,
     OrganizationStateWord,
-    RoleWord,
 )
 
 
@@ -50,15 +48,6 @@ class OrganizationView(View):
     """When it was created."""
     erased_at: Timestamp | None
     """When its personal data was erased, after its deletion; null before."""
-
-
-class OwnOrganizationView(OrganizationView, kw_only=True):
-    """The caller's organization, and the API key that asks."""
-
-    key_id: ApiKeyIdText
-    """The id of the API key that asks."""
-    role: RoleWord
-    """The role of the API key, which decides on what it may do."""
 
 
 class OrganizationPage(View):
@@ -140,7 +129,7 @@ class OrganizationEventView(View):
     actor_kind: ActorKindWord
     """Who did it."""
     actor: str
-    """The id of the API key, or the name of the loop."""
+    """The id of the user or the service account, or the name of the loop."""
     request_id: str | None
     """The request that did it; null for loops."""
     ended: EndedView

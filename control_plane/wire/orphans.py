@@ -43,7 +43,7 @@ class OrphanTerminationView(View):
     why: str
     """Why it was decided."""
     actor: str
-    """The id of the API key that decided."""
+    """The user or the service account that decided."""
     at: Timestamp
     """When it was decided."""
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
-from control_plane.wire.vocabulary import StoredKeyIdText
+from control_plane.wire.vocabulary import ProjectIdText, StoredKeyIdText
 
 _EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
@@ -19,6 +19,8 @@ class SshKeyRequest(Request):
     """One line of an OpenSSH public key file: `ssh-ed25519 AAAA... you@host`. Types: `ssh-ed25519`,
     `ecdsa-sha2-nistp256`, `-nistp384`, `-nistp521`, the two `sk-` types of security tokens, and `ssh-rsa` of 2,048 to
     16,384 bits. No options."""
+    project: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of the project whose leases it is for; all of the organization's when it is left out."""
 
 
 class SshKeyView(View):
@@ -32,6 +34,8 @@ class SshKeyView(View):
     """The key, as a line of an OpenSSH public key file."""
     fingerprint: str
     """Its fingerprint, as `ssh-keygen -l` prints it."""
+    project_id: ProjectIdText | None
+    """The project whose leases it is for; null: all of the organization's."""
     created_at: Timestamp
     """When it was stored."""
 

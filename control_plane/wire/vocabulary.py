@@ -29,6 +29,18 @@ OrganizationIdText = Annotated[str, _id("org", "an organization")]
 ProjectIdText = Annotated[str, _id("prj", "a project")]
 ApiKeyIdText = Annotated[str, _id("key", "an API key")]
 StoredKeyIdText = Annotated[str, _id("ssh", "an SSH key")]
+EnvironmentIdText = Annotated[str, _id("env", "an environment")]
+UserIdText = Annotated[str, _id("user", "a user")]
+ServiceAccountIdText = Annotated[str, _id("sa", "a service account")]
+RoleBindingIdText = Annotated[str, _id("rb", "a role binding")]
+SubjectIdText = Annotated[
+    str,
+    Meta(
+        description="The id of a user or of a service account.",
+        examples=["user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6", "sa_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra_json_schema={"pattern": "^(user|sa)_[0-9a-f]{32}$"},
+    ),
+]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
@@ -39,9 +51,46 @@ RoleWord = Annotated[
     str,
     one_of(
         "Role",
-        "The role of an API key, which decides on what it may do.",
-        customer="Everything that concerns its own organization.",
-        operator="Also what concerns all organizations, and our costs.",
+        "A named set of permissions, which is bound to a subject at a scope: see docs/generated/permissions.md.",
+        owner="Everything that concerns the organization.",
+        admin="Runs the organization: its people, projects and leases. Cannot appoint owners.",
+        member="Leases machines.",
+        viewer="Reads leases, and changes nothing.",
+        finance="Reads usage and bills. At platform scope: posts credits, and touches no machine.",
+        operator="At platform scope: runs the machines, and posts no money.",
+        auditor="At platform scope: reads everything, and writes nothing.",
+    ),
+]
+ScopeKindWord = Annotated[
+    str,
+    one_of(
+        "ScopeKind",
+        "What kind of thing a role is bound to.",
+        platform="The installation. Only for subjects of the platform's organization.",
+        organization="The subject's own organization.",
+        project="One project.",
+        environment="One environment of a project.",
+        lease="One lease.",
+    ),
+]
+SubjectKindWord = Annotated[
+    str,
+    one_of(
+        "SubjectKind",
+        "What somebody is.",
+        user="A person in an organization.",
+        service_account="A machine's identity in an organization.",
+    ),
+]
+SubjectStateWord = Annotated[
+    str,
+    one_of(
+        "SubjectState",
+        "Whether a user or a service account may act.",
+        invited="A user who has not signed in yet. API keys that were made for it work.",
+        active="Its credentials are accepted.",
+        suspended="Its credentials are refused until it is resumed.",
+        removed="Its credentials are refused for good.",
     ),
 ]
 OrganizationStateWord = Annotated[

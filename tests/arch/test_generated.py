@@ -18,7 +18,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
-from control_plane.domain.permission import PERMISSIONS, Permission, Role
+from control_plane.domain.permission import AT_PLATFORM, EVERYBODYS, IN_ORGANIZATIONS, NARROWEST, Permission
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
@@ -222,21 +222,30 @@ def _routes_by_permission() -> dict[Permission, list[str]]:
 def test_the_page_of_permissions_names_every_permission_its_roles_and_its_endpoints() -> None:
     docs = _member_docs("control_plane/domain/permission.py", "Permission")
     routes = _routes_by_permission()
+    roles = {role.value: held for role, held in IN_ORGANIZATIONS.items()}
+    roles |= {f"platform {role}": held for role, held in AT_PLATFORM.items()}
     lines = [
         NOTE,
         "# Permissions",
         "",
-        "Every endpoint below `/v1` needs one permission; an API key has those of its role. A request without it is",
-        "refused with `permission_denied` (403), and `permission` names what is missing. A permission without an",
-        "endpoint of its own allows more in the requests of other endpoints, or shows more in their answers.",
+        "Every endpoint below `/v1` needs one permission, which comes from the roles of the caller: see",
+        "[tenancy](../tenancy.md). A request without it is refused with `permission_denied` (403), and `permission`",
+        "names what is missing. A permission without an endpoint of its own allows more in the requests of other",
+        "endpoints, or shows more in their answers. *Narrowest scope* is the narrowest kind of scope at which a role",
+        "gives the permission.",
         "",
-        f"| Permission | {' | '.join(role.value for role in Role)} | Endpoints | |",
-        f"| --- | {' | '.join('---' for _ in Role)} | --- | --- |",
+        f"| Permission | Narrowest scope | {' | '.join(roles)} | Endpoints | |",
+        f"| --- | --- | {' | '.join('---' for _ in roles)} | --- | --- |",
     ]
     for permission in Permission:
-        roles = " | ".join("yes" if permission in PERMISSIONS[role] else "" for role in Role)
+        having = " | ".join(
+            "yes" if permission in held or permission in EVERYBODYS else "" for held in roles.values()
+        )
+        scope = NARROWEST.get(permission, "")
         endpoints = ", ".join(sorted(routes.get(permission, []), key=lambda route: route.strip("`")))
-        lines.append(f"| `{permission}` | {roles} | {endpoints} | {docs.get(permission.name, '')} |")
+        lines.append(
+            f"| `{permission}` | {scope} | {having} | {endpoints} | {docs.get(permission.name, '')} |"
+        )
     golden.check(GENERATED / "permissions.md", "\n".join(lines) + "\n")
 
 

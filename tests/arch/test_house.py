@@ -18,6 +18,8 @@ DOORS = {
     "leases": "control_plane/db/leases.py",
     "machines": "control_plane/db/machines.py",
     "organizations": "control_plane/db/organizations.py",
+    "service_accounts": "control_plane/db/service_accounts.py",
+    "users": "control_plane/db/users.py",
 }
 OUTERMOST_FRAMES = {
     "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
@@ -81,6 +83,8 @@ def test_a_row_is_born_in_its_first_state() -> None:
         "leases": "{LeaseState.PLACING}",
         "machines": "{MachineState.INTENDED}",
         "organizations": "{OrganizationState.ACTIVE}",
+        "service_accounts": "{SubjectState.ACTIVE}",
+        "users": "{SubjectState.INVITED}",
     }
     for table, path in DOORS.items():
         inserts = [

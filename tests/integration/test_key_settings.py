@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from control_plane.db import secrets
 from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.secret import KeyContext, MasterKey, Plain, Purpose, Sealed
 from control_plane.services import administration, sealing
@@ -116,8 +115,7 @@ async def test_an_administrator_lets_an_organization_bring_its_own_key_and_go_ba
     admin: World, api_db: Database, clock: Clock
 ) -> None:
     made = [
-        await administration.bootstrap(admin, name, role=KeyRole.CUSTOMER, credit=None, gpu_quota=8)
-        for name in ("acme", "other")
+        await administration.bootstrap(admin, name, credit=None, gpu_quota=8) for name in ("acme", "other")
     ]
     acme, other = (first.id for first in made if not isinstance(first, Refused))
     recording = _Recording()
@@ -137,7 +135,7 @@ async def test_an_administrator_lets_an_organization_bring_its_own_key_and_go_ba
 async def test_a_refusal_of_the_organizations_own_key_is_shown_and_nothing_is_sealed_under_ours(
     admin: World, api_db: Database, clock: Clock
 ) -> None:
-    made = await administration.bootstrap(admin, "acme", role=KeyRole.CUSTOMER, credit=None, gpu_quota=8)
+    made = await administration.bootstrap(admin, "acme", credit=None, gpu_quota=8)
     assert not isinstance(made, Refused)
     await administration.set_master_key(admin, "acme", OWN)
     refused = await _seal(World(api_db, now=clock.now, sealing=SEALING), made.id)

@@ -17,7 +17,6 @@ import pytest
 
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from demo import prices
 from demo.city import LOCAL_TOKEN, free_port
@@ -65,9 +64,7 @@ class Cloud:
 async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> AsyncIterator[Cloud]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, prices.price_book())
-        made = await administration.bootstrap(
-            owner, "acme", role=Role.CUSTOMER, credit=Nano(10**12), gpu_quota=64
-        )
+        made = await administration.bootstrap(owner, "acme", credit=Nano(10**12), gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)
     environment = base_environment()
     children = []

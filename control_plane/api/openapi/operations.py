@@ -29,6 +29,9 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ),
     ("api-keys", "key_id"): (Prefix.API_KEY, "API key"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
+    ("users", "user_id"): (Prefix.USER, "user"),
+    ("service-accounts", "service_account_id"): (Prefix.SERVICE_ACCOUNT, "service account"),
+    ("role-bindings", "role_binding_id"): (Prefix.ROLE_BINDING, "role binding"),
 }
 """The ids in paths, by the collection before them and the name of the parameter."""
 _QUERY: Mapping[str, Schema] = {

@@ -21,6 +21,7 @@ from control_plane.wire import (
     billing,
     catalogue,
     common,
+    environments,
     explanations,
     health,
     journal,
@@ -31,14 +32,16 @@ from control_plane.wire import (
     problems,
     projects,
     proofs,
+    roles,
     ssh_keys,
+    subjects,
 )
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
-    common, organizations, api_keys, ssh_keys, projects, catalogue, leases, explanations, journal, proofs, billing,
-    accounts, account_requests, loops, orphans, health, problems,
+    common, organizations, subjects, roles, api_keys, ssh_keys, projects, environments, catalogue, leases, explanations,
+    journal, proofs, billing, accounts, account_requests, loops, orphans, health, problems,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

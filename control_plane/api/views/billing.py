@@ -1,6 +1,6 @@
 """Usage, bills and reconciliations on the wire."""
 
-from control_plane.api.views.money import money
+from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation
@@ -38,9 +38,9 @@ def bill_view(bill: Bill) -> BillView:
         projects=tuple(_project(total) for total in bill.by_project),
         amount=money(bill.amount_nano),
         unrated=money(bill.unrated_nano),
-        balance=money(bill.posted_nano),
-        held=money(bill.held_nano),
-        available=money(Nano(bill.posted_nano - bill.held_nano)),
+        balance=money_or_none(bill.posted_nano),
+        held=money_or_none(bill.held_nano),
+        available=money_or_none(bill.available_nano),
     )
 
 

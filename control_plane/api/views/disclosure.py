@@ -1,5 +1,6 @@
 """What a caller sees of our purchasing, beyond its own tenant, and of its own leases, by its permissions."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,7 +23,7 @@ class Disclosure:
     """Which GPU proofs, of any customer's machines, count against an offer."""
 
     @classmethod
-    def of(cls, permissions: frozenset[Permission]) -> Self:
+    def of(cls, permissions: Collection[Permission]) -> Self:
         return cls(
             costs=Permission.COSTS_READ in permissions,
             accounts=Permission.PROVIDER_ACCOUNTS_READ in permissions,

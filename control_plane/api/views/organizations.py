@@ -1,11 +1,8 @@
 """Organizations and their credits on the wire."""
 
-from msgspec import structs
-
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.services.organization_states import Changed, Recorded
 from control_plane.services.organizations import Organization
 from control_plane.wire.organizations import (
@@ -14,7 +11,6 @@ from control_plane.wire.organizations import (
     OrganizationChange,
     OrganizationEventView,
     OrganizationView,
-    OwnOrganizationView,
 )
 
 
@@ -32,12 +28,6 @@ def organization_view(organization: Organization) -> OrganizationView:
         created_at=organization.created_at,
         erased_at=organization.erased_at,
     )
-
-
-def own_organization_view(organization: Organization, *, key_id: str, role: Role) -> OwnOrganizationView:
-    """The organization of the API key that asks."""
-    view = organization_view(organization)
-    return OwnOrganizationView(**structs.asdict(view), key_id=key_id, role=role.value)
 
 
 def event_view(recorded: Recorded) -> OrganizationEventView:

@@ -11,5 +11,6 @@ def ssh_key_view(key: SshKey) -> SshKeyView:
         name=key.name,
         public_key=key.public_key,
         fingerprint=key.fingerprint,
+        project_id=None if key.project_id is None else on_wire(Prefix.PROJECT, key.project_id),
         created_at=key.created_at,
     )

@@ -148,6 +148,11 @@ def _add_create(leases: Commands) -> None:
         metavar="PROJECT",
         help="the project it belongs to, by name or id (default: the one called default)",
     )
+    parser.add_argument(
+        "--environment",
+        metavar="ENVIRONMENT",
+        help="the project's environment, by name or id (default: the one called default)",
+    )
     parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; may be repeated")
     parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that accepts no SSH key")
     parser.add_argument(
@@ -215,6 +220,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
         price_usd_per_hour_max=ceiling(args),
         name=args.name,
         project=args.project,
+        environment=args.environment,
         ssh_key_ids=_key_ids(client, args),
         wait_timeout_seconds=(
             WAIT_SECONDS_DEFAULT

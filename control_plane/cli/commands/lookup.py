@@ -8,6 +8,7 @@ from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import is_id, suggestion
 from control_plane.wire.leases import LeasePage, LeaseView
+from control_plane.wire.subjects import ServiceAccountPage, UserPage
 
 LIVE_STATES = ("placing", "starting", "ready", "ending")
 PREFIX = "le"
@@ -49,6 +50,31 @@ def named(items: Sequence[N], word: str) -> list[N]:
     if found or len(word.partition("_")[2]) < PREFIX_DIGITS_MIN:
         return found
     return [item for item in items if item.id.startswith(word)]
+
+
+SUBJECT_PREFIXES = ("user", "sa")
+
+
+def find_subject(client: Client, word: str) -> str:
+    """The id of a user, by its email address, or of a service account, by its name; an id is taken as it is."""
+    if any(is_id(prefix, word) for prefix in SUBJECT_PREFIXES):
+        return word
+    if "@" in word:
+        users = client.every("/v1/users", UserPage).value.items
+        found = [user.id for user in users if user.email.lower() == word.lower()]
+        known = [user.email for user in users]
+    else:
+        accounts = client.every("/v1/service-accounts", ServiceAccountPage).value.items
+        found = [account.id for account in named(accounts, word)]
+        known = [account.name for account in accounts]
+    if len(found) != 1:
+        near = suggestion(word, known)
+        raise CliError(
+            f"There is no user or service account {word!r}.{near} See: splitplane user list,"
+            " splitplane service-account list",
+            code="subject_unknown",
+        )
+    return found[0]
 
 
 def listed(client: Client, *, states: Sequence[str]) -> list[Found]:

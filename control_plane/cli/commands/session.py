@@ -10,10 +10,12 @@ from control_plane.cli.answers import Answer
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command
-from control_plane.cli.render.organizations import organization_page
+from control_plane.cli.render.roles import me_page
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.organizations import OwnOrganizationView
+from control_plane.wire.organizations import OrganizationView
+from control_plane.wire.roles import MeView
 
+PATH = "/v1/me"
 KEY_LENGTH_MAX = 200
 
 
@@ -41,7 +43,7 @@ def add(to: Commands) -> None:
         to,
         "whoami",
         whoami,
-        "Show your organization, its balance and quota.",
+        "Show who you are, your roles, and your organization's balance and quota.",
         examples="splitplane whoami --json",
     )
 
@@ -49,7 +51,7 @@ def add(to: Commands) -> None:
 def login(terminal: Terminal, args: Namespace) -> None:
     url = config.checked_url(args.url or _url_in_use(terminal), terminal.environ)
     attempt = Login(url, _read_key(terminal, url, from_stdin=args.key_stdin), "the one you gave")
-    answer = terminal.client(attempt).get("/v1/organization", OwnOrganizationView)
+    answer = terminal.client(attempt).get(PATH, MeView)
     path = config.store(terminal.environ, attempt)
     _present(terminal, args, answer, Login(url, attempt.api_key, f"stored in {path}"))
     if terminal.environ.get(config.ENV_KEY):
@@ -103,13 +105,17 @@ def logout(terminal: Terminal, args: Namespace) -> None:
 
 def whoami(terminal: Terminal, args: Namespace) -> None:
     login = config.current(terminal.environ)
-    answer = terminal.client(login).get("/v1/organization", OwnOrganizationView)
+    answer = terminal.client(login).get(PATH, MeView)
     _present(terminal, args, answer, login)
 
 
-def _present(terminal: Terminal, args: Namespace, answer: Answer[OwnOrganizationView], login: Login) -> None:
+def _present(terminal: Terminal, args: Namespace, answer: Answer[MeView], login: Login) -> None:
+    organization = None
+    sees = {permission.permission for permission in answer.value.permissions if permission.everywhere}
+    if "organizations.read" in sees and not (args.json or terminal.quiet):
+        organization = terminal.client(login).get("/v1/organization", OrganizationView).value
     terminal.present(
         args.json,
         answer,
-        lambda organization: organization_page(organization, url=login.url, source=login.source),
+        lambda me: me_page(me, organization, url=login.url, source=login.source),
     )

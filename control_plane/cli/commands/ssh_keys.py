@@ -33,6 +33,9 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("file", metavar="FILE", nargs="?", help="a .pub file, or - for standard input")
+    parser.add_argument(
+        "--project", metavar="PROJECT", help="only for leases of this project (default: of all projects)"
+    )
     command(keys, "list", list_keys, "List your keys.", examples="splitplane ssh-key list")
     parser = command(
         keys,
@@ -46,7 +49,7 @@ def add(to: Commands) -> None:
 
 def add_key(terminal: Terminal, args: Namespace) -> None:
     line = _public_line(terminal, args.file)
-    answer = terminal.client().post(PATH, SshKeyView, SshKeyRequest(args.name, line))
+    answer = terminal.client().post(PATH, SshKeyView, SshKeyRequest(args.name, line, args.project))
     terminal.present(args.json, answer, lambda key: ssh_key_table([key], terminal.now()))
 
 

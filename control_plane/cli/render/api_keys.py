@@ -19,15 +19,28 @@ def api_key_table(keys: Sequence[ApiKeyView], now: datetime) -> RenderableType:
         (
             short_id(key.id, ids),
             Text(key.name, style="bold"),
-            key.role,
+            short_id(key.subject, [each.subject for each in keys]),
             key.hint,
-            Text("revoked", style="red") if key.revoked_at else Text("in force", style="green"),
-            coarse(now - key.created_at),
+            _state(key, now),
+            "never" if key.last_used_at is None else coarse(now - key.last_used_at),
         )
         for key in keys
     ]
-    columns = ("API KEY", "NAME", "ROLE", "SECRET", "STATE", "AGE")
-    return table(columns, rows, right=("AGE",), whole=("API KEY", "SECRET", "STATE"), varying=("STATE",))
+    columns = ("API KEY", "NAME", "OWNER", "SECRET", "STATE", "USED")
+    return table(
+        columns, rows, right=("USED",), whole=("API KEY", "OWNER", "SECRET", "STATE"), varying=("STATE",)
+    )
+
+
+def _state(key: ApiKeyView, now: datetime) -> Text:
+    if key.revoked_at is not None:
+        return Text("revoked", style="red")
+    if key.expires_at is not None and key.expires_at <= now:
+        return Text("expired", style="red")
+    if key.expires_at is not None:
+        return Text(f"{coarse(key.expires_at - now)} left", style="yellow")
+    limited = key.scopes is not None or key.project_ids is not None
+    return Text("limited" if limited else "in force", style="green")
 
 
 def issued_page(issued: IssuedApiKey, now: datetime, *, stored: bool = False) -> RenderableType:

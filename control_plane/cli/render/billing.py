@@ -10,6 +10,7 @@ from rich.text import Text
 from control_plane.cli.render.layout import Cell, facts, heading, table
 from control_plane.cli.words import cents, gpu_hours, price, rounded, span
 from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow
+from control_plane.wire.common import Money
 
 
 def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -> RenderableType:
@@ -45,13 +46,18 @@ def bill_page(bill: BillView) -> RenderableType:
         Text(),
         facts(
             ("Used", f"{cents(owed)} USD, of which {rounded(bill.amount)} posted"),
-            ("Balance", f"{rounded(bill.balance)} USD"),
-            ("On hold", f"{rounded(bill.held)} USD"),
-            ("Available", f"{rounded(bill.available)} USD"),
+            ("Balance", _of_organization(bill.balance)),
+            ("On hold", _of_organization(bill.held)),
+            ("Available", _of_organization(bill.available)),
         ),
         Text(),
         _rounding_note(),
     )
+
+
+def _of_organization(amount: Money | None) -> str:
+    """An amount of the organization, which is not shown to somebody who sees only a part of it."""
+    return "not shown to you" if amount is None else f"{rounded(amount)} USD"
 
 
 def _bill_lines(bill: BillView) -> Table:

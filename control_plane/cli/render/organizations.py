@@ -16,22 +16,10 @@ from control_plane.wire.organizations import (
     OrganizationChange,
     OrganizationEventView,
     OrganizationView,
-    OwnOrganizationView,
 )
 
 STATE_STYLES = {"active": "green", "suspended": "red", "closing": "yellow"}
 Fact = tuple[str, str | Text | None]
-
-
-def organization_page(organization: OwnOrganizationView, *, url: str, source: str) -> RenderableType:
-    """The caller's own. `url` is the API's; `source` says where the API key comes from."""
-    id_and_login: tuple[Fact, ...] = (
-        ("Organization", organization.id),
-        ("API", url),
-        ("Key", source),
-        ("Role", organization.role),
-    )
-    return Group(_title(organization), facts(*id_and_login, *_standing(organization)))
 
 
 def one_page(organization: OrganizationView, now: datetime) -> RenderableType:
@@ -41,7 +29,7 @@ def one_page(organization: OrganizationView, now: datetime) -> RenderableType:
     state: Fact = ("State", organization.state)
     return Group(
         _title(organization),
-        facts(("Organization", organization.id), state, *_standing(organization), created, erased),
+        facts(("Organization", organization.id), state, *standing(organization), created, erased),
     )
 
 
@@ -49,7 +37,7 @@ def _title(organization: OrganizationView) -> Text:
     return heading(organization.name, "" if organization.state == "active" else organization.state)
 
 
-def _standing(organization: OrganizationView) -> tuple[Fact, ...]:
+def standing(organization: OrganizationView) -> tuple[Fact, ...]:
     return (
         ("GPUs", f"{organization.gpus_held} of {organization.gpu_quota} held"),
         ("Balance", f"{rounded(organization.balance)} USD"),

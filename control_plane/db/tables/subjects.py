@@ -19,7 +19,6 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.schema import SchemaItem
 
 from control_plane.db.tables.marks import at, known, own, table, tenant
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.subject import SubjectState
@@ -51,7 +50,8 @@ users = table(
         unique=True,
         postgresql_where=_NOT_REMOVED,
     ),
-    api=("INSERT", "UPDATE"),
+    api=("INSERT",),
+    api_updates=("name", "issuer", "subject", "state"),
 )
 
 service_accounts = table(
@@ -67,7 +67,8 @@ service_accounts = table(
     ),
     UniqueConstraint("organization_id", "id"),
     Index("uq_service_accounts_name", "organization_id", "name", unique=True, postgresql_where=_NOT_REMOVED),
-    api=("INSERT", "UPDATE"),
+    api=("INSERT",),
+    api_updates=("state",),
     admin=("INSERT",),
 )
 
@@ -145,6 +146,15 @@ role_bindings = table(
         name="uq_role_bindings_once",
         postgresql_nulls_not_distinct=True,
     ),
+    # At platform scope a subject has one role at most: who runs machines posts no credits, who audits does neither.
+    Index(
+        "uq_role_bindings_platform",
+        "user_id",
+        "service_account_id",
+        unique=True,
+        postgresql_where=text(f"scope = '{ScopeKind.PLATFORM}'"),
+        postgresql_nulls_not_distinct=True,
+    ),
     Index("ix_role_bindings_user_id", "user_id"),
     Index("ix_role_bindings_service_account_id", "service_account_id"),
     api=("INSERT", "DELETE"),
@@ -157,7 +167,6 @@ api_keys = table(
     tenant(),
     *subject(),
     Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),
     Column("secret_sha256", LargeBinary, nullable=False, unique=True),
     Column("hint", Text, nullable=False),
     # The permissions and the projects that the key is limited to; null: all that its owner may do.
@@ -170,9 +179,11 @@ api_keys = table(
     at("revoked_at"),
     # Written now and then, never by the request itself.
     at("last_used_at"),
-    known("role", KeyRole),
     UniqueConstraint("organization_id", "id"),
     own("rotates", "api_keys"),
-    api=("INSERT", "UPDATE"),
+    Index("ix_api_keys_user_id", "user_id"),
+    Index("ix_api_keys_service_account_id", "service_account_id"),
+    api=("INSERT",),
+    api_updates=("revoked_at", "expires_at", "last_used_at"),
     admin=("INSERT",),
 )

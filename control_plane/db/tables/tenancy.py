@@ -132,9 +132,11 @@ ssh_keys = table(
     Column("name", Text, nullable=False),
     Column("public_key", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
+    # The project whose leases it is for; null: all of the organization's.
+    *project(nullable=True),
     at("created_at", nullable=False),
-    UniqueConstraint("organization_id", "name"),
-    UniqueConstraint("organization_id", "fingerprint"),
+    UniqueConstraint("organization_id", "project_id", "name", postgresql_nulls_not_distinct=True),
+    UniqueConstraint("organization_id", "project_id", "fingerprint", postgresql_nulls_not_distinct=True),
     api=("INSERT", "DELETE"),
 )
 

@@ -1,6 +1,6 @@
 """A served API without sockets: the app on a database of its own, a virtual clock, and its tenants."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,8 @@ from sqlalchemy import text
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics
 from control_plane.db import accounts
-from control_plane.db.engine import Database, Role
+from control_plane.db.engine import Database
+from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.rows import read_one
 from control_plane.domain import actor
 from control_plane.domain.admission import ListPrice
@@ -22,11 +23,12 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.proof import Tier
+from control_plane.domain.role import Role
+from control_plane.domain.scope import ORGANIZATION
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.outcomes import organizations as organization_outcomes
-from control_plane.services import administration, catalogue
+from control_plane.services import administration, api_keys, catalogue, organizations
 from control_plane.settings import Settings
 from control_plane.world import World, uuid7
 from tests.integration.db.sample import a_row, insert
@@ -54,13 +56,38 @@ SETTINGS = Settings(
 )
 
 
+class ByPath(httpx.Auth):
+    """Those who run the installation: each request is made by the one of them who may make it."""
+
+    def __init__(self, operator: str, finance: str, owner: str) -> None:
+        self._operator, self._finance, self._owner = operator, finance, owner
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        if "Authorization" not in request.headers:
+            secret = self.secret_for(request.method, request.url.path)
+            request.headers["Authorization"] = f"Bearer {secret}"
+        yield request
+
+    def secret_for(self, method: str, path: str) -> str:
+        if path.endswith("/credits"):
+            return self._finance
+        if method == "GET" or path.startswith(("/v1/operator/", "/v1/quotes")):
+            return self._operator
+        return self._owner
+
+
 @dataclass
 class Tenant:
-    """An organization as its own client sees it."""
+    """An organization as its own client sees it. Of the platform's, the secret is the operator's."""
 
     id: OrganizationId
     secret: str
     http: httpx.AsyncClient
+
+    def secret_for(self, method: str, path: str) -> str:
+        """The API key with which such a request is made."""
+        auth = self.http.auth
+        return auth.secret_for(method, path) if isinstance(auth, ByPath) else self.secret
 
     async def lease(self, **body: object) -> str:
         answer = await self.http.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []} | body)
@@ -94,12 +121,34 @@ class Api:
         return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
 
     async def tenant(
-        self, name: str, *, role: KeyRole = KeyRole.CUSTOMER, credit: str | None = "1000", quota: int = 64
+        self, name: str, *, platform: bool = False, credit: str | None = "1000", quota: int = 64
     ) -> Tenant:
+        """A new organization, as its owner, or of the platform as its operator."""
         money = None if credit is None else Nano(int(credit) * 10**9)
-        made = await administration.bootstrap(self.owner, name, role=role, credit=money, gpu_quota=quota)
+        made = await administration.bootstrap(
+            self.owner, name, platform=platform, credit=money, gpu_quota=quota
+        )
         assert isinstance(made, administration.FirstOrganization)
-        return Tenant(made.id, made.issued.secret, self.client(made.issued.secret))
+        http = self.client(None if made.finance else made.issued.secret)
+        if made.finance is not None:
+            http.auth = ByPath(made.issued.secret, made.finance.secret, await self.owner_of(made.id))
+        return Tenant(made.id, made.issued.secret, http)
+
+    async def owner_of(self, organization_id: OrganizationId) -> str:
+        """The API key of one more owner of an organization."""
+        async with self.owner.db.transaction(organization_id) as connection:
+            account = await organizations.create_first_account(
+                connection,
+                self.owner,
+                organization_id,
+                f"owner-{uuid7().hex}",
+                role=Role.OWNER,
+                scope=ORGANIZATION,
+            )
+            issued = await api_keys.issue(
+                connection, self.owner, organization_id, account.subject, name="owner's"
+            )
+        return issued.secret
 
 
 WAYS: dict[OrganizationState, tuple[str, ...]] = {
@@ -186,10 +235,10 @@ class Shared:
 @pytest.fixture(scope="module")
 async def shared(server_url: str, template: str) -> AsyncIterator[Shared]:
     async with fresh_database(server_url, template) as url:
-        db = Database(url, role=Role.RECONCILER, pool_size=2, readers=1)
-        api_db = Database(url, role=Role.API, pool_size=5, readers=3)
+        db = Database(url, role=DatabaseRole.RECONCILER, pool_size=2, readers=1)
+        api_db = Database(url, role=DatabaseRole.API, pool_size=5, readers=3)
         api = await serve(db, api_db, Ticking())
-        yield Shared(api, await api.tenant("acme"), await api.tenant("us", role=KeyRole.OPERATOR))
+        yield Shared(api, await api.tenant("acme"), await api.tenant("us", platform=True))
         await api_db.close()
         await db.close()
 
@@ -230,4 +279,4 @@ async def other(api: Api) -> Tenant:
 
 @pytest.fixture
 async def operator(api: Api) -> Tenant:
-    return await api.tenant("us", role=KeyRole.OPERATOR)
+    return await api.tenant("us", platform=True)

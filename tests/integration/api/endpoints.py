@@ -7,7 +7,7 @@ that no endpoint can be added without its tests.
 from dataclasses import dataclass, field
 from typing import Any
 
-from control_plane.domain.permission import CUSTOMER, Permission
+from control_plane.domain.permission import OWNER, Permission
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
@@ -29,7 +29,7 @@ class Endpoint:
 
     @property
     def for_customers(self) -> bool:
-        return self.permission in CUSTOMER
+        return self.permission in OWNER
 
     @property
     def id_prefix(self) -> str | None:
@@ -39,6 +39,9 @@ class Endpoint:
             ("{proof_id}", "pf"),
             ("{request_id}", "arq"),
             ("{project}", "prj"),
+            ("{user_id}", "user"),
+            ("{service_account_id}", "sa"),
+            ("{role_binding_id}", "rb"),
         ):
             if name in self.path:
                 return prefix
@@ -70,14 +73,45 @@ ENDPOINTS = (
     _get("/schema/openapi.json", None),
     _get("/v1/organization", Permission.ORGANIZATIONS_READ),
     _get("/v1/api-keys", Permission.API_KEYS_READ, "limit", "cursor"),
-    _post("/v1/api-keys", Permission.API_KEYS_CREATE, {"name": "ci", "role": "customer"}),
+    _post(
+        "/v1/api-keys",
+        Permission.API_KEYS_CREATE,
+        {"name": "ci", "scopes": ["leases.read"], "projects": ["default"]},
+    ),
+    _post("/v1/api-keys/{key_id}/rotations", Permission.API_KEYS_CREATE, {"overlap_hours": 2}),
     Endpoint("DELETE", "/v1/api-keys/{key_id}", Permission.API_KEYS_REVOKE),
+    _get("/v1/me", Permission.ME_READ),
+    _get("/v1/users", Permission.USERS_READ, "limit", "cursor"),
+    _post("/v1/users", Permission.USERS_INVITE, {"email": "ada@example.com", "name": "Ada Lovelace"}),
+    _get("/v1/users/{user_id}", Permission.USERS_READ),
+    _post("/v1/users/{user_id}/suspend", Permission.USERS_SUSPEND),
+    _post("/v1/users/{user_id}/resume", Permission.USERS_SUSPEND),
+    Endpoint("DELETE", "/v1/users/{user_id}", Permission.USERS_REMOVE),
+    _get("/v1/service-accounts", Permission.SERVICE_ACCOUNTS_READ, "limit", "cursor"),
+    _post("/v1/service-accounts", Permission.SERVICE_ACCOUNTS_CREATE, {"name": "ci runner"}),
+    _get("/v1/service-accounts/{service_account_id}", Permission.SERVICE_ACCOUNTS_READ),
+    _post("/v1/service-accounts/{service_account_id}/suspend", Permission.SERVICE_ACCOUNTS_SUSPEND),
+    _post("/v1/service-accounts/{service_account_id}/resume", Permission.SERVICE_ACCOUNTS_SUSPEND),
+    Endpoint("DELETE", "/v1/service-accounts/{service_account_id}", Permission.SERVICE_ACCOUNTS_REMOVE),
+    _get("/v1/role-bindings", Permission.ROLE_BINDINGS_READ, "subject", "limit", "cursor"),
+    _post(
+        "/v1/role-bindings",
+        Permission.ROLE_BINDINGS_CREATE,
+        {"subject": f"sa_{'0' * 32}", "role": "viewer", "scope": {"kind": "project", "id": "default"}},
+    ),
+    Endpoint("DELETE", "/v1/role-bindings/{role_binding_id}", Permission.ROLE_BINDINGS_DELETE),
     _get("/v1/ssh-keys", Permission.SSH_KEYS_READ, "limit", "cursor"),
-    _post("/v1/ssh-keys", Permission.SSH_KEYS_CREATE, {"name": "laptop", "public_key": SSH_KEY}),
+    _post(
+        "/v1/ssh-keys",
+        Permission.SSH_KEYS_CREATE,
+        {"name": "laptop", "public_key": SSH_KEY, "project": "default"},
+    ),
     Endpoint("DELETE", "/v1/ssh-keys/{key_id}", Permission.SSH_KEYS_DELETE),
     _get("/v1/projects", Permission.PROJECTS_READ, "limit", "cursor"),
     _post("/v1/projects", Permission.PROJECTS_CREATE, {"name": "research"}),
     _get("/v1/projects/{project}", Permission.PROJECTS_READ),
+    _get("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_READ, "limit", "cursor"),
+    _post("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_CREATE, {"name": "prod"}),
     _post("/v1/projects/{project}/rename", Permission.PROJECTS_RENAME, {"name": "renamed"}),
     _get("/v1/skus", Permission.SKUS_READ, "limit", "cursor"),
     _get("/v1/offers", Permission.OFFERS_READ, "limit", "cursor", "gpu_model"),
@@ -94,6 +128,7 @@ ENDPOINTS = (
             "sku": "h100x1",
             "name": "train",
             "project": "default",
+            "environment": "default",
             "regions": [],
             "providers": [],
             "price_usd_per_hour_max": "25.5",

@@ -58,7 +58,7 @@ async def test_a_termination_permit_is_shown_with_who_gave_it_and_why_until_it_e
     assert made.status_code == 201
     permit = made.json()
     assert (permit["account"], permit["why"]) == ("fake", "ticket 4711: slices")
-    assert permit["actor"].startswith("key_")
+    assert permit["actor"].startswith("sa_")
     assert datetime.fromisoformat(permit["until"]) - datetime.fromisoformat(permit["at"]) == timedelta(
         minutes=30
     )

@@ -6,7 +6,6 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.outcomes import audit as outcomes
 from tests.integration.api.conftest import Api, Tenant
 from tests.support.rows import rows
@@ -89,7 +88,7 @@ async def test_a_change_whose_line_cannot_be_written_does_not_commit(
 async def test_a_credit_is_in_the_chains_of_both_organizations_and_links_the_ledger(
     api: Api, acme: Tenant
 ) -> None:
-    operator = await api.tenant("ops", role=KeyRole.OPERATOR, credit=None)
+    operator = await api.tenant("ops", platform=True, credit=None)
     path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
     answer = await operator.http.post(path, json={"amount_usd": "5"})
     assert answer.status_code == 201, answer.text

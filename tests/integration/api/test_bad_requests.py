@@ -125,10 +125,18 @@ UNUSABLE = [("labels", {"a": 1}), ("auto_release", {"a": 1})]
 def _usable(path: str, field: str, value: Any) -> bool:
     """What is fine for some field although it is not for others."""
     return (
-        (value is None and field in {"price_usd_per_hour_max", "project"})
+        (value is None and field in {"price_usd_per_hour_max", "project", "environment"})
         or (value is None and field == "name" and path == "/v1/leases")
-        or (value is None and field in {"ssh_key_ids", "auto_release"})
-        or (value == 7 and field in {"gpu_quota", "minutes", "wait_timeout_seconds"} and value is not True)
+        or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
+        or (field == "projects" and value == ["a"] * 100)
+        or ((path, field) == ("/v1/users", "name") and value in ("../etc", "=1+1", "🦀" * 50))
+        or (field == "end_leases" and value is True)
+        or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
+        or (
+            value == 7
+            and field in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours"}
+            and value is not True
+        )
         or (
             value in ({}, {"a": 1}) and field in {"labels", "auto_release"} and (field, value) not in UNUSABLE
         )
@@ -179,6 +187,7 @@ QUERIES = {
         "0001-01-01T00:00:00Z",
     ],
     "until": ["", "later", "9999-12-31T23:59:59-23:59", "1e9", "%00", "2026-01-01T00:00:00+99:00"],
+    "subject": ["", "null", "sa_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 65],
     "account": ["", "Lambda", "a b", "a/", "%00", "a" * 101],
     "outcome": ["", "null", "PASSED", "ok", "%00"],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],

@@ -17,14 +17,13 @@ from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId
-from control_plane.domain.permission import Permission
 from control_plane.domain.status import CONTACT_LOST_AFTER
-from control_plane.services import api_keys, lease_overviews
+from control_plane.services import lease_overviews, principals
 from control_plane.services.changes import Changes
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
 from tests.integration.api.open_stream import OpenStream
-from tests.integration.api.problems import SOME_ID, hold, hold_denied
+from tests.integration.api.problems import SOME_ID, hold
 from tests.support.listening import Pauses, listener, running, until
 from tests.support.stage import Stage
 
@@ -227,7 +226,7 @@ async def test_streams_send_heartbeats_while_the_database_stands_still(
     stream = OpenStream(process.app, acme.secret, lease)
     await stream.until(b"event: status")
     monkeypatch.setattr(lease_overviews, "watch", standing_still("lease"))
-    monkeypatch.setattr(api_keys, "revoked_among", standing_still("keys"))
+    monkeypatch.setattr(principals, "of_keys", standing_still("keys"))
     await process.ticks_until(lambda: b": heartbeat" in stream.text)
     await process.ticks_until(lambda: stream.text.count(b": heartbeat") == 2)
     assert sorted(asked) == ["keys", "lease"], "each is asked once"
@@ -256,9 +255,10 @@ async def test_a_status_that_changes_by_time_alone_is_sent(
 # Revocation
 
 
-async def _second(api: Api, tenant: Tenant, *, role: str = "customer") -> tuple[str, str]:
+async def _second(api: Api, tenant: Tenant) -> tuple[str, str]:
     """Another key of the tenant's: its id and its secret."""
-    issued = (await tenant.http.post("/v1/api-keys", json={"name": "second", "role": role})).json()
+    own = {"Authorization": f"Bearer {tenant.secret}"}
+    issued = (await tenant.http.post("/v1/api-keys", json={"name": "second"}, headers=own)).json()
     return issued["key"]["id"], issued["secret"]
 
 
@@ -327,30 +327,21 @@ async def test_a_revoked_key_gives_nobody_access(
 ) -> None:
     """In a process that still remembers the key, because it heard nothing of the revocation."""
     deaf = Process(api, database_url)
-    for tenant, role, path, body in (
-        (acme, "customer", "/v1/api-keys", {"name": "more"}),
-        (acme, "customer", "/v1/ssh-keys", {"name": "more", "public_key": SSH_KEY}),
-        (operator, "operator", "/v1/operator/organizations", {"name": "more"}),
+    for tenant, path, body in (
+        (acme, "/v1/api-keys", {"name": "more"}),
+        (acme, "/v1/ssh-keys", {"name": "more", "public_key": SSH_KEY}),
+        (operator, "/v1/operator/organizations", {"name": "more"}),
     ):
-        key, secret = await _second(api, tenant, role=role)
+        key, secret = await _second(api, tenant)
         first, api.app = api.app, deaf.app
         client, api.app = api.client(secret), first
         assert (await client.get("/v1/organization")).status_code == 200
-        assert (await tenant.http.delete(f"/v1/api-keys/{key}")).status_code == 204
+        own = {"Authorization": f"Bearer {tenant.secret}"}
+        assert (await tenant.http.delete(f"/v1/api-keys/{key}", headers=own)).status_code == 204
         assert (await client.get("/v1/organization")).status_code == 200, "it still remembers the key"
         hold(await client.post(path, json=body), "unauthenticated")
         hold(await client.get(f"/v1/leases/le_{SOME_ID}/events"), "unauthenticated")
         assert (await tenant.http.post(path, json=body)).status_code == 201
-
-
-async def test_only_who_may_revokes_an_operators_key(api: Api, operator: Tenant) -> None:
-    key, secret = await _second(api, operator, role="operator")
-    _, plain = await _second(api, operator)
-    hold_denied(await api.client(plain).delete(f"/v1/api-keys/{key}"), Permission.API_KEYS_REVOKE_OPERATOR)
-    assert (await api.client(secret).get("/v1/organization")).status_code == 200
-    other, _ = await _second(api, operator)
-    assert (await api.client(plain).delete(f"/v1/api-keys/{other}")).status_code == 204
-    assert (await operator.http.delete(f"/v1/api-keys/{key}")).status_code == 204
 
 
 async def test_streams_end_when_the_process_stops_and_new_ones_at_once(

@@ -17,7 +17,6 @@ import pytest
 
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from tests.integration.api.test_server import _free_port
 from tests.support.database import login_url
@@ -53,7 +52,7 @@ async def target(database_url: str) -> AsyncIterator[Target]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, BOOK)
         made = await administration.bootstrap(
-            owner, "us", role=Role.OPERATOR, credit=Nano(10**15), gpu_quota=1_000_000
+            owner, "us", platform=True, credit=Nano(10**15), gpu_quota=1_000_000
         )
     assert isinstance(made, administration.FirstOrganization)
     port = _free_port()

@@ -30,7 +30,7 @@ def _with(api: Api, **settings: Any) -> Settings:
 
 
 async def test_keys_of_one_organization_share_its_rate(api: Api, acme: Tenant, other: Tenant) -> None:
-    created = await acme.http.post("/v1/api-keys", json={"name": "second", "role": "customer"})
+    created = await acme.http.post("/v1/api-keys", json={"name": "second"})
     _with(
         api,
         requests_per_second=1,
@@ -136,7 +136,7 @@ async def test_half_sent_bodies_take_no_more_than_the_bounds_and_end_at_their_de
     api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "BODY_SECONDS", 0.5)
-    second = (await acme.http.post("/v1/api-keys", json={"name": "2", "role": "customer"})).json()["secret"]
+    second = (await acme.http.post("/v1/api-keys", json={"name": "2"})).json()["secret"]
     for bound, secrets, address in (
         ("KEY_REQUESTS_MAX", [acme.secret], "1.1.1.1"),
         ("ORGANIZATION_REQUESTS_MAX", [acme.secret, second], "1.1.1.1"),
@@ -175,7 +175,7 @@ async def test_a_large_answer_counts_as_several_requests_for_its_key_and_its_org
     api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "PART_BYTES", 30)
-    second = (await acme.http.post("/v1/api-keys", json={"name": "2", "role": "customer"})).json()["secret"]
+    second = (await acme.http.post("/v1/api-keys", json={"name": "2"})).json()["secret"]
     for method in ("GET", "HEAD"):
         with case(method):
             _with(

@@ -35,6 +35,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(
             (await shared.operator.http.post("/v1/projects", json={"name": name})).json()["id"]
         )
+    if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
+        return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.endswith("/orphan-terminations"):
         await _plant_orphan(shared, endpoint)
     state = BEFORE.get(endpoint.path.rpartition("/")[2])
@@ -42,6 +44,20 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         name = f"{state} {next(_NUMBERS)}"
         return endpoint.at(f"org_{(await tenant_in(shared.api, shared.operator, state, name)).id.hex}")
     return endpoint.at(f"org_{shared.acme.id.hex}")
+
+
+async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
+    """A new user, service account or key of the platform's organization."""
+    http, number = shared.operator.http, next(_NUMBERS)
+    if endpoint.id_prefix == "key":
+        return str((await http.post("/v1/api-keys", json={"name": "x"})).json()["key"]["id"])
+    if endpoint.id_prefix == "user":
+        user = {"email": f"ada{number}@example.com", "name": "Ada"}
+        return str((await http.post("/v1/users", json=user)).json()["id"])
+    account = (await http.post("/v1/service-accounts", json={"name": f"account {number}"})).json()["id"]
+    if endpoint.path == "/v1/role-bindings":
+        (endpoint.body or {})["subject"] = account
+    return str(account)
 
 
 async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:
@@ -84,11 +100,13 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
 
 
 async def test_an_answer_is_not_replayed_to_a_key_of_another_role(shared: Shared) -> None:
-    """A quote discloses our costs to an operator's key, and not to a customer's key of the same organization."""
+    """A quote discloses our costs to an operator's key, and not to another key of the same operator that is limited."""
     key, quote = {"Idempotency-Key": "a quote of ours"}, {"sku": "h100x1"}
     shown = await shared.operator.http.post("/v1/quotes", json=quote, headers=key)
     assert shown.is_success, shown.text
-    issued = (await shared.operator.http.post("/v1/api-keys", json={"name": "customer"})).json()
+    limited = {"name": "limited", "scopes": ["quotes.create"]}
+    own = {"Authorization": f"Bearer {shared.operator.secret}"}
+    issued = (await shared.operator.http.post("/v1/api-keys", json=limited, headers=own)).json()
     other = {"Authorization": f"Bearer {issued['secret']}"}
     hold(
         await shared.operator.http.post("/v1/quotes", json=quote, headers=key | other),
@@ -100,7 +118,9 @@ async def test_an_answer_is_not_replayed_to_a_key_of_another_role(shared: Shared
 async def test_a_key_belongs_to_one_request(endpoint: Endpoint, shared: Shared) -> None:
     operator, path = shared.operator, await _path(endpoint, shared)
     key = {"Idempotency-Key": f"of another request: {endpoint}"}
-    assert (await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=key)).status_code == 201
+    same = {"Authorization": f"Bearer {operator.secret_for('POST', path)}"}
+    made = await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=key | same)
+    assert made.status_code == 201
     hold(await _post(operator, path, endpoint.body, key), "idempotency_key_reused")
 
 

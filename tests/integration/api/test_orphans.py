@@ -76,7 +76,7 @@ async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_w
     assert (orphan["held_code"], orphan["termination"]) == ("watched", None), "all or none are decided"
     (decided,) = (await operator.http.post(path, json=body)).json()["items"]
     assert (decided["provider_ref"], decided["why"]) == (ref, "ticket 4711")
-    assert decided["actor"].startswith("key_")
+    assert decided["actor"].startswith("sa_")
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
     assert orphan["termination"] == decided
 

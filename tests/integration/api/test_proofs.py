@@ -5,7 +5,7 @@ import pytest
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.leases import explanation_view
 from control_plane.domain.ids import LeaseId, Prefix, off_wire
-from control_plane.domain.permission import CUSTOMER, Permission
+from control_plane.domain.permission import OWNER, Permission
 from control_plane.services import catalogue, lease_overviews
 from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.problems import hold
@@ -64,7 +64,7 @@ async def test_an_explanation_shows_proofs_only_to_those_who_may_read_them(
     await proof_of(acme, lease)
     found = await lease_overviews.explain(api.owner, acme.id, LeaseId(off_wire(Prefix.LEASE, lease)))
     assert isinstance(found, lease_overviews.Explanation)
-    for permissions, shown in ((CUSTOMER, 1), (CUSTOMER - {Permission.PROOFS_READ}, 0)):
+    for permissions, shown in ((OWNER, 1), (OWNER - {Permission.PROOFS_READ}, 0)):
         assert len(explanation_view(found, Disclosure.of(permissions)).proofs) == shown
 
 

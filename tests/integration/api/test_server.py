@@ -21,7 +21,6 @@ from control_plane.api.requests import BODY_SECONDS
 from control_plane.api.server import HEAD_BYTES_MAX, HEAD_SECONDS, STOP_SECONDS
 from control_plane.db.connect import ANSWER_SECONDS_MAX
 from control_plane.db.engine import Role as DatabaseRole
-from control_plane.domain.permission import Role
 from control_plane.services import administration, process
 from tests.support.cases import case
 from tests.support.database import fresh_database, login_url
@@ -91,7 +90,7 @@ async def own(database_url: str) -> AsyncIterator[Served]:
 async def _started(database_url: str) -> AsyncIterator[Served]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, _book())
-        made = await administration.bootstrap(owner, "acme", role=Role.CUSTOMER, credit=None, gpu_quota=64)
+        made = await administration.bootstrap(owner, "acme", credit=None, gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)
     metrics_port = _free_port()
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after the process
@@ -277,7 +276,7 @@ async def test_half_sent_requests_end_at_their_deadline_and_hold_up_nobody(serve
         "idle": b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
     }
     async with served.client() as client:
-        made = (await client.post("/v1/api-keys", json={"name": "other", "role": "customer"})).json()
+        made = (await client.post("/v1/api-keys", json={"name": "other"})).json()
         other = {"Authorization": f"Bearer {made['secret']}"}
     held: list[asyncio.StreamReader] = []
     async with contextlib.AsyncExitStack() as stack:

@@ -20,6 +20,11 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
         "prj": (await other.http.post("/v1/projects", json={"name": "theirs"})).json()["id"],
         "pf": await proof_of(other, lease),
         "ssh": (await other.http.post("/v1/ssh-keys", json=key)).json()["id"],
+        "user": (await other.http.post("/v1/users", json={"email": "ada@example.com", "name": "Ada"})).json()[
+            "id"
+        ],
+        "sa": (await other.http.post("/v1/service-accounts", json={"name": "ci"})).json()["id"],
+        "rb": (await other.http.get("/v1/role-bindings")).json()["items"][0]["id"],
         "key": (await other.http.post("/v1/api-keys", json={"name": "second"})).json()["key"]["id"],
     }
     for endpoint in ENDPOINTS:

@@ -13,7 +13,6 @@ from control_plane.db.engine import Database
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import Role
 from control_plane.services import administration, lease_overviews
 from control_plane.settings import Settings
 from data_plane.access.port import HostKey, StepFailed, Target
@@ -62,7 +61,7 @@ async def traced(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[
     await stage.organization()  # Loads the price book.
     await stage.round()  # The offers are known.
     made = await administration.bootstrap(
-        stage.api.__class__(db, now=clock.now), "acme", role=Role.CUSTOMER, credit=Nano(10**12), gpu_quota=64
+        stage.api.__class__(db, now=clock.now), "acme", credit=Nano(10**12), gpu_quota=64
     )
     assert isinstance(made, administration.FirstOrganization)
     app = create_app(stage.api, Settings(database_url="unused"))

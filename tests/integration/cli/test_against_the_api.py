@@ -38,6 +38,8 @@ class City:
     url: str
     api_key: str
     home: Path
+    operator_key: str
+    finance_key: str
 
     def environ(self, **more: str) -> dict[str, str]:
         return {
@@ -56,8 +58,18 @@ class City:
         assert ended == code, out.getvalue() + err.getvalue()
         return out.getvalue() if code == 0 else out.getvalue() + err.getvalue()
 
-    def answer(self, *arguments: str) -> Any:
-        return json.loads(self.run(*arguments, "--json"))
+    def answer(self, *arguments: str, **environ: Any) -> Any:
+        return json.loads(self.run(*arguments, "--json", **environ))
+
+    @property
+    def operator(self) -> dict[str, Any]:
+        """The environment of those who run machines."""
+        return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.operator_key}
+
+    @property
+    def finance(self) -> dict[str, Any]:
+        """The environment of those who post credits."""
+        return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.finance_key}
 
 
 def _free_ports(count: int) -> list[int]:
@@ -116,12 +128,13 @@ def _started(database_url: str, folder: Path) -> Iterator[City]:
     book = folder / "price_book.toml"
     book.write_text(prices.price_book())
     _administer(base, "price-book", str(book))
-    api_key = _administer(base, "bootstrap", "--organization", "acme", "--operator", "--credit", "500")
+    api_key = _administer(base, "bootstrap", "--organization", "acme", "--credit", "500")
+    operator, finance = _administer(base, "bootstrap", "--organization", "platform", "--operator").split()
     with (
         _process(["control_plane", "serve"], api, folder / "api.log"),
         _process(["reconciler", "run"], reconciler, folder / "reconciler.log"),
     ):
-        city = City(f"http://127.0.0.1:{api_port}", api_key, folder / "home")
+        city = City(f"http://127.0.0.1:{api_port}", api_key, folder / "home", operator, finance)
         _wait_until("the API serves", lambda: _answers(city.url))
         _move_in(city)
         yield city
@@ -192,7 +205,7 @@ def test_a_sku_that_demands_proof_takes_no_emulated_machine_and_says_why(city: C
     assert (proof["outcome"], proof["source"]) == ("emulated", "emulated")
     assert "an emulation, which is no proof" in city.run("proof", "show", proof["id"])
     assert "proof emulated" in city.run("why", "strict")
-    records = city.answer("proof", "record")["items"]
+    records = city.answer("proof", "record", **city.operator)["items"]
     assert proof["id"] in {one["id"] for one in records}
     assert not any(one["ended"] for one in records)
     city.run("lease", "release", "strict", "--yes")
@@ -257,7 +270,7 @@ def test_the_installed_command_speaks_to_the_real_api(city: City) -> None:
     done = subprocess.run(
         [SPLITPLANE, "whoami"], env=city.environ(), capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("acme\n")
+    assert done.stdout.startswith("owner  service account\n")
     assert (done.stderr, city.api_key in done.stdout) == ("", False)
     line = f"{SPLITPLANE} offers --json | head -1; exit ${{PIPESTATUS[0]}}"
     piped = subprocess.run(
@@ -291,27 +304,55 @@ def test_a_shell_completes_commands_options_and_the_names_of_the_real_api(city: 
 
 
 def test_operators_see_and_credit_organizations_and_rotate_keys(city: City) -> None:
-    secret = city.run("organization", "create", "newcomer", "--quiet").strip()
-    assert "newcomer" in city.run("organization", "list")
-    city.run("credit", "newcomer", "12.50", "--yes")
-    assert "12.50 USD" in city.run("organization", "show", "newcomer")
-    assert "agree" in city.run("reconciliation", "--organization", "newcomer")
+    secret = city.run("organization", "create", "newcomer", "--quiet", **city.operator).strip()
+    assert "newcomer" in city.run("organization", "list", **city.operator)
+    refused = city.run("credit", "newcomer", "12.50", "--yes", code=1, **city.operator)
+    assert "`credits.create`" in refused
+    city.run("credit", "newcomer", "12.50", "--yes", **city.finance)
+    assert "12.50 USD" in city.run("organization", "show", "newcomer", **city.operator)
+    assert "agree" in city.run("reconciliation", "--organization", "newcomer", **city.operator)
     theirs: dict[str, Any] = {"SPLITPLANE_URL": city.url, "SPLITPLANE_API_KEY": secret}
-    new = city.run("api-key", "rotate", "--yes", "--quiet", **theirs).strip()
+    rotate = ("api-key", "rotate", "--overlap-hours", "0", "--yes", "--quiet")
+    new = city.run(*rotate, **theirs).strip()
     assert new.startswith("spk_")
     assert new != secret
     theirs["SPLITPLANE_API_KEY"] = new
     keys = json.loads(city.run("api-key", "list", "--all", "--json", **theirs))["items"]
-    assert [key["revoked_at"] is None for key in keys] == [False, True]
+    assert [key["expires_at"] is None for key in keys] == [False, True]
+    assert "expired" in city.run("api-key", "list", "--all", **theirs)
     assert "agree" in city.run("reconciliation", **theirs)
 
 
 def test_operators_see_loops_and_accounts(city: City) -> None:
-    _wait_until("loops report", lambda: city.answer("loops")["items"])
-    loops = city.run("loops")
+    _wait_until("loops report", lambda: city.answer("loops", **city.operator)["items"])
+    loops = city.run("loops", **city.operator)
     assert "place_leases" in loops
     assert "● ok" in loops
-    assert "fake" in city.run("account", "list")
+    assert "fake" in city.run("account", "list", **city.operator)
+
+
+def test_people_and_machines_get_roles_where_they_work(city: City) -> None:
+    city.run("project", "create", "vision")
+    city.run("environment", "create", "vision", "prod")
+    city.run("user", "invite", "ada@example.com", "Ada Lovelace")
+    city.run("service-account", "create", "runner")
+    city.run("role", "grant", "viewer", "ada@example.com", "--project", "vision")
+    city.run("role", "grant", "member", "runner", "--project", "vision", "--environment", "prod")
+    secret = city.run("api-key", "create", "nightly", "--owner", "runner", "--days", "90", "--quiet").strip()
+    runner: dict[str, Any] = {"SPLITPLANE_URL": city.url, "SPLITPLANE_API_KEY": secret}
+    assert "member of environment" in city.run("whoami", **runner)
+    where = ("--project", "vision", "--environment", "prod")
+    lease = ("lease", "create", SKU, "--name", "nightly", *where, "--no-ssh-key", "--no-wait")
+    city.run(*lease, **runner)
+    assert "nightly" in city.run("lease", "list", **runner)
+    assert "tab-1" not in city.run("lease", "list", "--all", **runner)
+    city.run("lease", "create", SKU, "--no-ssh-key", "--no-wait", code=1, **runner)
+    city.run("lease", "release", "nightly", "--yes", **runner)
+    city.run("service-account", "suspend", "runner")
+    assert "unauthenticated" in city.run("whoami", code=1, **runner)
+    assert "ada@example.com" in city.run("user", "list")
+    binding = city.answer("role", "list", "ada@example.com")["items"][0]["id"]
+    city.run("role", "revoke", binding, "--yes")
 
 
 def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
@@ -323,8 +364,11 @@ def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
         "lease list --all",
         "usage",
         "bill",
-        "loops",
-        "orphan list",
-        "account list",
+        "user list",
+        "service-account list",
+        "role list",
+        "environment list default",
     ):
         assert isinstance(city.answer(*command.split()), dict), command
+    for command in ("loops", "orphan list", "account list", "organization list"):
+        assert isinstance(city.answer(*command.split(), **city.operator), dict), command

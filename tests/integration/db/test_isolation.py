@@ -256,6 +256,7 @@ _MAY_COLLIDE = {
     "uq_organizations_name": "names of organizations are unique; only operators create organizations",
     "uq_api_keys_secret_sha256": "whoever knows the digest of a secret knows the secret",
     "uq_organizations_id_platform": "contains the id",
+    "uq_role_bindings_platform": "contains the id of the subject",
 }
 """Unique constraints across organizations, on tables that the API's role may write. Ids are left out: they are random,
 so whoever can name one has seen it."""
@@ -401,9 +402,9 @@ async def test_no_role_of_ours_can_log_in_or_go_around_row_level_security(filled
 DEFINERS: dict[str, str] = {
     "audit_event_ids": "Auditors list the lines of all organizations. It answers ids; each is read as its own tenant.",
     "refused_api_keys": "A refused key opens no organization. It answers only whoever has the secret, for the audit log.",
-    "api_key_owner": "No organization is known before the key is. It answers only whoever has the secret.",
+    "api_key_principal": "No organization is known before the key is. It answers only whoever has the secret.",
+    "api_key_principals": "The streams of a process belong to many tenants. It answers what the given keys may do.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
-    "revoked_api_keys": "The streams of a process belong to many tenants. It answers which of the given ids are revoked.",
     "transaction_balances": "A trigger: the sum must not depend on what the writer sees. It answers nothing.",
 }
 """Every SECURITY DEFINER function, and why it is one. A new one needs a reason here."""

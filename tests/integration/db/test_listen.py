@@ -63,12 +63,14 @@ class Heard:
         self.pauses = Pauses()
         self.leases: list[LeaseId] = []
         self.keys: list[ApiKeyId] = []
+        self.subjects: list[UUID] = []
         self.organizations: list[tuple[OrganizationId, OrganizationState]] = []
         self.connections = 0
         self.changes = Changes(listener(url, self.pauses))
         self.changes.subscribe(
             lease=self.leases.append,
             api_key=self.keys.append,
+            subject=self.subjects.append,
             organization=lambda organization_id, state: self.organizations.append((organization_id, state)),
             anything=self._connected,
         )

@@ -17,6 +17,7 @@ from control_plane.db import (
     lease_overviews,
     machines,
     organizations,
+    principals,
     projects,
     proofs,
     ssh_keys,
@@ -26,9 +27,9 @@ from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId, ServiceAccountId
-from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import Role as KeyRole
+from control_plane.domain.subject import Subject, SubjectKind
 from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, insert, tables_of
 from tests.support.clock import START
 from tests.support.rows import rows
@@ -108,7 +109,17 @@ POLICIES = {
         None,
     ),
 }
-LOOKED_UP = {"api_keys", "audit_events", "journal", "ledger_accounts", "organizations", "postings"}
+LOOKED_UP = {
+    "api_keys",
+    "audit_events",
+    "journal",
+    "ledger_accounts",
+    "organizations",
+    "postings",
+    "role_bindings",
+    "service_accounts",
+    "users",
+}
 """Tables of which functions with their owner's rights see some columns of all rows."""
 """For which command a policy of the API's role is, which rows it shows, and which may be written."""
 
@@ -294,7 +305,7 @@ async def test_a_tenant_cannot_give_its_rows_away(api: Database, table: str) -> 
 async def test_a_tenant_cannot_delete_the_keys_of_another_one(api: Database) -> None:
     async with api.transaction(A) as connection:
         key = a_row("ssh_keys", B)["id"]
-        assert not await ssh_keys.delete(connection, OrganizationId(B), key)
+        assert not await ssh_keys.delete(connection, OrganizationId(B), key, EVERYWHERE)
 
 
 async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(filled_url: str) -> None:
@@ -389,17 +400,15 @@ async def test_a_connection_that_was_cut_gets_its_tenant_anew(filled_url: str, o
 async def test_the_owner_of_a_key_is_found_before_there_is_a_tenant(api: Database) -> None:
     row = a_row("api_keys", A)
     async with api.reading() as connection:
-        found = await api_keys.owner(connection, row["secret_sha256"])
-        account = ServiceAccountId(row["service_account_id"])
-        assert found == api_keys.Owner(
-            OrganizationId(A),
-            None,
-            account,
-            ApiKeyId(row["id"]),
-            KeyRole(row["role"]),
-            OrganizationState.ACTIVE,
+        found = await principals.of_secret(connection, row["secret_sha256"], now=START)
+        assert found is not None
+        assert (found.organization_id, found.api_key_id) == (A, row["id"])
+        assert found.subject == Subject(
+            SubjectKind.SERVICE_ACCOUNT, ServiceAccountId(row["service_account_id"])
         )
-        assert await api_keys.owner(connection, b"another secret") is None
+        [role] = found.roles
+        assert (role.role, role.scope.lease_id) == ("admin", a_row("leases", A)["id"])
+        assert await principals.of_secret(connection, b"another secret", now=START) is None
 
 
 async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> None:
@@ -408,7 +417,8 @@ async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> No
         await insert(connection, "service_accounts", a_row("service_accounts", A))
         await insert(connection, "api_keys", a_row("api_keys", A, revoked_at=START))
     async with api_db.reading() as connection:
-        assert await api_keys.owner(connection, a_row("api_keys", A)["secret_sha256"]) is None
+        secret = a_row("api_keys", A)["secret_sha256"]
+        assert await principals.of_secret(connection, secret, now=START) is None
 
 
 async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_only_for_the_api(
@@ -420,11 +430,18 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
             text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
         )
     # The last one weighs a transaction's postings, and answers nothing.
-    known = ["api_key_owner", "audit_event_ids", "organization_ids", "refused_api_keys", "revoked_api_keys"]
-    assert sorted(row.proname for row in found) == [*known, "transaction_balances"]
+    known = [
+        "api_key_principal",
+        "api_key_principals",
+        "audit_event_ids",
+        "organization_ids",
+        "refused_api_keys",
+        "transaction_balances",
+    ]
+    assert sorted(row.proname for row in found) == known
     for look_up in (
-        partial(api_keys.owner, secret_sha256=b"any"),
-        partial(api_keys.revoked_among, key_ids=[]),
+        partial(principals.of_secret, secret_sha256=b"any", now=START),
+        partial(principals.of_keys, key_ids=[], now=START),
         partial(organizations.ids, after=None, limit=1),
     ):
         with expect_refusal("permission denied"):
@@ -432,9 +449,7 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
                 await look_up(connection)
 
 
-async def test_of_the_keys_of_all_tenants_the_revoked_ones_are_named_and_nothing_else(
-    own: Database, api_db: Database
-) -> None:
+async def test_of_the_keys_of_all_tenants_the_valid_ones_are_found(own: Database, api_db: Database) -> None:
     async with own.transaction() as connection:
         for tenant, number, revoked_at in ((A, 1, START), (A, 2, None), (B, 3, START)):
             if number != 2:
@@ -443,8 +458,10 @@ async def test_of_the_keys_of_all_tenants_the_revoked_ones_are_named_and_nothing
             await insert(connection, "api_keys", a_row("api_keys", tenant, number, revoked_at=revoked_at))
     keys = [ApiKeyId(a_row("api_keys", tenant, number)["id"]) for tenant, number in ((A, 1), (A, 2), (B, 3))]
     async with api_db.reading() as connection:
-        assert await api_keys.revoked_among(connection, keys) == {keys[0], keys[2]}
-        assert await api_keys.revoked_among(connection, keys[1:2]) == frozenset()
+        assert [owner.api_key_id for owner in await principals.of_keys(connection, keys, now=START)] == [
+            keys[1]
+        ]
+        assert await principals.of_keys(connection, keys[2:], now=START) == []
 
 
 async def test_a_role_at_platform_scope_needs_the_platforms_organization(own: Database) -> None:
@@ -509,22 +526,25 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
         theirs = LeaseId(ids[B, "lease"])
         assert await lease_overviews.show(connection, other, theirs) is not None
         assert await lease_overviews.show(connection, me, theirs) is None
-        page = await lease_overviews.page(connection, me, before=None, states=None, limit=100)
+        page = await lease_overviews.page(connection, me, EVERYWHERE, before=None, states=None, limit=100)
         assert {one.lease.organization_id for one in page} == {A}
-        assert await ssh_keys.of_ids(connection, me, [ids[B, "ssh_key"]]) == []
-        assert [key.id for key in await ssh_keys.every(connection, me)] == [ids[A, "ssh_key"]]
-        keys = await api_keys.page(connection, me, after=None, limit=9)
+        project = ProjectId(a_row("projects", B)["id"])
+        assert await ssh_keys.of_project(connection, me, project) == []
+        assert [key.id for key in await ssh_keys.every(connection, me, EVERYWHERE)] == [ids[A, "ssh_key"]]
+        keys = await api_keys.page(connection, me, of=None, after=None, limit=9)
         assert [key.id for key in keys] == [a_row("api_keys", A)["id"]]
-        assert await api_keys.count(connection, me) == 1
-        mine = [project.id for project in await projects.page(connection, me, after=None, limit=9)]
+        assert await api_keys.count(connection, me, now=START) == 1
+        mine = [
+            project.id for project in await projects.page(connection, me, EVERYWHERE, after=None, limit=9)
+        ]
         assert mine == [ProjectId(a_row("projects", A)["id"])]
         assert await projects.named(connection, me, a_row("projects", B)["name"]) is None
         of = LeaseId(ids[B, "proof of"])
         assert len(await proofs.page(connection, other, of, before=None, limit=9)) == 1
         assert await proofs.page(connection, me, of, before=None, limit=9) == []
-        assert await proofs.get(connection, other, ids[B, "proof"]) is not None
-        assert await proofs.get(connection, me, ids[B, "proof"]) is None
+        assert await proofs.get(connection, other, ids[B, "proof"], EVERYWHERE) is not None
+        assert await proofs.get(connection, me, ids[B, "proof"], EVERYWHERE) is None
         for tenant in (me, other):
-            (charge,) = await usage.charges(connection, tenant, since=since, until=until, limit=9)
+            (charge,) = await usage.charges(connection, tenant, EVERYWHERE, since=since, until=until, limit=9)
             assert charge.id == a_row("charges", tenant)["id"]
             assert (await usage.total(connection, tenant, since=since, until=until)).charges == 1

@@ -10,7 +10,7 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.placements import candidate_view, placement_view, rejected_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import CUSTOMER, OPERATOR, Permission
+from control_plane.domain.permission import OPERATOR, OWNER, Permission
 from control_plane.domain.placement import Offer, RejectCode, Rejection
 from control_plane.domain.sku import Shape
 from control_plane.services.lease_overviews import PlacedOffer, PlacedRanking, Placement, RejectedOffer
@@ -60,7 +60,7 @@ def _rejections(disclosure: Disclosure) -> dict[RejectCode, str]:
 def test_a_sentence_about_our_purchasing_needs_its_permission_and_no_other(permission: Permission) -> None:
     without = _rejections(Disclosure.of(OPERATOR - {permission}))
     assert {code for code, why in without.items() if why != "secret"} == {SECRETS[permission]}
-    only = _rejections(Disclosure.of(CUSTOMER | {permission}))
+    only = _rejections(Disclosure.of(OWNER | {permission}))
     assert {code for code, why in only.items() if why != "secret"} == set(SECRETS.values()) - {
         SECRETS[permission]
     }

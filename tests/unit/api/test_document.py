@@ -30,13 +30,16 @@ from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.orphan import HeldCode
-from control_plane.domain.permission import Permission, Role
+from control_plane.domain.permission import Permission
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT
+from control_plane.domain.role import Role
+from control_plane.domain.scope import ScopeKind
 from control_plane.domain.sku import CapacityShape
+from control_plane.domain.subject import SubjectKind, SubjectState
 from control_plane.domain.verification import Verdict
 from control_plane.wire import common, leases, vocabulary
 from control_plane.wire.common import NAME_PATTERN
@@ -48,6 +51,9 @@ from tests.support.cases import case
 
 WORDS: Mapping[str, type[StrEnum]] = {
     "Role": Role,
+    "ScopeKind": ScopeKind,
+    "SubjectKind": SubjectKind,
+    "SubjectState": SubjectState,
     "LeaseState": LeaseState,
     "Step": Step,
     "EndReason": EndReason,

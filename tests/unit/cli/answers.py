@@ -34,8 +34,119 @@ ORGANIZATION: Json = {
     "available": usd(1_224_007_800_000),
     "created_at": at(days=40),
     "erased_at": None,
-    "key_id": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
-    "role": "customer",
+}
+SUBJECT = "sa_019aa0000000700080000000000000ba"
+USER = "user_019aa0000000700080000000000000ca"
+
+
+def a_scope(kind: str = "organization", **ids: str) -> Json:
+    return {"kind": kind, "project_id": None, "environment_id": None, "lease_id": None} | ids
+
+
+ME: Json = {
+    "subject": SUBJECT,
+    "kind": "service_account",
+    "name": "owner",
+    "email": None,
+    "organization_id": ORGANIZATION["id"],
+    "organization": "Heliotrope Labs",
+    "api_key_id": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+    "api_key_expires_at": None,
+    "roles": [{"id": "rb_019aa0000000700080000000000000da", "role": "owner", "scope": a_scope()}],
+    "permissions": [
+        {
+            "permission": "organizations.read",
+            "everywhere": True,
+            "project_ids": [],
+            "environment_ids": [],
+            "lease_ids": [],
+        }
+    ],
+}
+ME_OF_A_PROJECT: Json = ME | {
+    "subject": USER,
+    "kind": "user",
+    "name": "Ada Lovelace",
+    "email": "ada@example.com",
+    "roles": [
+        {
+            "id": "rb_019aa0000000700080000000000000db",
+            "role": "member",
+            "scope": a_scope("project", project_id=PROJECT_ID),
+        },
+        {
+            "id": "rb_019aa0000000700080000000000000dc",
+            "role": "viewer",
+            "scope": a_scope(
+                "environment", project_id=RESEARCH_ID, environment_id="env_019aa0000000700080000000000000ea"
+            ),
+        },
+    ],
+    "permissions": [],
+}
+USERS: Json = {
+    "items": [
+        {
+            "id": USER,
+            "email": "ada@example.com",
+            "name": "Ada Lovelace",
+            "state": "active",
+            "created_at": at(days=9),
+        },
+        {
+            "id": "user_019aa1000000700080000000000000cb",
+            "email": "grace.hopper@navy.example.com",
+            "name": "Grace Hopper",
+            "state": "invited",
+            "created_at": at(hours=3),
+        },
+    ],
+    "next_cursor": None,
+}
+SERVICE_ACCOUNTS: Json = {
+    "items": [
+        {"id": SUBJECT, "name": "owner", "state": "active", "created_at": at(days=40)},
+        {
+            "id": "sa_019aa1000000700080000000000000bb",
+            "name": "ci-runner",
+            "state": "suspended",
+            "created_at": at(days=2),
+        },
+    ],
+    "next_cursor": None,
+}
+ROLE_BINDINGS: Json = {
+    "items": [
+        {
+            "id": "rb_019aa0000000700080000000000000da",
+            "subject": SUBJECT,
+            "role": "owner",
+            "scope": a_scope(),
+            "granted_by": "administrator",
+            "created_at": at(days=40),
+        },
+        {
+            "id": "rb_019aa1000000700080000000000000db",
+            "subject": USER,
+            "role": "member",
+            "scope": a_scope("project", project_id=RESEARCH_ID),
+            "granted_by": SUBJECT,
+            "created_at": at(days=2),
+        },
+    ],
+    "next_cursor": None,
+}
+ENVIRONMENTS: Json = {
+    "items": [
+        {
+            "id": f"env_019aa0000000700080000000000000e{digit}",
+            "project_id": RESEARCH_ID,
+            "name": name,
+            "created_at": at(days=days),
+        }
+        for digit, name, days in (("a", "default", 3), ("b", "prod", 1))
+    ],
+    "next_cursor": None,
 }
 SSH_KEYS: Json = {
     "items": [
@@ -44,6 +155,7 @@ SSH_KEYS: Json = {
             "name": name,
             "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIExample",
             "fingerprint": f"SHA256:{letter * 43}",
+            "project_id": None,
             "created_at": at(days=number * 9),
         }
         for number, name, letter in ((1, "laptop", "k"), (2, "ci runner @ forge", "Q"))
@@ -55,20 +167,30 @@ def an_api_key(name: str, digits: str, **changes: Any) -> Json:
     return {
         "id": f"key_{digits:0<32}",
         "name": name,
-        "role": "customer",
+        "subject": SUBJECT,
         "hint": "spk_Zk3q...9QxA",
+        "scopes": None,
+        "project_ids": None,
+        "rotates": None,
         "created_at": at(days=40),
+        "expires_at": None,
         "revoked_at": None,
+        "last_used_at": None,
     } | changes
 
 
 API_KEYS: Json = {
     "items": [
-        an_api_key("first key", "019aa000000070008", hint="spk_plan...6789"),
-        an_api_key("ci runner @ forge", "019aa11000017000a", created_at=at(days=2)),
+        an_api_key("first key", "019aa000000070008", hint="spk_plan...6789", last_used_at=at(minutes=2)),
         an_api_key(
-            "on-call", "019aa12000017000b", role="operator", hint="spk_aaaa...zzzz", revoked_at=at(days=1)
+            "ci runner @ forge",
+            "019aa11000017000a",
+            created_at=at(days=2),
+            subject=USER,
+            scopes=["leases.read"],
+            expires_at=at(days=-30),
         ),
+        an_api_key("on-call", "019aa12000017000b", hint="spk_aaaa...zzzz", revoked_at=at(days=1)),
     ]
 }
 ISSUED: Json = {
@@ -293,6 +415,8 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "name": "train-1",
         "project": "default",
         "project_id": PROJECT_ID,
+        "environment": "default",
+        "environment_id": "env_019aa0000000700080000000000000ea",
         "request": {
             "sku": "h100x8",
             "regions": ["eu"],

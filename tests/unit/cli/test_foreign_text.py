@@ -70,6 +70,8 @@ ADDED: dict[str, Answer] = {
 }
 ORGANIZATIONS = "GET /v1/operator/organizations"
 OF_FRESH = f"/v1/operator/organizations/{answers.OTHER_ORGANIZATION['id']}"
+_USER: Answer = answers.USERS["items"][0]
+_ACCOUNT: Answer = answers.SERVICE_ACCOUNTS["items"][1]
 MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease create": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("placing"), f"{SHOW}/events": _stream, SHOW: a_lease()}),
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
@@ -81,7 +83,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "ssh-key add": ("ssh-key add laptop -", {"POST /v1/ssh-keys": answers.SSH_KEYS["items"][0]}),
     "ssh-key delete": ("ssh-key delete laptop", KEYS),
     "ssh-key delete, known": ("ssh-key delete ssh_019aa000000070008000000000000001", KEYS),
-    "api-key rotate": ("api-key rotate --yes", {"GET /v1/api-keys": answers.API_KEYS, "POST /v1/api-keys": answers.ISSUED}),
+    "api-key rotate": ("api-key rotate --yes", {"GET /v1/api-keys": answers.API_KEYS, f"POST /v1/api-keys/{answers.API_KEYS['items'][0]['id']}/rotations": answers.ISSUED}),
     "api-key revoke": ("api-key revoke ci", {"GET /v1/api-keys": answers.API_KEYS}),
     "account add": ("account add lambda_cloud", ADDED),
     "account rotate": ("account rotate lambda_cloud", ADDED),
@@ -96,7 +98,18 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
             ("delete", "deletions", " --yes"),
         )
     },
-    "login": ("login --key-stdin", {"GET /v1/organization": answers.ORGANIZATION}),
+    "login": ("login --key-stdin", {"GET /v1/me": answers.ME, "GET /v1/organization": answers.ORGANIZATION}),
+    "user show": (f"user show {answers.USER}", {f"GET /v1/users/{answers.USER}": _USER}),
+    "user suspend": (f"user suspend {answers.USER}", {f"POST /v1/users/{answers.USER}/suspend": _USER}),
+    "user resume": (f"user resume {answers.USER}", {f"POST /v1/users/{answers.USER}/resume": _USER}),
+    "user remove": ("user remove ada@example.com --yes", {"GET /v1/users": answers.USERS}),
+    "service-account create": ("service-account create ci", {"POST /v1/service-accounts": _ACCOUNT}),
+    "service-account show": (f"service-account show {answers.SUBJECT}", {f"GET /v1/service-accounts/{answers.SUBJECT}": _ACCOUNT}),
+    "service-account suspend": (f"service-account suspend {answers.SUBJECT}", {f"POST /v1/service-accounts/{answers.SUBJECT}/suspend": _ACCOUNT}),
+    "service-account resume": (f"service-account resume {answers.SUBJECT}", {f"POST /v1/service-accounts/{answers.SUBJECT}/resume": _ACCOUNT}),
+    "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
+    "role revoke": ("role revoke rb_019aa10 --yes", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    "environment create": ("environment create research prod", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
     "logout": ("logout", {}),
     "completion": ("completion bash", {}),
     "usage --csv": ("usage --csv", {"GET /v1/usage.csv": _csv}),

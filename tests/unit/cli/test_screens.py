@@ -22,7 +22,8 @@ PROBLEM: Answer = httpx.Response(
         "type": "urn:splitplane:error:permission_denied",
         "title": "Forbidden",
         "status": 403,
-        "detail": "This needs the permission `loops.read`, which the role `customer` does not have; `operator` has it.",
+        "detail": "This needs the permission `loops.read`, which your roles (`owner`) do not include; the roles at platform scope"
+        " that include it: `operator`, `auditor`.",
         "code": "permission_denied",
         "request_id": "req_1",
         "permission": "loops.read",
@@ -60,7 +61,21 @@ def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
 
 
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
-    "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION}),
+    "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
+    "whoami_project": ("whoami", {"GET /v1/me": answers.ME_OF_A_PROJECT}),
+    "user_list": ("user list", {"GET /v1/users": answers.USERS}),
+    "user_list_empty": ("user list", {"GET /v1/users": EMPTY}),
+    "user_invite": ("user invite ada@example.com Ada", {"POST /v1/users": answers.USERS["items"][0]}),
+    "service_account_list": ("service-account list", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
+    "role_list": ("role list", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    "role_grant": (
+        f"role grant member {answers.USER} --project research",
+        {"POST /v1/role-bindings": answers.ROLE_BINDINGS["items"][1]},
+    ),
+    "environment_list": (
+        "environment list research",
+        {"GET /v1/projects/research/environments": answers.ENVIRONMENTS},
+    ),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
     "project_list": ("project list", {"GET /v1/projects": answers.PROJECTS}),

@@ -12,7 +12,7 @@ from control_plane.cli import config
 from tests.unit.cli import answers
 from tests.unit.cli.stand import KEY, URL, Stand, Typed
 
-WHO = {"GET /v1/organization": answers.ORGANIZATION}
+WHO = {"GET /v1/me": answers.ME, "GET /v1/organization": answers.ORGANIZATION}
 REFUSED = httpx.Response(
     401,
     json={
@@ -26,7 +26,7 @@ REFUSED = httpx.Response(
 
 
 def _stand(home: Path, stdin: io.StringIO, **answer: httpx.Response) -> Stand:
-    known = {"GET /v1/organization": answer["who"]} if answer else WHO
+    known = {"GET /v1/me": answer["who"]} if answer else WHO
     return Stand(home, known, environ={}, stdin=stdin)
 
 
@@ -35,7 +35,10 @@ def test_a_piped_key_is_checked_and_stored(tmp_path: Path) -> None:
     shown = stand.run("login", "--url", URL, "--key-stdin")
     assert shown.code == 0
     assert "Heliotrope Labs" in shown.out
-    assert [str(request.url) for request in stand.requests] == [f"{URL}/v1/organization"]
+    assert [str(request.url) for request in stand.requests] == [
+        f"{URL}/v1/me",
+        f"{URL}/v1/organization",
+    ]
     path = config.config_path({"HOME": str(tmp_path)})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stand.run("whoami").code == 0
@@ -81,7 +84,7 @@ def test_a_key_from_a_file_that_others_can_read_is_refused(tmp_path: Path) -> No
             stand = _stand(tmp_path, cast("io.StringIO", file))
             shown = stand.run("login", "--url", URL, "--key-stdin")
         assert (shown.code, "chmod 600" in shown.err) == (code, code == 1)
-        assert len(stand.requests) == (code == 0)
+        assert bool(stand.requests) is (code == 0)
 
 
 def test_logging_out_forgets_the_key(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_no_api_is_exit_code_3(tmp_path: Path) -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("connection refused")
 
-    shown = Stand(tmp_path, {"GET /v1/organization": refuse}).run("whoami")
+    shown = Stand(tmp_path, {"GET /v1/me": refuse}).run("whoami")
     assert shown.code == 3
     assert shown.err.splitlines()[1].startswith(
         f"error: unreachable: Cannot reach {URL}: connection refused."

@@ -16,7 +16,7 @@ from control_plane.domain.organization import (
     allows,
     step,
 )
-from control_plane.domain.permission import PERMISSIONS, Permission, Role
+from control_plane.domain.permission import OWNER, Permission
 from tests.support.state_tables import check_all_is_used, check_ends, check_stepping, reached
 
 S, E = OrganizationState, OrganizationEvent
@@ -100,5 +100,5 @@ WHILE_SUSPENDED = {
 def test_a_suspended_organization_reads_quotes_releases_and_revokes() -> None:
     allowed = {permission for permission in Permission if allows(S.SUSPENDED, permission)}
     assert allowed >= WHILE_SUSPENDED
-    refused = PERMISSIONS[Role.CUSTOMER] - allowed
+    refused = OWNER - allowed
     assert refused >= {Permission.LEASES_CREATE, Permission.API_KEYS_CREATE, Permission.SSH_KEYS_CREATE}

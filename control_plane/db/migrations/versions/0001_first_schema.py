@@ -70,7 +70,7 @@ TENANTS = (
 
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "account_requests": (("INSERT",), ()),
-    "api_keys": (("INSERT", "UPDATE"), ()),
+    "api_keys": (("INSERT",), ("expires_at", "last_used_at", "revoked_at")),
     "attempts": ((), ("ended_at", "outcome")),
     "audit_chains": ((), ()),
     "audit_checkpoints": ((), ()),
@@ -111,14 +111,14 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "provider_accounts": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
-    "service_accounts": (("INSERT", "UPDATE"), ()),
+    "service_accounts": (("INSERT",), ("state",)),
     "skus": ((), ()),
     "ssh_keys": (("DELETE", "INSERT"), ()),
     "standings": (("INSERT", "UPDATE"), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
     "unrated": ((), ()),
-    "users": (("INSERT", "UPDATE"), ()),
+    "users": (("INSERT",), ("issuer", "name", "state", "subject")),
     "verification_reports": ((), ()),
 }
 """What the public process may write: rights on whole rows, and the columns that it may update."""
@@ -154,15 +154,29 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "organization_id",
         "user_id",
         "service_account_id",
-        "role",
         "secret_sha256",
+        "scopes",
+        "project_ids",
+        "expires_at",
         "revoked_at",
     ),
     **audit_triggers.LOOKED_UP,
     "journal": ("number", "transaction"),
     "ledger_accounts": ("id", "organization_id"),
-    "organizations": ("id", "name", "state", "created_at"),
+    "organizations": ("id", "name", "platform", "state", "created_at"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
+    "role_bindings": (
+        "id",
+        "user_id",
+        "service_account_id",
+        "role",
+        "scope",
+        "project_id",
+        "environment_id",
+        "lease_id",
+    ),
+    "service_accounts": ("id", "state"),
+    "users": ("id", "state"),
 }
 """The columns that functions with their owner's rights read, and the look for a restored journal (db/restored.py)."""
 
@@ -190,16 +204,35 @@ CREATE CONSTRAINT TRIGGER balances AFTER INSERT ON postings DEFERRABLE INITIALLY
 FOR EACH ROW EXECUTE FUNCTION transaction_balances()
 """
 
-# Runs with the owner's rights, because no tenant is set before the key is known.
-API_KEY_OWNER = """
-CREATE FUNCTION api_key_owner(secret bytea)
-RETURNS TABLE (organization_id uuid, user_id uuid, service_account_id uuid, api_key_id uuid, role text, state text)
+# The owner of API keys that are valid at a moment, with the roles of the owner and the limits of each key.
+_PRINCIPALS = """
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT k.organization_id, k.user_id, k.service_account_id, k.id, k.role, o.state
+  SELECT k.organization_id, o.platform, o.state, k.user_id, k.service_account_id, k.id, k.scopes, k.project_ids,
+    k.expires_at, coalesce((
+      SELECT jsonb_agg(jsonb_build_object('binding_id', b.id, 'role', b.role, 'scope', jsonb_build_object('kind',
+        b.scope, 'project_id', b.project_id, 'environment_id', b.environment_id, 'lease_id', b.lease_id)) ORDER BY b.id)
+      FROM public.role_bindings b WHERE b.user_id = k.user_id OR b.service_account_id = k.service_account_id), '[]')
   FROM public.api_keys k JOIN public.organizations o ON o.id = k.organization_id
-  WHERE k.secret_sha256 = secret AND k.revoked_at IS NULL AND o.state IN ('active', 'suspended')
+  LEFT JOIN public.users u ON u.id = k.user_id
+  LEFT JOIN public.service_accounts s ON s.id = k.service_account_id
+  WHERE {keys} AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > at)
+    AND coalesce(u.state, s.state) IN ('active', 'invited') AND o.state IN ('active', 'suspended')
 $$
 """
+_PRINCIPAL = """
+RETURNS TABLE (organization_id uuid, platform boolean, organization_state text, user_id uuid, service_account_id uuid,
+  api_key_id uuid, scopes text[], project_ids uuid[], expires_at timestamptz, roles jsonb)
+"""
+# These run with the owner's rights: no tenant is set before the key is known, and the open streams of a process belong
+# to many tenants.
+API_KEY_PRINCIPAL = (
+    f"CREATE FUNCTION api_key_principal(secret bytea, at timestamptz) {_PRINCIPAL}"
+    f"{_PRINCIPALS.format(keys='k.secret_sha256 = secret')}"
+)
+API_KEY_PRINCIPALS = (
+    f"CREATE FUNCTION api_key_principals(ids uuid[], at timestamptz) {_PRINCIPAL}"
+    f"{_PRINCIPALS.format(keys='k.id = ANY(ids)')}"
+)
 
 # Runs with the owner's rights: operators see which organizations there are. It answers nothing about them; each is read
 # as its own tenant.
@@ -212,15 +245,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (states IS NULL OR o.state = ANY(states))
     AND (part IS NULL OR position(lower(part) IN lower(o.name)) > 0)
   ORDER BY o.created_at, o.id LIMIT size
-$$
-"""
-
-# Runs with the owner's rights, because the open streams of a process belong to many tenants.
-REVOKED_API_KEYS = """
-CREATE FUNCTION revoked_api_keys(ids uuid[]) RETURNS SETOF uuid
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT k.id FROM public.api_keys k JOIN public.organizations o ON o.id = k.organization_id
-  WHERE k.id = ANY(ids) AND (k.revoked_at IS NOT NULL OR o.state NOT IN ('active', 'suspended'))
 $$
 """
 
@@ -361,9 +385,13 @@ def upgrade() -> None:
         steps.protect_fact(table)
     op.execute(TRANSACTION_BALANCES)
     op.execute(BALANCES)
-    op.execute(API_KEY_OWNER)
-    op.execute("REVOKE ALL ON FUNCTION api_key_owner(bytea) FROM PUBLIC")
-    op.execute("GRANT EXECUTE ON FUNCTION api_key_owner(bytea) TO splitplane_api")
+    for function, signature in (
+        (API_KEY_PRINCIPAL, "api_key_principal(bytea, timestamptz)"),
+        (API_KEY_PRINCIPALS, "api_key_principals(uuid[], timestamptz)"),
+    ):
+        op.execute(function)
+        op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
     op.execute(ORGANIZATION_IDS)
     op.execute(
         "REVOKE ALL ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) FROM PUBLIC"
@@ -371,9 +399,6 @@ def upgrade() -> None:
     op.execute(
         "GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) TO splitplane_api"
     )
-    op.execute(REVOKED_API_KEYS)
-    op.execute("REVOKE ALL ON FUNCTION revoked_api_keys(uuid[]) FROM PUBLIC")
-    op.execute("GRANT EXECUTE ON FUNCTION revoked_api_keys(uuid[]) TO splitplane_api")
     steps.let_be_backed_up()
     for function, signature in audit_triggers.FUNCTIONS:
         op.execute(function)
@@ -731,15 +756,31 @@ def _create_tables() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("public_key", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_ssh_keys_organization_id_projects"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_ssh_keys_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_keys")),
         sa.UniqueConstraint(
-            "organization_id", "fingerprint", name=op.f("uq_ssh_keys_organization_id_fingerprint")
+            "organization_id",
+            "project_id",
+            "fingerprint",
+            name=op.f("uq_ssh_keys_organization_id_project_id_fingerprint"),
+            postgresql_nulls_not_distinct=True,
         ),
-        sa.UniqueConstraint("organization_id", "name", name=op.f("uq_ssh_keys_organization_id_name")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "project_id",
+            "name",
+            name=op.f("uq_ssh_keys_organization_id_project_id_name"),
+            postgresql_nulls_not_distinct=True,
+        ),
     )
     op.create_table(
         "standings",
@@ -808,7 +849,6 @@ def _create_tables() -> None:
         sa.Column("user_id", sa.Uuid(), nullable=True),
         sa.Column("service_account_id", sa.Uuid(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("role", sa.Text(), nullable=False),
         sa.Column("secret_sha256", sa.LargeBinary(), nullable=False),
         sa.Column("hint", sa.Text(), nullable=False),
         sa.Column("scopes", postgresql.ARRAY(sa.Text()), nullable=True),
@@ -818,7 +858,6 @@ def _create_tables() -> None:
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint("role IN ('customer', 'operator')", name=op.f("ck_api_keys_role_known")),
         sa.CheckConstraint(
             "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_api_keys_one_subject")
         ),
@@ -844,6 +883,8 @@ def _create_tables() -> None:
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_api_keys_organization_id_id")),
         sa.UniqueConstraint("secret_sha256", name=op.f("uq_api_keys_secret_sha256")),
     )
+    op.create_index("ix_api_keys_service_account_id", "api_keys", ["service_account_id"], unique=False)
+    op.create_index("ix_api_keys_user_id", "api_keys", ["user_id"], unique=False)
     op.create_table(
         "environments",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -1614,6 +1655,14 @@ def _create_tables() -> None:
         "ix_role_bindings_service_account_id", "role_bindings", ["service_account_id"], unique=False
     )
     op.create_index("ix_role_bindings_user_id", "role_bindings", ["user_id"], unique=False)
+    op.create_index(
+        "uq_role_bindings_platform",
+        "role_bindings",
+        ["user_id", "service_account_id"],
+        unique=True,
+        postgresql_where=sa.text("scope = 'platform'"),
+        postgresql_nulls_not_distinct=True,
+    )
     op.create_table(
         "termination_permits",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -1,0 +1,80 @@
+"""Users: the people of an organization."""
+
+from argparse import Namespace
+
+from control_plane.cli.commands.lookup import find_subject
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.subjects import user_table
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.subjects import UserPage, UserRequest, UserView
+
+PATH = "/v1/users"
+USER_HELP = "its email address or its id"
+
+
+def add(to: Commands) -> None:
+    users = noun(to, "user", "Invite, list, suspend and remove the people of your organization.")
+    parser = command(
+        users,
+        "invite",
+        invite,
+        "Invite a person, who has no role until somebody grants one.",
+        examples="""
+        splitplane user invite ada@example.com "Ada Lovelace"
+        splitplane role grant member ada@example.com --project research
+        """,
+    )
+    parser.add_argument("email", metavar="EMAIL", help="unique in your organization")
+    parser.add_argument("name", metavar="NAME", help="the name of the person")
+    command(users, "list", list_users, "List your users, oldest first.", examples="splitplane user list")
+    for name, run, what, example in (
+        ("show", show, "Show one user.", ""),
+        ("suspend", suspend, "Refuse the API keys of a user until it is resumed.", ""),
+        ("resume", resume, "Accept the API keys of a suspended user again.", ""),
+        ("remove", remove, "Remove a user for good: its API keys are revoked and its roles end.", " --yes"),
+    ):
+        parser = command(users, name, run, what, examples=f"splitplane user {name} ada@example.com{example}")
+        parser.add_argument("user", metavar="USER", help=USER_HELP)
+        if run is remove:
+            parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def invite(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().post(PATH, UserView, UserRequest(args.email, args.name))
+    terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
+
+
+def list_users(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every(PATH, UserPage)
+    terminal.present(args.json, answer, lambda page: user_table(page.items, terminal.now()))
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    answer = client.get(f"{PATH}/{find_subject(client, args.user)}", UserView)
+    terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
+
+
+def suspend(terminal: Terminal, args: Namespace) -> None:
+    _change(terminal, args, "suspend")
+
+
+def resume(terminal: Terminal, args: Namespace) -> None:
+    _change(terminal, args, "resume")
+
+
+def _change(terminal: Terminal, args: Namespace, action: str) -> None:
+    client = terminal.client()
+    answer = client.post(f"{PATH}/{find_subject(client, args.user)}/{action}", UserView)
+    terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
+
+
+def remove(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    user = find_subject(client, args.user)
+    if not args.yes:
+        terminal.confirm(
+            f"Remove {args.user}? Its API keys are revoked and its roles end, for good.", otherwise="--yes"
+        )
+    client.delete(f"{PATH}/{user}")
+    terminal.done(args.json, "removed", user, f"Removed {args.user}.")

@@ -60,12 +60,19 @@ class Authenticator:
         self._forget(lambda principal: principal.credential_id == key)
 
     def forget_subject(self, subject: UUID) -> None:
-        """Forget the keys of a user or a service account whose state or roles have changed."""
-        self._forget(lambda principal: principal.subject.id == subject)
+        """Forget the keys of a user or a service account whose state or roles have changed.
 
-    def _forget(self, concerned: Callable[[Principal], bool]) -> None:
+        Keys that opened nothing are forgotten too: whoever is resumed may have some of them.
+        """
+        self._forget(lambda principal: principal.subject.id == subject, refused=True)
+
+    def _forget(self, concerned: Callable[[Principal], bool], *, refused: bool = False) -> None:
         self._forgotten += 1
-        for digest in [digest for digest, (owner, _) in self._known.items() if owner and concerned(owner)]:
+        for digest in [
+            digest
+            for digest, (owner, _) in self._known.items()
+            if (refused if owner is None else concerned(owner))
+        ]:
             del self._known[digest]
 
     def forget_organization(self, organization_id: OrganizationId) -> None:

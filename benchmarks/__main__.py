@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from benchmarks import (
     api,
+    authentication,
     cli,
     event_streams,
     fleet,
@@ -20,6 +21,7 @@ from benchmarks.results import Figure, machine, publish
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "api": api.measure,
+    "authentication": authentication.measure,
     "cli": cli.measure,
     "event_streams": event_streams.measure,
     "lifecycle": lifecycle.measure,

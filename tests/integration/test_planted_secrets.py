@@ -177,7 +177,7 @@ def _bootstrapped(database_url: str) -> str:
         capture_output=True,
         text=True,
     )
-    return done.stdout.strip()
+    return done.stdout.split()[0]
 
 
 @pytest.fixture

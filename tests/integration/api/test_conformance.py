@@ -15,8 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from control_plane.db import role_bindings
 from control_plane.db.engine import Role as DatabaseRole
+from control_plane.domain.ids import RoleBindingId
 from control_plane.domain.money import Nano
+from control_plane.domain.role import Role
+from control_plane.domain.role_binding import RoleBinding
+from control_plane.domain.scope import ORGANIZATION
 from control_plane.services import administration, process
 from tests.integration.api.test_server import _free_port
 from tests.support.database import login_url
@@ -48,13 +53,23 @@ class Target:
 
 @pytest.fixture
 async def target(database_url: str) -> AsyncIterator[Target]:
-    """The API's own process, and an operator's key, which has every permission."""
+    """The API's own process, and the key of an operator who also owns the platform's organization."""
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, BOOK)
         made = await administration.bootstrap(
             owner, "us", platform=True, credit=Nano(10**15), gpu_quota=1_000_000
         )
-    assert isinstance(made, administration.FirstOrganization)
+        assert isinstance(made, administration.FirstOrganization)
+        async with owner.db.transaction(made.id) as connection:
+            binding = RoleBinding(
+                RoleBindingId(owner.new_id()),
+                made.issued.key.subject,
+                Role.OWNER,
+                ORGANIZATION,
+                owner.now(),
+                "test",
+            )
+            await role_bindings.insert(connection, made.id, binding)
     port = _free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVIDER_")} | {
         "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.API),

@@ -14,6 +14,7 @@ from litestar.datastructures import State
 from control_plane.api.account_requests import AccountRequestController
 from control_plane.api.accounts import AccountController
 from control_plane.api.api_keys import ApiKeyController
+from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
 from control_plane.api.credits import CreditController
@@ -65,6 +66,7 @@ CONTROLLERS = (
     LoopController,
     OrphanController,
     AccountController,
+    AuditController,
     AccountRequestController,
 )
 """Everything below /v1. Each route names the permission that it needs."""

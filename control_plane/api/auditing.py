@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from litestar.types import Scope
 
 from control_plane.api import observe
+from control_plane.api.auth import SECRET_LENGTH_MAX
 from control_plane.domain.access import Allowed, decide
-from control_plane.domain.audit import Act, SubjectKind, cleaned, ids_among
+from control_plane.domain.audit import Act, Outcome, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services import audit
+from control_plane.services import audit, principals
+from control_plane.services.api_keys import KEY_PREFIX
 from control_plane.services.idempotency import Connection
 from control_plane.world import World
 
@@ -46,7 +48,7 @@ def act_of(request: "ApiRequest") -> Act:
     """What this request does, as the audit log names it."""
     principal, made = request.principal, observe.notes(request.scope).get(_MADE)
     named = [str(value) for value in request.path_params.values()]
-    targets = ids_among([str(getattr(made, "id", "")), *named])
+    targets = ids_among([*_ids_in(made), *named])
     project = getattr(made, "project_id", None)
     return Act(
         organization_id=principal.organization_id,
@@ -71,6 +73,61 @@ def _rule(request: "ApiRequest") -> str:
     decided = decide(request.principal, opt["permission"], opt["scope"])
     by = decided.by if isinstance(decided, Allowed) else None
     return "none" if by is None else f"role:{by.role}:{on_wire(Prefix.ROLE_BINDING, by.binding_id)}"
+
+
+NOT_AUDITED = frozenset(
+    {
+        *(
+            "malformed_json",
+            "invalid_parameter",
+            "unknown_parameter",
+            "invalid_cursor",
+            "invalid_idempotency_key",
+        ),
+        *("bad_request", "route_not_found", "method_not_allowed", "request_timeout", "body_too_large"),
+        *("unsupported_media_type", "invalid_request", "idempotency_key_reused", "rate_limited"),
+        *("too_many_in_progress", "overloaded", "not_ready", "streams_exhausted"),
+    }
+)
+"""Codes of requests that could not be understood, or were not heard: nothing was decided about what they ask for."""
+FAILURES = frozenset({"internal", "database_unavailable"})
+
+
+def note_refusal(request: "ApiRequest") -> None:
+    """Note the line of a request that was refused, or failed; called when it ends."""
+    code = observe.refusal_of(request.scope)
+    if code is None or code in NOT_AUDITED:
+        return
+    refusals = request.context.refusals
+    if request.scope.get("auth") is None:
+        _note_secret(request)
+    elif code not in FAILURES:
+        refusals.note(act_of(request), code)
+    elif request.method not in READS:
+        refusals.note(act_of(request), code, Outcome.FAILED)
+
+
+def _note_secret(request: "ApiRequest") -> None:
+    secret = request.headers.get("authorization", "").partition(" ")[2].strip()
+    if not secret.startswith(KEY_PREFIX) or len(secret) > SECRET_LENGTH_MAX or not secret.isascii():
+        return
+    request.context.refusals.note_secret(
+        audit.RefusedSecret(
+            digest=principals.digest(secret),
+            event=request.route_handler.opt["permission"].value,
+            address=request.context.door.address(request.scope),
+            client=cleaned(request.headers.get("user-agent")),
+            region=request.context.settings.region or None,
+            request_id=observe.request_id(request.scope),
+        )
+    )
+
+
+def _ids_in(made: object) -> list[str]:
+    """The ids of what an effect made, some of which are in a part of its answer, beside a secret."""
+    parts = (made, getattr(made, "organization", None), getattr(made, "key", None))
+    found = (getattr(part, "id", None) for part in parts)
+    return [wire_id for wire_id in found if isinstance(wire_id, str)]
 
 
 def _projects(targets: tuple[str, ...]) -> list[str]:

@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
-from typing import Any, get_origin
+from functools import cache, partial
+from typing import Any, cast, get_origin
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import ParameterKwarg
 
 from control_plane.api import observe
-from control_plane.api.auditing import recorded
+from control_plane.api.auditing import note_refusal, recorded
 from control_plane.api.auth import Authenticator, actor
 from control_plane.api.catch_up import CatchUp
 from control_plane.api.door import Door
@@ -34,6 +34,7 @@ from control_plane.api.errors import ApiError, permission_denied, refusal
 from control_plane.api.faults import faults, sentence
 from control_plane.api.observe import Metrics
 from control_plane.api.parameters import null_fault
+from control_plane.api.refusals import Refusals
 from control_plane.api.streams import Streams
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.domain.access import Denied, Principal, Reach, decide
@@ -66,6 +67,7 @@ class Context:
         self.metrics = metrics
         self.authenticator = Authenticator(world)
         self.door = Door(settings)
+        self.refusals = Refusals(world)
         changes.subscribe(
             lease=streams.lease_changed,
             api_key=self.key_changed,
@@ -275,6 +277,7 @@ async def authorized(request: AnyRequest) -> None:
         await public(request)
         return
     door = _arrive(request)
+    observe.at_end(request.scope, partial(note_refusal, cast("ApiRequest", request)))
     principal = await _principal(request)
     request.scope["auth"] = principal
     door.enter(request.scope, principal, context_of(request).world.now().timestamp())

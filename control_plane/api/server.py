@@ -110,6 +110,7 @@ def application() -> Litestar:
             asyncio.create_task(served.watch.keep()),
             asyncio.create_task(served.changes.run()),
             asyncio.create_task(_keep_uses(authenticator)),
+            asyncio.create_task(app.state.context.refusals.keep()),
         ]
         background[0].add_done_callback(_end_if_refused)
         try:

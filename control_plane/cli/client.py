@@ -135,6 +135,23 @@ class Client:
             asked["cursor"] = cursor
         raise CliError(f"The list has more than {PAGES_MAX} pages; narrow it down.", code="list_too_long")
 
+    def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+        """The lines of a long document, as they come, each with its newline. It is not repeated from the middle."""
+        request = self._request("GET", path, params=params, timeout=_timeout(self._try_seconds))
+        began, rest = self.clock.seconds(), b""
+        try:
+            with closing(self._http.send(request, stream=True)) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(response)
+                for chunk in response.iter_bytes():
+                    *whole, rest = (rest + chunk).split(b"\n")
+                    yield from (line + b"\n" for line in whole)
+        except httpx.TransportError as error:
+            raise self._unreachable(error, since=began) from None
+        if rest:
+            yield rest
+
     @contextmanager
     def stream(self, path: str, *, last_event_id: str) -> Iterator[Stream]:
         """Open an event stream after `last_event_id`. It is not retried here; the caller knows how far it got."""

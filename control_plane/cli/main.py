@@ -55,6 +55,7 @@ FILES = {
     "loops": ("loops",),
     "orphans": ("orphan",),
     "accounts": ("account",),
+    "audit": ("audit",),
     "completion": ("completion",),
 }
 """The files of `commands/`, in the order of the help, and the commands that each of them adds."""

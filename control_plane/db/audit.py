@@ -7,16 +7,15 @@ an organization wait for each other. The loop `seal_audit` gives it one within s
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import cache
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.audit import AuditLine
 from control_plane.domain.audit_chain import EMPTY, Head, SealedLine
-from control_plane.domain.ids import ApiKeyId, OrganizationId, ServiceAccountId, UserId
+from control_plane.domain.ids import OrganizationId
 
 _COLUMNS = tuple(field.name for field in fields(AuditLine))
 COLUMNS = ", ".join(_COLUMNS)
@@ -161,27 +160,27 @@ class Chain:
         return Head(self.sequence, self.hash)
 
 
-_CHAIN = """
+CHAIN = """
 SELECT organization_id, sequence, encode(hash, 'hex') AS hash, checked_sequence, exported_sequence, pruned_sequence
 FROM {source}
 """
-_CHAINS = text(_CHAIN.format(source="audit_chains ORDER BY organization_id NULLS FIRST"))
+_CHAINS = text(CHAIN.format(source="audit_chains ORDER BY organization_id NULLS FIRST"))
 _ONE_CHAIN = text(
-    _CHAIN.format(
+    CHAIN.format(
         source="audit_chains WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid)"
     )
 )
-_HEADS = text(_CHAIN.format(source="audit_chains") + " FOR UPDATE")
+_HEADS = text(CHAIN.format(source="audit_chains") + " FOR UPDATE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sealed(AuditLine):
+class SealedRow(AuditLine):
     sequence: int
     previous: str
     hash: str
 
 
-_SEALED = Recordset(_Sealed, "lines")
+_SEALED = Recordset(SealedRow, "lines")
 _INSERT_SEALED = text(f"""
 INSERT INTO audit_events ({COLUMNS}, sequence, previous, hash)
 SELECT {_GIVEN}, lines.sequence, decode(lines.previous, 'hex'), decode(lines.hash, 'hex') FROM {_SEALED}
@@ -228,7 +227,7 @@ async def store(
 ) -> None:
     """Store lines with their places, and the new heads; the pending ones with these numbers leave."""
     given = [
-        _Sealed(
+        SealedRow(
             **{name: getattr(each.line, name) for name in _COLUMNS},
             sequence=each.sequence,
             previous=each.previous,
@@ -263,9 +262,9 @@ async def note_heads(connection: Connection, *, before: datetime, now: datetime)
     return await read(connection, _CHECKPOINT, Checkpoint, before=before, now=now)
 
 
-_READ = f"SELECT {COLUMNS}, sequence, encode(previous, 'hex') AS previous, encode(hash, 'hex') AS hash FROM "
+READ = f"SELECT {COLUMNS}, sequence, encode(previous, 'hex') AS previous, encode(hash, 'hex') AS hash FROM "
 _AFTER = text(f"""
-{_READ} audit_events WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence > :after
+{READ} audit_events WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence > :after
 ORDER BY sequence LIMIT :limit
 """)
 _CHECKPOINTS = text("""
@@ -283,8 +282,28 @@ async def after(
     connection: Connection, organization_id: OrganizationId | None, *, after: int, limit: int
 ) -> list[SealedLine]:
     """The lines of a chain behind a sequence number, in order."""
-    found = await read(connection, _AFTER, _Sealed, organization_id=organization_id, after=after, limit=limit)
-    return [_sealed(row) for row in found]
+    found = await read(
+        connection, _AFTER, SealedRow, organization_id=organization_id, after=after, limit=limit
+    )
+    return [sealed_of(row) for row in found]
+
+
+_HEAD_AT = text("""
+SELECT sequence, encode(hash, 'hex') AS hash FROM audit_events
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence = :sequence
+UNION ALL
+SELECT sequence, encode(hash, 'hex') AS hash FROM audit_checkpoints
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence = :sequence LIMIT 1
+""")
+
+
+async def head_at(
+    connection: Connection, organization_id: OrganizationId | None, sequence: int
+) -> Head | None:
+    """The head of a chain when this was its last line, which may be pruned; None when it never was."""
+    if sequence == 0:
+        return EMPTY
+    return await read_one(connection, _HEAD_AT, Head, organization_id=organization_id, sequence=sequence)
 
 
 async def checkpoints(connection: Connection, organization_id: OrganizationId | None) -> dict[int, str]:
@@ -299,127 +318,5 @@ async def beginning(connection: Connection, organization_id: OrganizationId | No
     return EMPTY if found is None else Head(found.sequence, found.hash)
 
 
-def _sealed(row: _Sealed) -> SealedLine:
+def sealed_of(row: SealedRow) -> SealedLine:
     return SealedLine(line=line_of(row), sequence=row.sequence, previous=row.previous, hash=row.hash)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which lines are listed; None: any."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-    event: str | None = None
-    outcome: str | None = None
-    subject: str | None = None
-    """The id of a subject or a credential."""
-    target: str | None = None
-
-
-_CONDITIONS = {
-    "since": "at >= :since",
-    "until": "at < :until",
-    "event": "event = :event",
-    "outcome": "outcome = :outcome",
-    "subject": "CAST(:subject AS text) IN (subject, credential)",
-    "target": "targets @> ARRAY[CAST(:target AS text)]",
-    "before_at": "(at, id) < (:before_at, CAST(:before_id AS uuid))",
-}
-"""SQL of the filters that are given. One that is not given would keep the database from using an index for another."""
-
-
-@cache
-def _page(given: frozenset[str]) -> TextClause:
-    conditions = "".join(f" AND {_CONDITIONS[name]}" for name in sorted(given & _CONDITIONS.keys()))
-    return text(
-        f"{_READ} audit_events WHERE organization_id = :organization_id{conditions}"
-        " ORDER BY at DESC, id DESC LIMIT :limit"
-    )
-
-
-_IDS_OF_ALL = text("""
-SELECT organization_id, id FROM audit_event_ids(
-  CAST(:organization_id AS uuid), :platform, CAST(:since AS timestamptz), CAST(:until AS timestamptz), :event, :outcome,
-  :subject, :target, CAST(:before_at AS timestamptz), CAST(:before_id AS uuid), :limit)
-""")
-_OF_IDS = text(f"{_READ} audit_events WHERE id = ANY(:ids)")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which line, and whose."""
-
-    organization_id: OrganizationId | None
-    id: UUID
-
-
-async def page(
-    connection: Connection,
-    organization_id: OrganizationId,
-    wanted: Filter,
-    *,
-    before: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[SealedLine]:
-    """Lines of an organization, newest first, behind time and id of `before`."""
-    given = {name: value for name, value in _values(wanted, before, limit).items() if value is not None}
-    found = await read(connection, _page(frozenset(given)), _Sealed, organization_id=organization_id, **given)
-    return [_sealed(row) for row in found]
-
-
-async def places_of_all(
-    connection: Connection,
-    organization_id: OrganizationId | None,
-    wanted: Filter,
-    *,
-    platform: bool,
-    before: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[Place]:
-    """As `page`, of one organization, of the platform's chain alone, or of every chain: which lines there are."""
-    return await read(
-        connection,
-        _IDS_OF_ALL,
-        Place,
-        organization_id=organization_id,
-        platform=platform,
-        **_values(wanted, before, limit),
-    )
-
-
-async def of_ids(connection: Connection, ids: Sequence[UUID]) -> list[SealedLine]:
-    """These lines, of the tenant of the connection or of the platform."""
-    return [_sealed(row) for row in await read(connection, _OF_IDS, _Sealed, ids=list(ids))]
-
-
-def _values(wanted: Filter, before: tuple[datetime, UUID] | None, limit: int) -> dict[str, object]:
-    return {
-        "since": wanted.since,
-        "until": wanted.until,
-        "event": wanted.event,
-        "outcome": wanted.outcome,
-        "subject": wanted.subject,
-        "target": wanted.target,
-        "before_at": before[0] if before else None,
-        "before_id": before[1] if before else None,
-        "limit": limit,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedKey:
-    """Whose API key it was that is not accepted any more."""
-
-    secret_sha256: bytes
-    organization_id: OrganizationId
-    api_key_id: ApiKeyId
-    user_id: UserId | None
-    service_account_id: ServiceAccountId | None
-
-
-_REFUSED_KEYS = text("SELECT * FROM refused_api_keys(:secrets)")
-
-
-async def refused_keys(connection: Connection, secrets: Sequence[bytes]) -> list[RefusedKey]:
-    """The keys with these digests, whether they are accepted or not."""
-    return await read(connection, _REFUSED_KEYS, RefusedKey, secrets=list(secrets))

@@ -73,6 +73,8 @@ class SubjectKind(StrEnum):
     SERVICE_ACCOUNT = "service_account"
     LOOP = "loop"
     """A loop of the reconciler."""
+    SYSTEM = "system"
+    """The process that served the requests."""
     ADMINISTRATOR = "administrator"
     """Somebody who ran a command at the host."""
 
@@ -233,3 +235,28 @@ def _is_org(target: str) -> bool:
 
 def _on_wire(organization_id: OrganizationId | None) -> str | None:
     return None if organization_id is None else on_wire(Prefix.ORGANIZATION, organization_id)
+
+
+CODES_MAX = 12
+"""Codes that a summary names; the rest are counted together."""
+
+
+def summarized(
+    organization_id: OrganizationId, refused: Mapping[str, int], line_id: UUID, at: datetime
+) -> AuditLine:
+    """The line of refusals that were only counted: how many, by their codes."""
+    largest = sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:CODES_MAX]
+    return AuditLine(
+        id=line_id,
+        organization_id=organization_id,
+        at=at,
+        event=Happening.REFUSALS_SUMMARIZE,
+        outcome=Outcome.REFUSED,
+        subject="api",
+        subject_kind=SubjectKind.SYSTEM,
+        rule="too_many_refusals",
+        details={
+            "codes": " ".join(f"{code}={count}" for code, count in largest)[:DETAIL_LENGTH_MAX],
+            "count": sum(refused.values()),
+        },
+    )

@@ -2,7 +2,7 @@
 
 Each line holds the hash of the line before it, so a line that is changed, removed, inserted or moved breaks the chain.
 docs/audit.md describes the bytes, so that an auditor can write a check of their own.
-`control_plane/wire/audit_chain.py` is one, and shares no code with this file.
+`control_plane/cli/audit_chain.py` is one, and shares no code with this file.
 """
 
 import hashlib
@@ -130,3 +130,23 @@ def check(sealed: SealedLine, after: Head) -> Broken | None:
     if seal(sealed.line, after).hash != sealed.hash:
         return Broken(expected, f"line {expected} was changed: its hash is another one")
     return None
+
+
+def beginning(organization_id: OrganizationId | None, before: Head) -> bytes:
+    """The first line of an export: the chain, and what stands before its first line."""
+    return _edge("beginning", organization_id, before)
+
+
+def end(organization_id: OrganizationId | None, head: Head) -> bytes:
+    """The last line of an export: the head that it reaches, so that an export that was cut off is found."""
+    return _edge("end", organization_id, head)
+
+
+def _edge(kind: str, organization_id: OrganizationId | None, head: Head) -> bytes:
+    content = {
+        "chain": chain_name(organization_id),
+        "hash": head.hash,
+        "kind": kind,
+        "sequence": head.sequence,
+    }
+    return canonical(content) + b"\n"

@@ -93,6 +93,10 @@ class Permission(StrEnum):
     """Add, test, rotate, drain and remove provider accounts. Nobody can read their credentials."""
     TERMINATIONS_PERMIT = "terminations.permit"
     """Permit, for a limited time, the termination of all machines of an account that fail their GPU proof."""
+    AUDIT_READ = "audit.read"
+    """Read the audit log of the organization."""
+    AUDIT_READ_ALL = "audit.read_all"
+    """Read the audit log of every organization, and of the platform."""
 
 
 _P = Permission
@@ -117,6 +121,7 @@ _OF_PLATFORM = frozenset(
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
+        _P.AUDIT_READ_ALL,
     }
 )
 _OF_ORGANIZATION = frozenset(
@@ -134,6 +139,7 @@ _OF_ORGANIZATION = frozenset(
         _P.API_KEYS_READ_ALL,
         _P.API_KEYS_MANAGE,
         _P.PROJECTS_CREATE,
+        _P.AUDIT_READ,
     }
 )
 _OF_PROJECT = frozenset(
@@ -224,6 +230,7 @@ ADMIN = (
         _P.PROJECTS_CREATE,
         _P.PROJECTS_RENAME,
         _P.ENVIRONMENTS_CREATE,
+        _P.AUDIT_READ,
     }
 )
 OWNER = ADMIN | {_P.OWNERS_APPOINT}
@@ -235,6 +242,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.LOOPS_READ,
         _P.ORPHANS_READ,
         _P.PROVIDER_ACCOUNTS_READ,
+        _P.AUDIT_READ_ALL,
     }
 )
 AUDITOR = frozenset(
@@ -253,6 +261,7 @@ AUDITOR = frozenset(
         _P.LEASES_READ,
         _P.PROOFS_READ,
         _P.BILLING_READ,
+        _P.AUDIT_READ,
     }
 )
 OPERATOR = (

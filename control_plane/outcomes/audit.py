@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import audit
+from control_plane.db import audit, audit_retention
 from control_plane.db.audit import Pending
 from control_plane.db.connection import Connection
-from control_plane.domain.audit import AuditLine, Detail
+from control_plane.domain.audit import AuditLine, Detail, Happening, Outcome, SubjectKind
 from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, seal_all
 from control_plane.domain.ids import OrganizationId, Prefix, off_wire
 from control_plane.domain.permission import Permission
@@ -73,3 +73,46 @@ async def _with_links(
         if posted:
             links["transactions"] = [str(transaction) for transaction in posted]
     return replace(line, links=links)
+
+
+async def prune(
+    connection: Connection,
+    organization_id: OrganizationId | None,
+    *,
+    before: datetime,
+    only_exported: bool,
+    limit: int,
+    line_id: UUID,
+    now: datetime,
+) -> int:
+    """Delete the oldest lines of a chain, up to the first that is younger than `before`. Returns how many.
+
+    A checkpoint stays in their place, and a line of the platform's chain says what was deleted.
+    """
+    if not await audit.lock(connection):
+        return 0
+    chain = await audit.chain_of(connection, organization_id)
+    if chain is None:
+        return 0
+    last = await audit_retention.last_to_prune(
+        connection, organization_id, after=chain.pruned_sequence, before=before, limit=limit
+    )
+    if only_exported:
+        last = min(last, chain.exported_sequence)
+    count = last - chain.pruned_sequence
+    if count <= 0:
+        return 0
+    await audit_retention.prune(connection, organization_id, last=last, now=now)
+    line = AuditLine(
+        id=line_id,
+        organization_id=organization_id,
+        at=now,
+        event=Happening.AUDIT_PRUNE,
+        outcome=Outcome.ALLOWED,
+        subject="prune_audit",
+        subject_kind=SubjectKind.LOOP,
+        rule="retention",
+        details={"first_sequence": chain.pruned_sequence + 1, "last_sequence": last, "count": count},
+    )
+    await audit.insert(connection, [line])
+    return count

@@ -18,6 +18,7 @@ _TAGS = {
     "service accounts": "The machine identities of an organization.",
     "roles": "Who may do what where.",
     "organizations": "Tenants, their money and their quota.",
+    "audit log": "What was asked, allowed, refused and done, in hash chains.",
     "provider accounts": "For operators: our accounts at providers.",
     "loops": "For operators: what the reconciler's loops reported.",
     "orphans": "For operators: machines that no record claims.",

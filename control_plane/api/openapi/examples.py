@@ -29,6 +29,11 @@ _TEXTS: Mapping[str, str] = {
     "granted_by": f"user_{_ID}",
     "ReportView.source": "nvml",
     "ReportView.id": _ID,
+    "AuditEventView.id": f"aud_{_ID}",
+    "AuditEventView.event": "leases.create",
+    "AuditEventView.subject": f"sa_{_ID}",
+    "targets": f"le_{_ID}",
+    "chain": f"org_{_ID}",
     "BillView.since": "2026-11-01T00:00:00Z",
     "BillView.until": "2026-12-01T00:00:00Z",
     "RejectedView.code": "sold_out",
@@ -103,7 +108,9 @@ _NANO: Mapping[str, int] = {
 }
 """The amount of a field in nano-US-dollars; any other has the one of the schema."""
 _TRUE = frozenset({"admitted", "available"})
-_EMPTY = frozenset({"errors", "evidence", "findings", "hints", "missing", "notes", "RejectedView.proofs"})
+_EMPTY = frozenset(
+    {"details", "links", "errors", "evidence", "findings", "hints", "missing", "notes", "RejectedView.proofs"}
+)
 _NOT_NULL: Mapping[str, Any] = {
     "secret": "spk_shown-only-once",
     "JournalLine.state_after": "placing",

@@ -73,7 +73,7 @@ def _names_of_success(method: str, status: int, *, media_type: str, limited: boo
         yield "Idempotency-Replayed"
     if status == 202:
         yield "Location"
-    if media_type == "text/csv":
+    if media_type in ("text/csv", "application/x-ndjson"):
         yield "Content-Disposition"
 
 

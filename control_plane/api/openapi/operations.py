@@ -45,6 +45,10 @@ _QUERY: Mapping[str, Schema] = {
 _TEXTS: Mapping[str, Schema] = {
     # Before OpenAPI 3.2, the schema of a stream describes each of its events.
     "text/event-stream": {"$ref": REF + "LeaseEvent"},
+    "application/x-ndjson": {
+        "type": "string",
+        "description": "A line of JSON for each event, between a first and a last line about the chain: docs/audit.md.",
+    },
     "text/csv": {
         "type": "string",
         "description": "CSV with a header (RFC 4180); `x-item-schema` describes a line, its columns in order.",

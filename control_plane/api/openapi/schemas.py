@@ -18,6 +18,7 @@ from control_plane.wire import (
     account_requests,
     accounts,
     api_keys,
+    audit,
     billing,
     catalogue,
     common,
@@ -41,7 +42,7 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, ssh_keys, projects, environments, catalogue, leases, explanations,
-    journal, proofs, billing, accounts, account_requests, loops, orphans, health, problems,
+    journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

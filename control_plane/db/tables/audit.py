@@ -4,7 +4,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    Date,
     Identity,
     Index,
     LargeBinary,
@@ -92,9 +91,8 @@ audit_chains = table(
     # The head at the last checkpoint, and when that was.
     Column("checked_sequence", BigInteger, nullable=False, server_default=text("0")),
     at("checked_at"),
-    # The last line of the last day that was exported whole, and of what was pruned.
+    # The last line that was exported, and the last that was pruned.
     Column("exported_sequence", BigInteger, nullable=False, server_default=text("0")),
-    Column("exported_day", Date),
     Column("pruned_sequence", BigInteger, nullable=False, server_default=text("0")),
     Index(
         "uq_audit_chains_organization_id", "organization_id", unique=True, postgresql_nulls_not_distinct=True

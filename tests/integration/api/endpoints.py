@@ -65,6 +65,7 @@ def _post(path: str, permission: Permission, body: dict[str, Any] | None = None)
     return Endpoint("POST", path, permission, body)
 
 
+AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
     _get("/readyz", None),
@@ -150,6 +151,11 @@ ENDPOINTS = (
     _get("/v1/usage.csv", Permission.BILLING_READ, "since", "until", "project"),
     _get("/v1/bill", Permission.BILLING_READ, "project"),
     _get("/v1/reconciliation", Permission.BILLING_READ),
+    _get("/v1/audit-events", Permission.AUDIT_READ, *AUDIT_FILTERS),
+    _get("/v1/audit-events/export", Permission.AUDIT_READ, "after"),
+    _get("/v1/audit-chain", Permission.AUDIT_READ),
+    _get("/v1/operator/audit-events", Permission.AUDIT_READ_ALL, "chain", *AUDIT_FILTERS),
+    _get("/v1/operator/audit-events/export", Permission.AUDIT_READ_ALL, "chain", "after"),
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
     _get("/v1/operator/provider-accounts", Permission.PROVIDER_ACCOUNTS_READ, "limit", "cursor"),

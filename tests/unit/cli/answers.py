@@ -910,3 +910,46 @@ def of_two_projects(page: Json, rows: str) -> Json:
     """The same answer, with the last of its rows in another project than the others."""
     *others, last = page[rows]
     return page | {rows: [*others, last | {"project": "research", "project_id": RESEARCH_ID}]}
+
+
+def _audit_event(sequence: int, **other: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "id": f"aud_{sequence:032x}",
+        "chain": ORGANIZATION["id"],
+        "sequence": sequence,
+        "at": "2026-11-20T11:59:30Z",
+        "event": "leases.create",
+        "outcome": "allowed",
+        "code": None,
+        "subject": "sa_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        "subject_kind": "service_account",
+        "credential": "key_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        "subject_organization": ORGANIZATION["id"],
+        "project": None,
+        "targets": [LEASE_ID],
+        "address": "203.0.113.7",
+        "client": "splitplane-cli/0.1.0",
+        "region": "eu-west-1",
+        "rule": "role:customer",
+        "request_id": "req_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        "links": {"journal": [17]},
+        "details": {"operation": "createLease"},
+        "previous": "0" * 64,
+        "hash": "1" * 64,
+    }
+    return given | other
+
+
+AUDIT_EVENTS: dict[str, Any] = {
+    "items": [
+        _audit_event(
+            4, event="provider_accounts.manage", outcome="refused", code="permission_denied", targets=[]
+        ),
+        _audit_event(
+            3, event="machines.terminate", subject="release_machines", subject_kind="loop", credential=None
+        ),
+        _audit_event(2, event="leases.create", outcome="refused", code="balance_too_low", targets=[]),
+        _audit_event(1),
+    ],
+    "next_cursor": None,
+}

@@ -73,6 +73,8 @@ OF_FRESH = f"/v1/operator/organizations/{answers.OTHER_ORGANIZATION['id']}"
 _USER: Answer = answers.USERS["items"][0]
 _ACCOUNT: Answer = answers.SERVICE_ACCOUNTS["items"][1]
 MORE: dict[str, tuple[str, dict[str, Answer]]] = {
+    "audit_export": ("audit export", {"GET /v1/audit-events/export": _csv}),
+    "audit_verify": ("audit verify", {"GET /v1/audit-events/export": _csv}),
     "lease create": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("placing"), f"{SHOW}/events": _stream, SHOW: a_lease()}),
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
     "lease watch": (f"lease watch {LEASE_ID}", {f"{SHOW}/events": _stream, SHOW: a_lease("starting")}),

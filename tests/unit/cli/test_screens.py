@@ -99,6 +99,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "api_key_list": ("api-key list", {"GET /v1/api-keys": answers.API_KEYS}),
     "api_key_list_all": ("api-key list --all", {"GET /v1/api-keys": answers.API_KEYS}),
     "api_key_create": ("api-key create ci", {"POST /v1/api-keys": answers.ISSUED}),
+    "audit_list": ("audit list", {"GET /v1/audit-events": answers.AUDIT_EVENTS}),
+    "audit_list_empty": ("audit list", {"GET /v1/audit-events": EMPTY}),
     "organization_list": ("organization list", {ORGANIZATIONS: answers.ORGANIZATIONS}),
     "organization_create": ("organization create fresh", {POST_ORGANIZATION: answers.CREATED_ORGANIZATION}),
     "organization_show": (

@@ -1740,7 +1740,6 @@ def _create_tables() -> None:
         sa.Column("checked_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("checked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("exported_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
-        sa.Column("exported_day", sa.Date(), nullable=True),
         sa.Column("pruned_sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.ForeignKeyConstraint(
             ["organization_id"],
@@ -1810,7 +1809,7 @@ def _create_tables() -> None:
             "outcome IN ('allowed', 'failed', 'refused')", name=op.f("ck_audit_events_outcome_known")
         ),
         sa.CheckConstraint(
-            "subject_kind IN ('administrator', 'loop', 'service_account', 'user')",
+            "subject_kind IN ('administrator', 'loop', 'service_account', 'system', 'user')",
             name=op.f("ck_audit_events_subject_kind_known"),
         ),
         sa.CheckConstraint("sequence > 0", name=op.f("ck_audit_events_sequence_positive")),
@@ -1871,7 +1870,7 @@ def _create_tables() -> None:
             "outcome IN ('allowed', 'failed', 'refused')", name=op.f("ck_audit_pending_outcome_known")
         ),
         sa.CheckConstraint(
-            "subject_kind IN ('administrator', 'loop', 'service_account', 'user')",
+            "subject_kind IN ('administrator', 'loop', 'service_account', 'system', 'user')",
             name=op.f("ck_audit_pending_subject_kind_known"),
         ),
         sa.ForeignKeyConstraint(

@@ -1,0 +1,162 @@
+"""Checks an export of the audit log, line by line, without keeping it in memory.
+
+It is written from docs/audit.md and shares no code with the server, so each of the two would find a fault of the other.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+NOTHING_BEFORE = "0" * 64
+_LINE_BYTES_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An export in which nothing is wrong."""
+
+    chain: str
+    first: int
+    """The place of its first line."""
+    lines: int
+    sequence: int
+    """The head: the place and the hash of its last line."""
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The first thing that is wrong."""
+
+    line: int
+    """The number of the line in the file, from 1."""
+    sequence: int | None
+    """The place in the chain that is wrong; None for what is around the lines."""
+    why: str
+
+
+class _Wrong(Exception):  # noqa: N818 - it says what is the case
+    def __init__(self, why: str, sequence: int | None = None) -> None:
+        self.why, self.sequence = why, sequence
+
+
+class Verifier:
+    """Takes the lines of an export one by one, and says in the end whether all of it is right."""
+
+    def __init__(self, head: tuple[int, str] | None = None) -> None:
+        """`head`: place and hash of a line that is known from elsewhere, and has to be in the export."""
+        self._head = head
+        self._head_seen = head is None
+        self._number = 0
+        self._chain: str | None = None
+        self._sequence = self._first = 0
+        self._hash = NOTHING_BEFORE
+        self._ended = False
+
+    def take(self, line: bytes) -> Fault | None:
+        """Check the next line, which ends with a newline."""
+        self._number += 1
+        try:
+            self._check(_read(line))
+        except _Wrong as wrong:
+            return Fault(self._number, wrong.sequence, wrong.why)
+        return None
+
+    def end(self) -> Whole | Fault:
+        """What was found, once all lines were taken."""
+        if self._chain is None:
+            return Fault(1, None, "the export is empty")
+        if not self._ended:
+            why = f"the export ends behind line {self._sequence} of the chain, without its last line: it was cut off"
+            return Fault(self._number + 1, self._sequence + 1, why)
+        if not self._head_seen and self._head is not None:
+            why = f"line {self._head[0]}, which is known from elsewhere, is missing: the chain was cut off"
+            return Fault(self._number, self._sequence + 1, why)
+        return Whole(self._chain, self._first + 1, self._sequence - self._first, self._sequence, self._hash)
+
+    def _check(self, content: dict[str, Any]) -> None:
+        if self._ended:
+            raise _Wrong("something follows the end of the export")
+        kind = content.get("kind")
+        if self._chain is None:
+            self._begin(content)
+        elif kind == "end":
+            self._finish(content)
+        else:
+            self._line(content)
+
+    def _begin(self, content: dict[str, Any]) -> None:
+        if content.keys() != {"chain", "hash", "kind", "sequence"} or content["kind"] != "beginning":
+            raise _Wrong("the export does not begin with its first line, which names its chain")
+        self._chain, self._sequence, self._hash = (
+            str(content["chain"]),
+            content["sequence"],
+            content["hash"],
+        )
+        if not isinstance(self._sequence, int) or (self._sequence == 0) != (self._hash == NOTHING_BEFORE):
+            raise _Wrong("the export does not begin where a chain begins")
+        self._first = self._sequence
+        self._note_head()
+
+    def _finish(self, content: dict[str, Any]) -> None:
+        wanted = {"chain": self._chain, "hash": self._hash, "kind": "end", "sequence": self._sequence}
+        if content != wanted:
+            raise _Wrong(
+                "the last line of the export names another head than the line before it: a line is missing",
+                self._sequence + 1,
+            )
+        self._ended = True
+
+    def _line(self, content: dict[str, Any]) -> None:
+        expected = self._sequence + 1
+        given = content.pop("hash", None)
+        if content.get("chain") != self._chain:
+            raise _Wrong(f"line {expected} belongs to another chain", expected)
+        if content.get("sequence") != expected:
+            raise _Wrong(
+                f"line {expected} is missing, or lines are out of order: {content.get('sequence')!r} stands there",
+                expected,
+            )
+        if content.get("previous") != self._hash:
+            raise _Wrong(f"line {expected} does not hold the hash of the line before it", expected)
+        if hashlib.sha256(_canonical(content)).hexdigest() != given:
+            raise _Wrong(f"line {expected} was changed: its hash is another one", expected)
+        self._sequence, self._hash = expected, given
+        self._note_head()
+
+    def _note_head(self) -> None:
+        if self._head is not None and self._sequence == self._head[0]:
+            if self._hash != self._head[1]:
+                why = f"line {self._sequence} has another hash than is known from elsewhere"
+                raise _Wrong(why, self._sequence)
+            self._head_seen = True
+
+
+def verify(lines: Iterable[bytes], head: tuple[int, str] | None = None) -> Whole | Fault:
+    """Check a whole export."""
+    verifier = Verifier(head)
+    for line in lines:
+        fault = verifier.take(line)
+        if fault is not None:
+            return fault
+    return verifier.end()
+
+
+def _canonical(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """A line as JSON. Its bytes have to be the canonical ones, so that no change to them goes unnoticed."""
+    if len(line) > _LINE_BYTES_MAX:
+        raise _Wrong("the line is too long")
+    try:
+        content = json.loads(line)
+        exact = isinstance(content, dict) and _canonical(content) + b"\n" == line
+    except (ValueError, RecursionError):
+        raise _Wrong("the line is not JSON") from None
+    if not exact:
+        raise _Wrong("the line is not written as exports are: sorted, without spaces, one to a line")
+    return dict(content)

@@ -1,0 +1,169 @@
+"""The audit log: what was asked, allowed, refused and done, and whether an export of it is whole."""
+
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from control_plane.cli.answers import Answer
+from control_plane.cli.audit_chain import Fault, Verifier, Whole
+from control_plane.cli.client import Client
+from control_plane.cli.commands.billing import parse_time
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.audit import event_table, whole_lines
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.audit import AuditEventPage
+
+PATH = "/v1/audit-events"
+EVERY_PATH = "/v1/operator/audit-events"
+LIMIT_DEFAULT = 20
+LIMIT_MAX = 200
+_FILTERS = ("event", "outcome", "subject", "target")
+
+
+def add(to: Commands) -> None:
+    audit = noun(to, "audit", "Read, export and check the audit log of your organization.")
+    _add_list(audit)
+    _add_export(audit)
+    _add_verify(audit)
+
+
+def _add_list(to: Commands) -> None:
+    parser = command(
+        to,
+        "list",
+        list_events,
+        "List lines of the audit log, newest first.",
+        more="Times are UTC: 2026-11-01, 2026-11-01T12:00:00Z, or an age such as 24h, 7d.",
+        examples="""
+        splitplane audit list --outcome refused --since 24h
+        splitplane audit list --target le_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        splitplane audit list --chain platform
+        """,
+    )
+    parser.add_argument("--since", metavar="TIME", help="only what happened then or later")
+    parser.add_argument("--until", metavar="TIME", help="only what happened before")
+    parser.add_argument("--event", metavar="EVENT", help="such as leases.create")
+    parser.add_argument("--outcome", choices=("allowed", "refused", "failed"), help="what came of it")
+    parser.add_argument("--subject", metavar="ID", help="who acted, or with which API key")
+    parser.add_argument("--target", metavar="ID", help="what it was about, such as a lease")
+    parser.add_argument(
+        "--limit", type=int, default=LIMIT_DEFAULT, metavar="N", help="how many, at most 200 (default: 20)"
+    )
+    _add_chain(parser)
+
+
+def _add_chain(parser: Commands) -> None:
+    parser.add_argument(
+        "--chain", metavar="CHAIN", help="an organization's id, or platform (operators and auditors)"
+    )
+
+
+def _add_export(to: Commands) -> None:
+    parser = command(
+        to,
+        "export",
+        export,
+        "Write the whole chain as JSON lines, one line for each event.",
+        more=(
+            "The export begins and ends with a line about the chain. Check it with\n"
+            "splitplane audit verify, on any machine and without the API."
+        ),
+        examples="""
+        splitplane audit export --output audit.jsonl
+        splitplane audit export --after 48213 > newer.jsonl
+        """,
+    )
+    parser.add_argument("--output", metavar="FILE", help="default: standard output")
+    parser.add_argument("--after", type=int, default=0, metavar="N", help="only what is behind this line")
+    _add_chain(parser)
+
+
+def _add_verify(to: Commands) -> None:
+    parser = command(
+        to,
+        "verify",
+        verify,
+        "Check that no line was changed, removed, inserted, moved or cut off.",
+        more=(
+            "Without a file, the chain is read from the API. It exits with 1 and names the\n"
+            "first line that is wrong. A chain that somebody rewrote to its end looks whole:\n"
+            "--head compares it with a line that you kept elsewhere."
+        ),
+        examples="""
+        splitplane audit verify
+        splitplane audit verify audit.jsonl
+        splitplane audit verify audit.jsonl --head 48213:9f86d081...
+        """,
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="an export (default: from the API)")
+    parser.add_argument("--head", metavar="N:HASH", help="the place and the hash of a line that you know")
+    _add_chain(parser)
+
+
+def list_events(terminal: Terminal, args: Namespace) -> None:
+    if not 1 <= args.limit <= LIMIT_MAX:
+        raise usage(f"--limit: {args.limit} is not between 1 and {LIMIT_MAX}.")
+    wanted = {name: getattr(args, name) for name in _FILTERS if getattr(args, name) is not None}
+    now = terminal.now()
+    for flag in ("since", "until"):
+        text = getattr(args, flag)
+        if text is not None:
+            at = parse_time(text, now, flag=f"--{flag}")
+            wanted[flag] = at.isoformat().replace("+00:00", "Z")
+    path, chain = _path(args)
+    answer = terminal.client().get(path, AuditEventPage, {**wanted, **chain, "limit": args.limit})
+    terminal.present(args.json, answer, lambda page: event_table(page.items))
+
+
+def _path(args: Namespace) -> tuple[str, dict[str, str]]:
+    return (PATH, {}) if args.chain is None else (EVERY_PATH, {"chain": args.chain})
+
+
+def export(terminal: Terminal, args: Namespace) -> None:
+    if args.output is None:
+        for line in _exported(terminal.client(), args, args.after):
+            terminal.write(line.decode())
+        return
+    try:
+        with Path(args.output).open("wb") as file:
+            for line in _exported(terminal.client(), args, args.after):
+                file.write(line)
+    except OSError as error:
+        raise CliError(f"{args.output}: {error.strerror}.", code="file") from error
+
+
+def _exported(client: Client, args: Namespace, after: int) -> Iterator[bytes]:
+    path, chain = _path(args)
+    return client.lines(f"{path}/export", {**chain, "after": after})
+
+
+def verify(terminal: Terminal, args: Namespace) -> None:
+    verifier = Verifier(None if args.head is None else _head(args.head))
+    if args.file is None:
+        found = _check(verifier, _exported(terminal.client(), args, 0))
+    else:
+        try:
+            with Path(args.file).open("rb") as file:
+                found = _check(verifier, file)
+        except OSError as error:
+            raise CliError(f"{args.file}: {error.strerror}.", code="file") from error
+    if isinstance(found, Fault):
+        raise CliError(f"The audit log is not whole: line {found.line}: {found.why}.", code="audit_broken")
+    terminal.present(args.json, Answer(asdict(found), found), whole_lines)
+
+
+def _check(verifier: Verifier, lines: Iterable[bytes]) -> Whole | Fault:
+    for line in lines:
+        fault = verifier.take(line)
+        if fault is not None:
+            return fault
+    return verifier.end()
+
+
+def _head(text: str) -> tuple[int, str]:
+    place, _, digest = text.partition(":")
+    if not (place.isascii() and place.isdigit()) or len(digest) != 64:
+        raise usage(f"--head: {text!r} is not the number of a line, a colon, and its hash of 64 digits.")
+    return int(place), digest.lower()

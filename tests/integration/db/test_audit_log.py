@@ -1,0 +1,272 @@
+"""The chains of the audit log in the database: sealing, what loops do, exports to a bucket, and pruning."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import boto3
+import pytest
+from moto import mock_aws
+from sqlalchemy import text
+
+from control_plane.cli import audit_chain
+from control_plane.db import audit
+from control_plane.db.engine import Database, Role
+from control_plane.domain.audit import EVENTS, AuditLine, Outcome, SubjectKind
+from control_plane.domain.ids import OrganizationId
+from control_plane.outcomes.audit import seal
+from control_plane.world import uuid7
+from reconciler.archive import ArchiveError, S3Archive
+from reconciler.loops.audit import export_audit, prune_audit, seal_audit
+from reconciler.worlds.audit import AuditWorld
+from tests.integration.db.sample import A, B, fill
+from tests.support.clock import START, Clock
+from tests.support.rows import rows
+
+pytestmark = pytest.mark.database
+TENANT = OrganizationId(A)
+NOW = START.replace(hour=12, minute=0, second=0, microsecond=0)
+
+
+class Shelf:
+    """An archive in memory. Puts the same bytes under a key, or fails the test."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.fails = False
+
+    async def put(self, key: str, body: bytes) -> None:
+        if self.fails:
+            raise ArchiveError("S3 answers AccessDenied")
+        assert self.objects.get(key, body) == body, "the same object has other bytes"
+        self.objects[key] = body
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    async with owner.transaction() as connection:
+        await fill(connection, A, B)
+        for table in ("audit_events", "audit_pending", "audit_chains"):
+            await connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
+            await connection.execute(text(f"DELETE FROM {table}"))
+            await connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER USER"))
+    await owner.close()
+    made = Database(database_url, role=Role.RECONCILER, pool_size=3, readers=1)
+    yield made
+    await made.close()
+
+
+def line(days_ago: float = 0, tenant: UUID | None = A, **other: Any) -> AuditLine:
+    given: dict[str, Any] = {
+        "id": uuid7(),
+        "organization_id": tenant,
+        "at": NOW - timedelta(days=days_ago),
+        "event": "leases.create",
+        "outcome": Outcome.ALLOWED,
+        "subject": "sa_1",
+        "subject_kind": SubjectKind.SERVICE_ACCOUNT,
+        "targets": ("le_" + "1" * 32, "le_" + "2" * 32),
+        "links": {"journal": [1, 2]},
+        "details": {"count": 3, "operation": "createLease"},
+    }
+    return AuditLine(**(given | other))
+
+
+async def written(db: Database, *lines: AuditLine) -> None:
+    async with db.transaction() as connection:
+        await audit.insert(connection, lines)
+    async with db.transaction() as connection:
+        await seal(connection, limit=1_000, now=NOW)
+
+
+def world(db: Database, **other: Any) -> AuditWorld:
+    clock = Clock(NOW)
+    return AuditWorld(db=db, now=clock.now, new_id=uuid7, **other)
+
+
+async def chain(db: Database, tenant: UUID | None = A) -> list[Any]:
+    async with db.reading() as connection:
+        return await audit.after(
+            connection, None if tenant is None else OrganizationId(tenant), after=0, limit=100
+        )
+
+
+async def test_a_line_is_read_as_it_was_written_and_sealed(db: Database) -> None:
+    wanted = line(code="x", client='a "b"', at=NOW + timedelta(microseconds=123_456), region="eu")
+    await written(db, wanted)
+    (found,) = await chain(db)
+    assert found.line == AuditLine(**{name: getattr(wanted, name) for name in AuditLine.__dataclass_fields__})
+
+
+async def test_each_organization_and_the_platform_has_a_chain_of_its_own(db: Database) -> None:
+    await written(db, line(), line(tenant=B), line(tenant=None), line())
+    assert [sealed.sequence for sealed in await chain(db)] == [1, 2]
+    assert [sealed.sequence for sealed in await chain(db, B)] == [1]
+    assert [sealed.sequence for sealed in await chain(db, None)] == [1]
+
+
+async def test_two_processes_that_seal_at_once_make_one_chain(db: Database) -> None:
+    async with db.transaction() as connection:
+        await audit.insert(connection, [line() for _ in range(5)])
+    async with db.transaction() as first:
+        assert await seal(first, limit=3, now=NOW) == 3
+        async with db.transaction() as second:
+            assert await seal(second, limit=3, now=NOW) == 0
+    async with db.transaction() as connection:
+        assert await seal(connection, limit=3, now=NOW) == 2
+    assert [sealed.sequence for sealed in await chain(db)] == [1, 2, 3, 4, 5]
+
+
+async def test_heads_are_stored_and_logged_and_a_line_that_waits_too_long_is_an_error(db: Database) -> None:
+    await written(db, line(), line())
+    report = await seal_audit.activate(world(db))
+    (event,) = report.events
+    assert (event.name, event.facts["sequence"]) == ("audit_head", "2")
+    assert (await seal_audit.activate(world(db))).events == [], "no head moved"
+    async with db.transaction() as connection:
+        await audit.insert(connection, [line(days_ago=1)])
+        async with db.transaction() as other:
+            assert await audit.lock(other)
+            report = await seal_audit.activate(world(db))
+    assert report.errors == []
+
+
+async def test_a_day_is_one_object_whose_bytes_are_the_same_again(db: Database) -> None:
+    await written(db, line(2), line(2), line(1), line(0), line(2, tenant=B))
+    shelf = Shelf()
+    while (await export_audit.activate(world(db, archive=shelf))).more:
+        pass
+    name = f"org_{A.hex}"
+    assert [key for key in sorted(shelf.objects) if key.startswith(name)] == [
+        f"{name}/{NOW - timedelta(days=2):%Y-%m-%d}/{1:012d}-{2:012d}.jsonl",
+        f"{name}/{NOW - timedelta(days=1):%Y-%m-%d}/{3:012d}-{3:012d}.jsonl",
+    ], "the day that is not over is not exported"
+    for body in shelf.objects.values():
+        assert isinstance(audit_chain.verify(body.splitlines(keepends=True)), audit_chain.Whole)
+    async with db.transaction() as connection:  # As after a crash between the upload and its record.
+        await connection.execute(text("UPDATE audit_chains SET exported_sequence = 0"))
+    while (await export_audit.activate(world(db, archive=shelf))).more:
+        pass
+    assert len(shelf.objects) == 3
+
+
+async def test_a_bucket_that_refuses_is_an_error_and_is_asked_again(db: Database) -> None:
+    await written(db, line(2))
+    shelf = Shelf()
+    shelf.fails = True
+    report = await export_audit.activate(world(db, archive=shelf))
+    assert (report.errors, report.more) == (["S3 answers AccessDenied"], False)
+    shelf.fails = False
+    assert (await export_audit.activate(world(db, archive=shelf))).acted_on == 1
+
+
+async def test_objects_arrive_in_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="audit")
+        await S3Archive("audit", client).put("org_1/2026-11-22/1-2.jsonl", b"{}\n")
+        stored = client.get_object(Bucket="audit", Key="org_1/2026-11-22/1-2.jsonl")
+        assert stored["Body"].read() == b"{}\n"
+        with pytest.raises(ArchiveError, match="NoSuchBucket"):
+            await S3Archive("nothing", client).put("key", b"")
+
+
+async def test_old_lines_are_pruned_and_the_rest_still_verifies(db: Database) -> None:
+    await written(db, line(500), line(450), line(399), line(1))
+    report = await prune_audit.activate(world(db))
+    assert report.acted_on == 2
+    async with db.transaction() as connection:
+        await seal(connection, limit=10, now=NOW)
+    kept = await chain(db)
+    assert [(sealed.sequence, sealed.line.event) for sealed in kept] == [
+        (3, "leases.create"),
+        (4, "leases.create"),
+        (5, "audit.prune"),
+    ]
+    async with db.reading() as connection:
+        before = await audit.beginning(connection, TENANT)
+    assert (before.sequence, before.hash) == (2, kept[0].previous)
+
+
+async def test_with_a_bucket_only_exported_lines_are_pruned(db: Database) -> None:
+    await written(db, line(500), line(450), line(1))
+    shelf = Shelf()
+    assert (await prune_audit.activate(world(db, archive=shelf))).acted_on == 0
+    await export_audit.activate(world(db, archive=shelf))
+    assert (await prune_audit.activate(world(db, archive=shelf))).acted_on == 1
+    assert len(shelf.objects) == 1
+
+
+async def test_the_database_keeps_every_line_for_thirty_days_whatever_the_setting(db: Database) -> None:
+    await written(db, line(20), line(10), line(1))
+    with pytest.raises(Exception, match="30 days"):
+        await prune_audit.activate(world(db, audit_kept=timedelta(days=5)))
+    assert len(await chain(db)) == 3
+
+
+async def test_what_loops_do_to_machines_and_leases_is_a_line_that_links_the_journal(db: Database) -> None:
+    async with db.transaction() as connection:
+        for event, after in (
+            ("asked", "launching"),
+            ("accepted", "booting"),
+            ("verified", "verified"),
+            ("released", "terminating"),
+            ("confirmed_gone", "gone"),
+        ):
+            await connection.execute(
+                text("""
+                INSERT INTO journal (machine_id, at, actor_kind, actor, event, state_before, state_after)
+                SELECT id, :now, 'loop', 'launch_machines', :event, 'intended', :after FROM machines ORDER BY id LIMIT 1
+                """),
+                {"now": NOW, "event": event, "after": after},
+            )
+        await connection.execute(
+            text("""
+            INSERT INTO journal (organization_id, project_id, lease_id, at, actor_kind, actor, event, state_before,
+                                 state_after)
+            SELECT organization_id, project_id, id, :now, 'loop', 'fund_leases', 'unfunded', 'ready', 'ending'
+            FROM leases WHERE organization_id = :tenant LIMIT 1
+            """),
+            {"now": NOW, "tenant": A},
+        )
+    async with db.transaction() as connection:
+        await seal(connection, limit=100, now=NOW)
+    platform = await chain(db, None)
+    assert [sealed.line.event for sealed in platform] == [
+        "machines.order",
+        "machines.create",
+        "machines.terminate",
+        "machines.end",
+    ]
+    (ended,) = await chain(db)
+    assert (ended.line.event, ended.line.rule, ended.line.subject) == (
+        "leases.end",
+        "journal:unfunded",
+        "fund_leases",
+    )
+    async with db.reading() as connection:
+        numbers = {row.number for row in await rows(connection, text("SELECT number FROM journal"))}
+    for sealed in (*platform, ended):
+        assert set(sealed.line.links["journal"]) <= numbers
+        assert sealed.line.event in EVENTS
+    assert all(sealed.line.links["launch_key"] for sealed in platform)
+
+
+async def test_a_frozen_account_is_a_line_of_the_platform_and_so_is_its_thaw(db: Database) -> None:
+    async with db.transaction() as connection:
+        for since in (NOW, None):
+            await connection.execute(
+                text("UPDATE provider_accounts SET frozen_since = CAST(:since AS timestamptz)"),
+                {"since": since},
+            )
+            await connection.execute(text("UPDATE provider_accounts SET frozen_lists = 7"))
+    async with db.transaction() as connection:
+        await seal(connection, limit=100, now=NOW)
+    assert [sealed.line.event for sealed in await chain(db, None)] == [
+        "provider_accounts.freeze",
+        "provider_accounts.thaw",
+    ]

@@ -15,7 +15,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.views.api_keys import api_key_view, issued_key_view
 from control_plane.domain.ids import ApiKeyId, Prefix
 from control_plane.domain.permission import NARROWEST, Permission
-from control_plane.domain.refusal import Refused
+from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
@@ -23,7 +23,6 @@ from control_plane.services.api_keys import IssuedKey, WantedKey
 from control_plane.services.idempotency import Connection
 from control_plane.services.subjects import read_subject
 from control_plane.wire.api_keys import ApiKeyList, ApiKeyRequest, IssuedApiKey, RotationRequest
-from control_plane.wire.problems import FieldError
 
 
 def made_key(issued: IssuedKey | Refused) -> Made | Refused:
@@ -131,5 +130,6 @@ def _subject(text: str) -> Subject:
 def _check_scopes(scopes: tuple[str, ...] | None) -> None:
     unknown = sorted(set(scopes or ()) - {permission.value for permission in NARROWEST})
     if unknown:
-        why = f"has `{unknown[0]}`, which is no permission; docs/generated/permissions.md lists them"
-        raise ApiError("invalid_request", f"`scopes` {why}.", errors=[FieldError("scopes", why)])
+        known = (permission.value for permission in NARROWEST)
+        why = f"There is no permission {unknown[0]!r}; {choose(unknown[0], known)}."
+        raise refusal(Refused(RefusalCode.PERMISSION_UNKNOWN, why))

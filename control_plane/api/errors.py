@@ -121,6 +121,9 @@ KINDS: dict[str, Kind] = {
         409, "End the other role at platform scope first, or choose another subject."
     ),
     RefusalCode.STATE_CONFLICT: Kind(409, "Read the state, and choose an action that fits it."),
+    RefusalCode.PERMISSION_UNKNOWN: Kind(
+        422, "Use permissions that docs/generated/permissions.md lists.", "scopes"
+    ),
     RefusalCode.SUBJECT_UNKNOWN: Kind(
         422, "Use the id of a user or a service account of your organization.", "subject"
     ),

@@ -24,12 +24,13 @@ from control_plane.services.idempotency import Connection
 from control_plane.services.role_bindings import WantedScope
 from control_plane.services.subjects import read_subject
 from control_plane.wire.problems import FieldError
-from control_plane.wire.roles import RoleBindingPage, RoleBindingRequest, RoleBindingView
+from control_plane.wire.roles import SUBJECT_PATTERN, RoleBindingPage, RoleBindingRequest, RoleBindingView
 
 OfSubject = Annotated[
     str | None,
     QueryParameter(
         name="subject",
+        pattern=SUBJECT_PATTERN,
         max_length=64,
         description="Only the roles of this user or service account, by its id.",
     ),

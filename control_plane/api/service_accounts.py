@@ -78,7 +78,7 @@ class ServiceAccountController(Controller):
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest, service_account_id: FromPath[str]) -> ServiceAccountView:
-        """One service account, a removed one too."""
+        """One service account that is not removed."""
         wanted = ServiceAccountId(read_id(Prefix.SERVICE_ACCOUNT, service_account_id))
         found = await service_accounts.get(request.world, request.principal.organization_id, wanted)
         if isinstance(found, Refused):

@@ -74,7 +74,7 @@ class UserController(Controller):
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest, user_id: FromPath[str]) -> UserView:
-        """One user, a removed one too."""
+        """One user that is not removed."""
         wanted = UserId(read_id(Prefix.USER, user_id))
         found = await users.get(request.world, request.principal.organization_id, wanted)
         if isinstance(found, Refused):

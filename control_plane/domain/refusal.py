@@ -33,6 +33,7 @@ class RefusalCode(StrEnum):
     ORPHAN_UNKNOWN = "orphan_unknown"
     PROJECT_UNKNOWN = "project_unknown"
     ENVIRONMENT_UNKNOWN = "environment_unknown"
+    PERMISSION_UNKNOWN = "permission_unknown"
     SUBJECT_UNKNOWN = "subject_unknown"
     LEASE_UNKNOWN = "lease_unknown"
     SCOPE_INVALID = "scope_invalid"

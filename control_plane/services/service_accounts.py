@@ -37,8 +37,9 @@ async def page(
 async def show(
     connection: Connection, organization_id: OrganizationId, account_id: ServiceAccountId
 ) -> ServiceAccount | Refused:
-    """One service account, a removed one too."""
-    return await service_accounts.get(connection, organization_id, account_id) or _NOT_FOUND
+    """One service account that is not removed."""
+    found = await service_accounts.get(connection, organization_id, account_id)
+    return _NOT_FOUND if found is None or found.state is SubjectState.REMOVED else found
 
 
 async def get(

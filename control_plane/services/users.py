@@ -33,8 +33,9 @@ async def page(
 
 
 async def show(connection: Connection, organization_id: OrganizationId, user_id: UserId) -> User | Refused:
-    """One user, a removed one too."""
-    return await users.get(connection, organization_id, user_id) or _NOT_FOUND
+    """One user that is not removed."""
+    found = await users.get(connection, organization_id, user_id)
+    return _NOT_FOUND if found is None or found.state is SubjectState.REMOVED else found
 
 
 async def get(world: World, organization_id: OrganizationId, user_id: UserId) -> User | Refused:

@@ -18,10 +18,11 @@ from control_plane.wire.vocabulary import (
     SubjectKindWord,
 )
 
+SUBJECT_PATTERN = r"^(user|sa)_[0-9a-f]{32}$(?!\n)"
 SubjectText = Annotated[
     str,
     Meta(
-        pattern=r"^(user|sa)_[0-9a-f]{32}$(?!\n)",
+        pattern=SUBJECT_PATTERN,
         description="The id of a user or of a service account.",
         examples=["user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
         extra={"must": "the id of a user (`user_...`) or of a service account (`sa_...`)"},

@@ -87,21 +87,19 @@ class Settings:
     requests_per_second: Annotated[
         float,
         Field(ge=1, le=1_000_000),
-        Variable("SPLITPLANE_REQUESTS_PER_SECOND", "requests per API key and process, on average"),
+        Variable("SPLITPLANE_REQUESTS_PER_SECOND", "requests per API key, on average"),
     ] = 100
     requests_burst: Annotated[
-        _Count, Variable("SPLITPLANE_REQUESTS_BURST", "requests per API key and process, at once")
+        _Count, Variable("SPLITPLANE_REQUESTS_BURST", "requests per API key, at once")
     ] = 200
     organization_requests_per_second: Annotated[
         float,
         Field(ge=1, le=1_000_000),
-        Variable(
-            "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND", "requests per organization and process, on average"
-        ),
+        Variable("SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND", "requests per organization, on average"),
     ] = 200
     organization_requests_burst: Annotated[
         _Count,
-        Variable("SPLITPLANE_ORGANIZATION_REQUESTS_BURST", "requests per organization and process, at once"),
+        Variable("SPLITPLANE_ORGANIZATION_REQUESTS_BURST", "requests per organization, at once"),
     ] = 400
     anonymous_requests_per_second: Annotated[
         float,

@@ -101,11 +101,6 @@ class Authenticator:
             if forgotten == self._forgotten:
                 return owner
 
-    def has_opened(self, authorization: str | None) -> bool:
-        """Whether this key was valid when it was last looked up, which may be a while ago."""
-        known = self._known.get(principals.digest(_bearer(authorization))) if authorization else None
-        return known is not None and known[0] is not None
-
     async def _look_up(self, secret: str) -> Principal | None:
         return await principals.of_secret(self._world, secret)
 

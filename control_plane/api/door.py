@@ -1,7 +1,8 @@
 """The bounds at the door: how many requests a caller may send, and how many of them may be in progress.
 
-A caller is an address before its key is known, and then the key and its organization. A request is in progress until
-its answer is sent, but an event stream counts only while it is opened; open streams have a bound of their own.
+A caller is an address before its key is known (`guesses.py`), and then the key and its organization, whose rates hold
+for all API processes together (`budgets.py`). A request is in progress until its answer is sent, but an event stream
+counts only while it is opened; open streams have a bound of their own.
 
 One process works on all requests in turn, so a large answer delays everybody. Therefore an answer costs as many
 requests as it has parts of 64 KiB, and only a few requests of an organization run at a time.
@@ -10,6 +11,7 @@ requests as it has parts of 64 KiB, and only a few requests of an organization r
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from uuid import UUID
 
 from litestar.types import Scope
 
@@ -17,8 +19,10 @@ from control_plane.api import observe
 from control_plane.api.addresses import ClientAddresses
 from control_plane.api.delivery import PART_BYTES
 from control_plane.api.errors import ApiError
+from control_plane.api.guesses import Guesses
 from control_plane.api.limits import Grant, InProgress, Limiter, Turns
 from control_plane.domain.access import Principal
+from control_plane.domain.ids import OrganizationId
 from control_plane.settings import Settings
 
 REQUESTS_MAX = 1_024
@@ -52,10 +56,10 @@ class Door:
         self._per_key = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
         self._per_organization = Limiter(rate=rate, burst=burst, name="organization")
         anonymous = settings.anonymous_requests_per_second
-        self._unknown_keys, self._public = (
-            Limiter(rate=anonymous, burst=int(anonymous * ANONYMOUS_BURST_SECONDS), name="address")
-            for _ in range(2)
-        )
+        anonymous_burst = int(anonymous * ANONYMOUS_BURST_SECONDS)
+        self._guesses = Guesses(rate=anonymous, burst=anonymous_burst)
+        self._public = Limiter(rate=anonymous, burst=anonymous_burst, name="address")
+        self._identity = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
         self._all = _Bound(InProgress(REQUESTS_MAX), "overloaded", "This server")
         self._of_address = _Bound(InProgress(ADDRESS_REQUESTS_MAX), "too_many_in_progress", "Your address")
         self._of_organization = _Bound(
@@ -80,23 +84,44 @@ class Door:
         if not grant.allowed:
             raise _too_fast("Your address", self._public, grant)
 
-    def may_try_keys(self, address: str, now: float) -> None:
-        """Raises ApiError when the address tried so many wrong keys that no further key is looked up for it."""
-        grant = self._unknown_keys.look(address, now)
-        if not grant.allowed:
-            raise _limited("Your address sent too many requests without a valid API key.", grant)
+    @property
+    def shared(self) -> tuple[Limiter, ...]:
+        """The limiters that hold for all API processes together."""
+        return self._per_key, self._per_organization
 
-    def wrong_key(self, address: str, now: float) -> None:
-        self._unknown_keys.take(address, now)
+    async def may_try_key(self, address: str, authorization: str | None, now: float) -> None:
+        """Wait until this key may be looked up. Raises ApiError when too many wrong keys were tried."""
+        grant = await self._guesses.may_try(address, authorization, now)
+        if grant is not None:
+            raise _limited("Too many requests without a valid API key came from your address.", grant)
 
-    def enter(self, scope: Scope, principal: Principal, now: float) -> None:
-        """Let a request of this principal in. Raises ApiError."""
+    def right_key(self, authorization: str | None) -> None:
+        self._guesses.right(authorization)
+
+    def wrong_key(self, address: str, authorization: str | None, now: float) -> None:
+        self._guesses.wrong(address, authorization, now)
+
+    def enter_apart(self, scope: Scope, principal: Principal, now: float) -> None:
+        """Let a request in that asks only who the caller is. It has a rate of its own. Raises ApiError."""
         _enter(scope, self._of_organization, principal.organization_id)
         _enter(scope, self._of_key, principal.credential_id)
-        key = self._per_key.take(principal.credential_id, now)
+        grant = self._identity.take(principal.credential_id, now)
+        observe.add_headers(
+            scope,
+            (b"ratelimit-policy", self._identity.policy),
+            (b"ratelimit", self._identity.report(grant)),
+        )
+        if not grant.allowed:
+            raise _too_fast("This API key", self._identity, grant)
+
+    def enter(self, scope: Scope, principal: Principal, now: float, cost: int) -> None:
+        """Let a request of this principal in, for so many tokens of its rates. Raises ApiError."""
+        _enter(scope, self._of_organization, principal.organization_id)
+        _enter(scope, self._of_key, principal.credential_id)
+        key = self._per_key.take(_key(principal), now, cost)
         # A key without tokens must not spend those of the organization's other keys.
         organization = (self._per_organization.take if key.allowed else self._per_organization.look)(
-            principal.organization_id, now
+            _organization(principal), now, cost
         )
         observe.add_headers(
             scope,
@@ -104,13 +129,13 @@ class Door:
             (b"ratelimit", self._per_key.report(key) + b", " + self._per_organization.report(organization)),
         )
         if not key.allowed:
-            raise _too_fast("This API key", self._per_key, key)
+            raise _too_fast("This API key", self._per_key, key, cost)
         if not organization.allowed:
-            raise _too_fast("Your organization", self._per_organization, organization)
+            raise _too_fast("Your organization", self._per_organization, organization, cost)
 
     async def wait_for_turn(self, scope: Scope, principal: Principal, now: Callable[[], float]) -> None:
         """Wait until the request may run, and have it pay for the size of its answer. Raises ApiError."""
-        organization, key = principal.organization_id, principal.credential_id
+        organization = principal.organization_id
         try:
             async with asyncio.timeout(TURN_SECONDS_MAX):
                 await self._turns.take(organization)
@@ -121,8 +146,8 @@ class Door:
             ) from error
         observe.at_answer(scope, lambda: self._turns.give_back(organization))
         for who, limiter, payer in (
-            ("This API key", self._per_key, key),
-            ("Your organization", self._per_organization, organization),
+            ("This API key", self._per_key, _key(principal)),
+            ("Your organization", self._per_organization, _organization(principal)),
         ):
             grant = limiter.owes(payer, now())
             if grant is not None:
@@ -132,8 +157,8 @@ class Door:
         observe.at_part(scope, _Bill(self, principal).add)
 
     def charge(self, principal: Principal, requests: int) -> None:
-        self._per_key.charge(principal.credential_id, requests)
-        self._per_organization.charge(principal.organization_id, requests)
+        self._per_key.charge(_key(principal), requests)
+        self._per_organization.charge(_organization(principal), requests)
 
 
 class _Bill:
@@ -169,8 +194,18 @@ def _too_many(code: str, why: str) -> ApiError:
     return ApiError(code, why, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
-def _too_fast(who: str, limiter: Limiter, grant: Grant) -> ApiError:
-    return _limited(f"{who} sends more than {limiter.rate:g} requests per second.", grant)
+def _key(principal: Principal) -> tuple[OrganizationId, UUID]:
+    """How the limiters name the key of a principal: by its organization, and itself."""
+    return principal.organization_id, principal.credential_id
+
+
+def _organization(principal: Principal) -> tuple[OrganizationId, UUID]:
+    return principal.organization_id, principal.organization_id
+
+
+def _too_fast(who: str, limiter: Limiter, grant: Grant, cost: int = 1) -> ApiError:
+    weight = f", and this one counts as {cost}" if cost > 1 else ""
+    return _limited(f"{who} sends more than {limiter.rate:g} requests per second{weight}.", grant)
 
 
 def _limited(why: str, grant: Grant) -> ApiError:

@@ -24,9 +24,10 @@ from litestar.exceptions import InternalServerException
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import ParameterKwarg
 
-from control_plane.api import observe
+from control_plane.api import costs, observe
 from control_plane.api.auditing import note_refusal, recorded
 from control_plane.api.auth import Authenticator, actor
+from control_plane.api.budgets import Budgets
 from control_plane.api.catch_up import CatchUp
 from control_plane.api.door import Door
 from control_plane.api.duplicates import refuse_duplicates
@@ -68,6 +69,7 @@ class Context:
         self.authenticator = Authenticator(world)
         self.door = Door(settings)
         self.refusals = Refusals(world)
+        self.budgets = Budgets(world, self.door.shared)
         changes.subscribe(
             lease=streams.lease_changed,
             api_key=self.key_changed,
@@ -280,12 +282,22 @@ async def authorized(request: AnyRequest) -> None:
     observe.at_end(request.scope, partial(note_refusal, cast("ApiRequest", request)))
     principal = await _principal(request)
     request.scope["auth"] = principal
-    door.enter(request.scope, principal, context_of(request).world.now().timestamp())
+    _enter(request, door, principal)
     require(principal, permission_of(request.route_handler), scope_kind_of(request.route_handler))
     _check_query(request)
     if request.method in {"POST", "PUT"}:
         await request.body()  # A client that sends slowly must not take its organization's turns.
     await door.wait_for_turn(request.scope, principal, lambda: context_of(request).world.now().timestamp())
+
+
+def _enter(request: AnyRequest, door: Door, principal: Principal) -> None:
+    """Let the request in as far as the rates of its key and its organization allow."""
+    operation, now = request.route_handler.operation_id, context_of(request).world.now().timestamp()
+    if operation in costs.APART:
+        door.enter_apart(request.scope, principal, now)
+    else:
+        cost = costs.cost(str(operation), request.scope["query_string"])
+        door.enter(request.scope, principal, now, cost)
 
 
 def _arrive(request: AnyRequest) -> Door:
@@ -297,17 +309,18 @@ def _arrive(request: AnyRequest) -> Door:
 
 
 async def _principal(request: AnyRequest) -> Principal:
-    """Whose key this is. An address that tried too many wrong keys is heard only with a key that was right before."""
+    """Whose key this is. Where too many wrong keys were tried, one that was never right here has to wait."""
     context = context_of(request)
     authorization = request.headers.get("authorization")
     address, now = context.door.address(request.scope), context.world.now().timestamp()
-    if not context.authenticator.has_opened(authorization):
-        context.door.may_try_keys(address, now)
+    await context.door.may_try_key(address, authorization, now)
     try:
-        return await context.authenticator.principal(authorization)
+        principal = await context.authenticator.principal(authorization)
     except ApiError:
-        context.door.wrong_key(address, now)
+        context.door.wrong_key(address, authorization, now)
         raise
+    context.door.right_key(authorization)
+    return principal
 
 
 def require(principal: Principal, permission: Permission, kind: ScopeKind) -> None:

@@ -112,6 +112,9 @@ def application() -> Litestar:
             asyncio.create_task(_keep_uses(authenticator)),
             asyncio.create_task(app.state.context.refusals.keep()),
         ]
+        budgets = app.state.context.budgets
+        await budgets.share()  # Before the first request, so that a new process begins with its share.
+        background.append(asyncio.create_task(budgets.keep()))
         background[0].add_done_callback(_end_if_refused)
         try:
             with closing(MetricsListener(metrics, host=listen.host, port=listen.port)):

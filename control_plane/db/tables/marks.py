@@ -78,8 +78,12 @@ def table(
     api_updates: tuple[str, ...] = (),
     api_reads: tuple[str, ...] | None = None,
     admin: Iterable[str] = (),
+    unlogged: bool = False,
 ) -> Table:
-    """A table with its marks. `shared` is the reason why its rows belong to no customer."""
+    """A table with its marks. `shared` is the reason why its rows belong to no customer.
+
+    An unlogged table is cheap to write, and empty after a crash of the database.
+    """
     marks = Marks(
         tenancy=Tenancy.SHARED if shared else tenancy,
         reason=shared,
@@ -89,7 +93,7 @@ def table(
         api_reads=api_reads,
         admin=frozenset(admin),
     )
-    return Table(name, metadata, *parts, info={"marks": marks})
+    return Table(name, metadata, *parts, info={"marks": marks}, prefixes=["UNLOGGED"] if unlogged else None)
 
 
 def marks_of(found: Table) -> Marks:

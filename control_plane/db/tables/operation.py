@@ -1,9 +1,20 @@
 """The installation itself, and the last reports of its loops."""
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    Uuid,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from control_plane.db.tables.marks import at, table
+from control_plane.db.tables.marks import at, table, tenant
 
 installation = table(
     "installation",
@@ -40,4 +51,27 @@ loop_roster = table(
     at("stored_at", nullable=False),
     PrimaryKeyConstraint("loop", "account"),
     shared="which loops we have",
+)
+
+# How many tokens for requests an organization, or one of its API keys, has left. All API processes share them, through
+# the function take_request_tokens() alone. Losing them costs nothing: every bucket is full again.
+request_budgets = table(
+    "request_budgets",
+    # The id of the organization or of the key.
+    Column("bucket", Uuid, primary_key=True),
+    tenant(),
+    Column("level", Double, nullable=False),
+    # What was granted by the last call; part of its answer.
+    Column("granted", Double, nullable=False),
+    at("refilled_at", nullable=False),
+    unlogged=True,
+)
+
+# Which API processes there are, so that each knows its share.
+api_processes = table(
+    "api_processes",
+    Column("id", Uuid, primary_key=True),
+    at("seen_at", nullable=False),
+    shared="which API processes of ours run",
+    unlogged=True,
 )

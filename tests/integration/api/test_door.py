@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.api import door, requests
+from control_plane.api import costs, door, guesses, requests
 from control_plane.api.app import create_app
 from control_plane.services import lease_overviews
 from control_plane.settings import Settings
@@ -54,9 +54,15 @@ async def test_keys_of_one_organization_share_its_rate(api: Api, acme: Tenant, o
     assert (await api.client(other.secret).get("/v1/organization")).status_code == 200
 
 
+def _keep_the_lane(monkeypatch: pytest.MonkeyPatch, *, per_second: float, seconds_max: float) -> None:
+    monkeypatch.setattr(guesses, "LANE_PER_SECOND", per_second)
+    monkeypatch.setattr(guesses, "LANE_SECONDS_MAX", seconds_max)
+
+
 async def test_wrong_keys_cost_no_query_once_their_address_has_tried_too_many(
     api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=0.01)  # Nobody's turn comes.
     _with(api, anonymous_requests_per_second=1, trusted_proxies=(ip_network("127.0.0.1"),))
     looked_up = 0
     reading = api.world.db.reading
@@ -86,6 +92,84 @@ async def test_wrong_keys_cost_no_query_once_their_address_has_tried_too_many(
     assert (
         await api.client("spk_x").get("/v1/skus", headers={"X-Forwarded-For": "9.9.9.8"})
     ).status_code == 401
+
+
+async def test_a_key_that_is_new_here_gets_through_although_its_address_tried_too_many(
+    api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many honest callers and an attacker may share one address: a company's, or a mobile network's."""
+    _keep_the_lane(monkeypatch, per_second=1e6, seconds_max=60)
+    _with(api, anonymous_requests_per_second=1)
+    flood = [api.client(f"spk_guess{number}").get("/v1/skus") for number in range(50)]
+    honest = [api.client(tenant.secret).get("/v1/skus") for tenant in (acme, other)]
+    answers = await asyncio.gather(*flood, *honest)
+    assert [answer.status_code for answer in answers[-2:]] == [200, 200]
+    assert {answer.status_code for answer in answers[:-2]} == {401}
+
+
+async def test_one_wrong_key_from_many_addresses_is_soon_refused_without_a_look(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with(api, anonymous_requests_per_second=20, trusted_proxies=(ip_network("127.0.0.1"),))
+
+    async def tried(secret: str, address: int) -> int:
+        answer = await api.client(secret).get("/v1/skus", headers={"X-Forwarded-For": f"9.9.{address}.9"})
+        return answer.status_code
+
+    most = 20 * door.ANONYMOUS_BURST_SECONDS // guesses.REPEATS
+    assert [await tried("spk_stolen", address) for address in range(most)] == [401] * most
+    assert {await tried("spk_stolen", 100 + address) for address in range(20)} == {429}
+    assert await tried(acme.secret, 200) == 200, "no address is blamed"
+    assert await tried("spk_other", 201) == 401, "and no other key"
+
+
+async def test_a_key_that_was_right_is_heard_from_everywhere_until_it_is_wrong(
+    api: Api, acme: Tenant
+) -> None:
+    found = guesses.Guesses(rate=1, burst=1)
+    found.right(acme.secret)
+    found.wrong("an address", "spk_wrong", 0)
+    assert await found.may_try("an address", acme.secret, 0) is None
+    assert await found.may_try("an address", "no key at all", 0) is not None
+    found.wrong("another address", acme.secret, 0)
+    assert await found.may_try("a third address", acme.secret, 0) is not None, (
+        "it was revoked, and is tried again"
+    )
+
+
+async def test_a_full_lane_gives_the_place_of_some_to_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise whoever comes first in great number would keep everybody else out."""
+    _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=60)
+    lane = guesses.Lane()
+    waiting = [asyncio.create_task(lane.wait("busy")) for _ in range(guesses.LANE_WAITING_MAX + 5)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [task.result() for task in waiting if task.done()] == [False] * 5
+    others = [
+        asyncio.create_task(lane.wait(f"other {number}"))
+        for number in range(guesses.LANES_WAITING_MAX - guesses.LANE_WAITING_MAX + 3)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in others), "the longest lane makes room"
+    assert sum(task.done() for task in waiting) == 5 + 3
+    for task in (*waiting, *others):
+        task.cancel()
+    await asyncio.gather(*waiting, *others, return_exceptions=True)
+
+
+async def test_expensive_requests_cost_more_and_who_has_none_left_is_told_when(
+    api: Api, acme: Tenant
+) -> None:
+    _with(api, requests_per_second=1, requests_burst=6)
+    client = api.client(acme.secret)
+    quote = await client.post("/v1/quotes", json={"sku": "h100x1"})
+    assert quote.headers["ratelimit"].startswith(f'"key";r={6 - costs.TOKENS["createQuote"]};')
+    refused = await client.post("/v1/quotes", json={"sku": "h100x1"})
+    hold(refused, "rate_limited")
+    assert "this one counts as 5" in refused.json()["detail"]
+    assert refused.headers["retry-after"] == "4"
+    assert (await client.get("/v1/organization")).status_code == 200, "one token is left"
 
 
 async def test_endpoints_without_a_key_are_limited_per_address(api: Api) -> None:

@@ -56,6 +56,7 @@ TENANTS = (
     "postings",
     "projects",
     "proofs",
+    "request_budgets",
     "role_bindings",
     "secrets",
     "service_accounts",
@@ -71,6 +72,7 @@ TENANTS = (
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "account_requests": (("INSERT",), ()),
     "api_keys": (("INSERT",), ("expires_at", "last_used_at", "revoked_at")),
+    "api_processes": ((), ()),
     "attempts": ((), ("ended_at", "outcome")),
     "audit_chains": ((), ()),
     "audit_checkpoints": ((), ()),
@@ -109,6 +111,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proof_references": ((), ()),
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
+    "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
     "service_accounts": (("INSERT",), ("state",)),
@@ -246,6 +249,45 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (part IS NULL OR position(lower(part) IN lower(o.name)) > 0)
   ORDER BY o.created_at, o.id LIMIT size
 $$
+"""
+
+# Runs with its owner's rights, because a process asks for many organizations in one statement. It can only take tokens
+# from buckets, and answers how full those are that it was asked for. Rows are locked in one order, so that processes
+# that ask at the same time wait and never deadlock.
+TAKE_REQUEST_TOKENS = """
+CREATE FUNCTION take_request_tokens(process uuid, asks jsonb)
+RETURNS TABLE (processes bigint, bucket uuid, granted double precision, level double precision)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+#variable_conflict use_column
+DECLARE
+  moment timestamptz := clock_timestamp();
+  running bigint;
+BEGIN
+  INSERT INTO public.api_processes AS p (id, seen_at) VALUES (process, moment)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at;
+  DELETE FROM public.api_processes p WHERE p.seen_at < moment - interval '1 minute';
+  SELECT count(*) INTO running FROM public.api_processes p WHERE p.seen_at >= moment - interval '5 seconds';
+  INSERT INTO public.request_budgets (bucket, organization_id, level, granted, refilled_at)
+    SELECT a.bucket, a.organization_id, a.burst, 0, moment
+    FROM jsonb_to_recordset(asks) AS a(bucket uuid, organization_id uuid, burst double precision)
+    ORDER BY a.bucket ON CONFLICT DO NOTHING;
+  PERFORM FROM public.request_budgets b
+    WHERE b.bucket IN (SELECT a.bucket FROM jsonb_to_recordset(asks) AS a(bucket uuid)) ORDER BY b.bucket FOR UPDATE;
+  RETURN QUERY SELECT running, NULL::uuid, NULL::double precision, NULL::double precision;
+  RETURN QUERY
+    WITH refilled AS (
+      SELECT b.bucket, a.wanted, greatest(-a.burst, least(a.burst, b.level + a.rate
+          * greatest(0, extract(epoch FROM moment - b.refilled_at))) - a.taken) AS tokens
+      FROM public.request_budgets b JOIN jsonb_to_recordset(asks)
+        AS a(bucket uuid, taken double precision, wanted double precision, rate double precision, burst double precision)
+        ON a.bucket = b.bucket
+    )
+    UPDATE public.request_budgets b
+    SET granted = greatest(0, least(r.wanted, r.tokens)), level = r.tokens - greatest(0, least(r.wanted, r.tokens)),
+        refilled_at = greatest(b.refilled_at, moment)
+    FROM refilled r WHERE b.bucket = r.bucket
+    RETURNING running, b.bucket, b.granted, b.level;
+END $$
 """
 
 # What the API's processes hear (db/listen.py). Changes of leases are only told to the writer, which passes them on after
@@ -399,6 +441,11 @@ def upgrade() -> None:
     op.execute(
         "GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) TO splitplane_api"
     )
+    op.execute(TAKE_REQUEST_TOKENS)
+    op.execute("REVOKE ALL ON FUNCTION take_request_tokens(uuid, jsonb) FROM PUBLIC")
+    op.execute("GRANT EXECUTE ON FUNCTION take_request_tokens(uuid, jsonb) TO splitplane_api")
+    steps.let_lookups_write("request_budgets")
+    op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO splitplane_lookups")
     steps.let_be_backed_up()
     for function, signature in audit_triggers.FUNCTIONS:
         op.execute(function)
@@ -415,6 +462,13 @@ def upgrade() -> None:
 
 
 def _create_tables() -> None:
+    op.create_table(
+        "api_processes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_processes")),
+        prefixes=["UNLOGGED"],
+    )
     op.create_table(
         "budgets",
         sa.Column("account", sa.Text(), nullable=False),
@@ -723,6 +777,21 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_projects_organization_id_id")),
         sa.UniqueConstraint("organization_id", "name", name=op.f("uq_projects_organization_id_name")),
+    )
+    op.create_table(
+        "request_budgets",
+        sa.Column("bucket", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("level", sa.Double(), nullable=False),
+        sa.Column("granted", sa.Double(), nullable=False),
+        sa.Column("refilled_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_request_budgets_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("bucket", name=op.f("pk_request_budgets")),
+        prefixes=["UNLOGGED"],
     )
     op.create_table(
         "service_accounts",

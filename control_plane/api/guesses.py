@@ -1,0 +1,125 @@
+"""Slows down whoever tries API keys, without locking out honest callers behind the same address.
+
+A key that was right here before is familiar, and none of this concerns it. Other keys are looked up freely until an
+address has sent too many wrong ones. From then on they wait in a slow lane: some of them per second are looked up,
+drawn by chance, so an honest caller who comes for the first time has the same chance as everybody who pushes.
+A wrong key that comes again and again, from whatever addresses, is refused without a look.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections import OrderedDict
+
+from control_plane.api.limits import Grant, Limiter
+from control_plane.services.api_keys import KEY_PREFIX
+
+FAMILIAR_MAX = 100_000
+"""Digests of right keys that are kept; about 20 MB."""
+REPEATS = 10
+"""One wrong key may be tried so many times less often, from all addresses together, than an address may try keys."""
+LANE_PER_SECOND = 50.0
+"""Keys that an address may try beyond its rate, on average."""
+LANE_SECONDS_MAX = 4.0
+"""How long a request waits in the slow lane."""
+LANE_WAITING_MAX = 64
+"""Requests of an address that wait. One more takes the place of one of them, drawn by chance."""
+LANES_WAITING_MAX = 256
+"""Requests that wait in all lanes together, a quarter of those that may be in progress. One more takes the place of one
+in the longest lane."""
+
+
+class Lane:
+    """Lets some of those who wait pass per second and address, drawn by chance."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[asyncio.Future[bool]]] = {}
+        self._draw = random.Random()  # noqa: S311 - nobody gains by predicting it
+
+    async def wait(self, address: str) -> bool:
+        """Wait for one's turn. False when it did not come in time, or another one took the place."""
+        waiting = self._waiting.get(address)
+        if waiting is None:
+            waiting = self._waiting[address] = []
+            self._open(address)
+        mine = asyncio.get_running_loop().create_future()
+        waiting.append(mine)
+        self._make_room(waiting)
+        try:
+            async with asyncio.timeout(LANE_SECONDS_MAX):
+                passed: bool = await mine
+        except TimeoutError:
+            passed = False
+        finally:
+            if mine in waiting:
+                waiting.remove(mine)
+        return passed
+
+    def _make_room(self, waiting: list[asyncio.Future[bool]]) -> None:
+        if len(waiting) > LANE_WAITING_MAX:
+            self._draw_one(waiting).set_result(False)
+        elif sum(map(len, self._waiting.values())) > LANES_WAITING_MAX:
+            self._draw_one(max(self._waiting.values(), key=len)).set_result(False)
+
+    def _open(self, address: str) -> None:
+        asyncio.get_running_loop().call_later(1 / LANE_PER_SECOND, self._let_one_pass, address)
+
+    def _let_one_pass(self, address: str) -> None:
+        waiting = self._waiting[address]
+        if not waiting:
+            del self._waiting[address]
+            return
+        self._draw_one(waiting).set_result(True)
+        self._open(address)
+
+    def _draw_one(self, waiting: list[asyncio.Future[bool]]) -> asyncio.Future[bool]:
+        at = self._draw.randrange(len(waiting))
+        waiting[at], waiting[-1] = waiting[-1], waiting[at]
+        return waiting.pop()
+
+
+class Guesses:
+    def __init__(self, *, rate: float, burst: int) -> None:
+        """`rate` and `burst`: wrong keys of one address that are looked up without waiting."""
+        self.of_address = Limiter(rate=rate, burst=burst, name="address")
+        self._of_key = Limiter(rate=rate / REPEATS, burst=max(1, burst // REPEATS), name="key")
+        self._familiar: OrderedDict[bytes, None] = OrderedDict()
+        self._lane = Lane()
+
+    async def may_try(self, address: str, authorization: str | None, now: float) -> Grant | None:
+        """Wait until the key may be looked up. A refusal when it may not be."""
+        digest = _digest(authorization)
+        if digest in self._familiar:
+            return None
+        grant = self.of_address.look(address, now)
+        if not _is_key(authorization):
+            return None if grant.allowed else grant
+        repeated = self._of_key.look(digest, now)
+        if not repeated.allowed:
+            return repeated
+        return None if grant.allowed or await self._lane.wait(address) else grant
+
+    def right(self, authorization: str | None) -> None:
+        """The key was right."""
+        digest = _digest(authorization)
+        self._familiar[digest] = None
+        self._familiar.move_to_end(digest)
+        if len(self._familiar) > FAMILIAR_MAX:
+            self._familiar.popitem(last=False)
+
+    def wrong(self, address: str, authorization: str | None, now: float) -> None:
+        """The key was wrong, whether it is unknown, revoked or expired."""
+        digest = _digest(authorization)
+        self._familiar.pop(digest, None)
+        self.of_address.take(address, now)
+        if _is_key(authorization):
+            self._of_key.take(digest, now)
+
+
+def _is_key(authorization: str | None) -> bool:
+    """Whether a header is worth a look into the database."""
+    return authorization is not None and KEY_PREFIX in authorization
+
+
+def _digest(authorization: str | None) -> bytes:
+    return hashlib.sha256((authorization or "").encode()).digest()

@@ -117,6 +117,11 @@ class Metrics:
             "Whether this process hears of changes (1). While it does not (0), event streams look at the database.",
             registry=self.registry,
         )
+        self.sharing = Gauge(
+            "splitplane_api_sharing_rates",
+            "Whether this process shares callers' rates with the others (1). If not (0), it lives on its share.",
+            registry=self.registry,
+        )
         self._children: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -70,6 +70,7 @@ class Context:
         self.door = Door(settings)
         self.refusals = Refusals(world)
         self.budgets = Budgets(world, self.door.shared)
+        metrics.sharing.set_function(lambda: float(self.budgets.failures == 0))
         changes.subscribe(
             lease=streams.lease_changed,
             api_key=self.key_changed,

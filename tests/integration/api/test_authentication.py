@@ -1,8 +1,11 @@
 """Without a valid API key no endpoint answers."""
 
+from typing import Any
+
 import pytest
 
-from tests.integration.api.conftest import Shared
+from control_plane.db.fast import FastConnection
+from tests.integration.api.conftest import Api, Shared, Tenant
 from tests.integration.api.endpoints import ENDPOINTS
 from tests.integration.api.problems import SOME_ID, hold
 from tests.support.cases import case
@@ -41,3 +44,31 @@ async def test_without_a_key_that_is_known_nothing_answers(shared: Shared) -> No
                 answer = await anonymous.request(endpoint.method, path, json=endpoint.body, headers=headers)
                 hold(answer, "unauthenticated")
                 assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_revoked_key_is_refused_on_the_same_way_and_in_the_same_words_as_one_that_never_was(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What differs between them could be measured, and tell that a stolen key once was right."""
+    made = (await acme.http.post("/v1/api-keys", json={"name": "second", "role": "customer"})).json()
+    assert (await acme.http.delete(f"/v1/api-keys/{made['key']['id']}")).is_success
+    statements: list[str] = []
+    execute = FastConnection.execute
+
+    async def noted(self: FastConnection, statement: Any, *values: Any) -> Any:
+        if "set_config" not in str(statement):  # Whom the connection acted for before.
+            statements.append(str(statement))
+        return await execute(self, statement, *values)
+
+    monkeypatch.setattr(FastConnection, "execute", noted)
+    ways = []
+    for secret in ("spk_" + "x" * (len(made["secret"]) - 4), made["secret"]):
+        api.app.state.context.authenticator.forget_all()
+        statements.clear()
+        answer = await api.client(secret).get("/v1/skus")
+        hold(answer, "unauthenticated")
+        told = answer.json() | {"request_id": None}
+        headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+        ways.append((list(statements), told, headers))
+    assert ways[0][0], "the key is looked up"
+    assert ways[0] == ways[1]

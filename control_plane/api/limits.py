@@ -170,14 +170,13 @@ class Limiter:
     def _refilled(self, key: Hashable, now: float) -> _Bucket:
         """The bucket at `now`. A new one holds this process's share, which it takes on its own account."""
         bucket = self._buckets.get(key)
-        sharing = self._answered_at is not None
         if bucket is None:
-            return _Bucket(self._share, now, now, taken=self._share if sharing else 0.0)
+            return _Bucket(self._share, now, now, taken=self._share)
         if not self._is_shared(now):
             own = max(0.0, now - max(bucket.at, (self._answered_at or 0.0))) * self.rate / self._processes
             added = max(0.0, min(self._share - bucket.tokens, own))
             bucket.tokens += added
-            bucket.taken += added if sharing else 0.0
+            bucket.taken += added
         bucket.at = max(bucket.at, now)
         return bucket
 

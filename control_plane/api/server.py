@@ -113,7 +113,9 @@ def application() -> Litestar:
             asyncio.create_task(app.state.context.refusals.keep()),
         ]
         budgets = app.state.context.budgets
-        await budgets.share()  # Before the first request, so that a new process begins with its share.
+        # Before the first request: a process that knows no other one takes the whole burst for its share.
+        await served.watch.look()
+        await budgets.share()
         background.append(asyncio.create_task(budgets.keep()))
         background[0].add_done_callback(_end_if_refused)
         try:

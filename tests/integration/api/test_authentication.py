@@ -50,7 +50,7 @@ async def test_a_revoked_key_is_refused_on_the_same_way_and_in_the_same_words_as
     api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What differs between them could be measured, and tell that a stolen key once was right."""
-    made = (await acme.http.post("/v1/api-keys", json={"name": "second", "role": "customer"})).json()
+    made = (await acme.http.post("/v1/api-keys", json={"name": "second"})).json()
     assert (await acme.http.delete(f"/v1/api-keys/{made['key']['id']}")).is_success
     statements: list[str] = []
     execute = FastConnection.execute

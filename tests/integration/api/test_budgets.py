@@ -20,7 +20,6 @@ from control_plane.api.limits import Limiter
 from control_plane.db.engine import Database, Role
 from control_plane.db.request_budgets import take
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.permission import Role as KeyRole
 from control_plane.domain.request_budget import Ask
 from control_plane.services import administration, process
 from control_plane.world import World, uuid7
@@ -203,7 +202,7 @@ async def test_two_real_processes_let_a_caller_have_its_rate_and_at_most_two_bur
 ) -> None:
     rate, burst = 20, 40
     async with process.administrator(database_url) as world:
-        made = await administration.bootstrap(world, "acme", role=KeyRole.CUSTOMER, credit=None, gpu_quota=1)
+        made = await administration.bootstrap(world, "acme", credit=None, gpu_quota=1)
     assert isinstance(made, administration.FirstOrganization)
     bounds = {
         "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND": str(rate),

@@ -76,7 +76,16 @@ def test_what_was_given_out_meanwhile_is_paid_back_when_the_buckets_are_there_ag
     passed = flood(limiters, bucket, seconds=20)
     passed += flood(limiters, None, seconds=20, start=20)
     passed += flood(limiters, bucket, seconds=20, start=40)
-    assert passed <= rate * 60 + 3 * burst
+    assert passed <= rate * 60 + burst / 2
+
+
+def test_what_a_process_gave_out_before_it_knew_of_the_others_is_paid_back() -> None:
+    rate, burst, seconds = 20, 40, 60
+    limiters = [Limiter(rate=rate, burst=burst) for _ in range(2)]
+    bucket = Bucket()
+    passed = flood(limiters, None, seconds=1)
+    passed += flood(limiters, bucket, seconds=seconds - 1, start=1)
+    assert passed <= rate * seconds + 2 * burst
 
 
 def test_a_process_that_is_asked_alone_gets_the_whole_rate() -> None:

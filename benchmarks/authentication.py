@@ -116,7 +116,7 @@ async def _door(world: World) -> list[Figure]:
         async def request(header: str = header) -> None:
             scope = cast("Scope", {"headers": []})  # What the door reads of it.
             principal = await authenticator.principal(header)
-            door.enter(scope, principal, moment.timestamp())
+            door.enter(scope, principal, moment.timestamp(), 1)
             require(principal, Permission.LEASES_READ, ScopeKind.LEASE)
             observe.stream_begins(scope)  # Leaves the bounds on requests in progress.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from litestar.routes import HTTPRoute
 
 from control_plane.api import costs, door, guesses, requests
 from control_plane.api.app import create_app
@@ -170,6 +171,27 @@ async def test_expensive_requests_cost_more_and_who_has_none_left_is_told_when(
     assert "this one counts as 5" in refused.json()["detail"]
     assert refused.headers["retry-after"] == "4"
     assert (await client.get("/v1/organization")).status_code == 200, "one token is left"
+
+
+async def test_who_one_is_can_be_asked_when_the_rate_is_used_up_and_has_a_rate_of_its_own(
+    api: Api, acme: Tenant
+) -> None:
+    _with(api, requests_per_second=1, requests_burst=2)
+    client = api.client(acme.secret)
+    assert [(await client.get("/v1/organization")).status_code for _ in range(3)] == [200, 200, 429]
+    answers = [await client.get("/v1/me") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[0].headers["ratelimit-policy"] == '"key";q=2;w=2'
+
+
+def test_what_the_table_of_costs_names_are_endpoints(api: Api) -> None:
+    operations = {
+        str(handler.operation_id)
+        for route in api.app.routes
+        if isinstance(route, HTTPRoute)
+        for handler in route.route_handlers
+    }
+    assert operations >= costs.TOKENS.keys() | costs.APART
 
 
 async def test_endpoints_without_a_key_are_limited_per_address(api: Api) -> None:

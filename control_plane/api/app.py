@@ -13,12 +13,14 @@ from litestar.datastructures import State
 
 from control_plane.api.account_requests import AccountRequestController
 from control_plane.api.accounts import AccountController
+from control_plane.api.admissions import AdmissionController
 from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
 from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
+from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
@@ -34,6 +36,7 @@ from control_plane.api.orphans import OrphanController
 from control_plane.api.places import Places
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
+from control_plane.api.quota_requests import CeilingRequestController, QuotaRequestController
 from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.role_bindings import RoleBindingController
@@ -58,6 +61,10 @@ CONTROLLERS = (
     SshKeyController,
     ProjectController,
     EnvironmentController,
+    EnvelopeController,
+    QuotaRequestController,
+    CeilingRequestController,
+    AdmissionController,
     CatalogueController,
     LeaseController,
     EventController,

@@ -21,6 +21,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 
 from control_plane.api import observe
 from control_plane.api.parameters import parameter_fault
+from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.access import Denied
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -231,6 +232,7 @@ class ApiError(Exception):
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         permission: Permission | None = None,
+        refused: Refused | None = None,
     ) -> None:
         super().__init__(detail)
         self.code = code
@@ -238,11 +240,14 @@ class ApiError(Exception):
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
         self.permission = permission
+        self.refused = refused
+        """The refusal that it comes from; None for an error of another kind."""
 
 
 def refusal(refused: Refused) -> ApiError:
     field = KINDS[refused.code].field
-    return ApiError(refused.code, refused.why, errors=[FieldError(field, refused.why)] if field else [])
+    errors = [FieldError(field, refused.why)] if field else []
+    return ApiError(refused.code, refused.why, errors=errors, refused=refused)
 
 
 def permission_denied(denied: Denied) -> ApiError:
@@ -270,6 +275,7 @@ def response(error: ApiError, request_id: str) -> Response[bytes]:
         request_id=request_id,
         errors=error.errors,
         permission=error.permission,
+        refusals=refusals_of(error.refused),
     )
     headers = error.headers | ({"Retry-After": str(RETRY_AFTER_SECONDS)} if kind.status == 503 else {})
     return Response(
@@ -324,7 +330,8 @@ def page() -> str:
         "Every error is `application/problem+json` (RFC 9457). `code` is stable, so that programs can branch on it.",
         "`title` is the phrase of the HTTP status; `detail` is a sentence that says what happened. `errors` names the",
         "fields or parameters at fault, where there are any, and `permission` the permission that an API key lacks.",
-        "`request_id` finds the request in our logs.",
+        "`request_id` finds the request in our logs. Where several rules decide, as on a new lease, the code is that",
+        "of the first refusal, and `refusals` lists all of them.",
         "",
         "A quote that would be refused is an answer and not an error: its status is 200, and its verdict has one of",
         "the codes below.",

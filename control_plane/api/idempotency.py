@@ -17,7 +17,8 @@ from control_plane.api.auth import unauthenticated
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.requests import ApiRequest, permission_of, require, scope_kind_of
 from control_plane.domain.refusal import Refused
-from control_plane.services import idempotency, principals
+from control_plane.services import admissions, idempotency, principals
+from control_plane.services.admissions import NotAllowed
 from control_plane.services.idempotency import Answer, Connection, OtherBody, Produced, Shut
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
@@ -64,16 +65,12 @@ async def once(
         return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
 
     key, digest = _key(request), await _digest(request)
-    with request.world.tracer.span("transaction") as span:
-        answer = await idempotency.once(
-            request.world,
-            request.principal.organization_id,
-            key=key,
-            request_sha256=digest,
-            effect=produce,
-        )
-        if isinstance(answer, Answer):
-            span.set(Attribute.REPLAYED, answer.replayed)
+    try:
+        answer = await _answer(request, key, digest, produce)
+    except ApiError as error:
+        if isinstance(error.refused, NotAllowed):
+            await admissions.store(request.context.world, error.refused, request.actor)
+        raise
     if isinstance(answer, Shut):
         raise unauthenticated()
     if isinstance(answer, OtherBody):
@@ -93,6 +90,25 @@ async def hold(connection: Connection, request: ApiRequest) -> None:
         raise unauthenticated()
     require(principal, permission_of(request.route_handler), scope_kind_of(request.route_handler))
     request.scope["auth"] = principal
+
+
+async def _answer(
+    request: ApiRequest,
+    key: str | None,
+    digest: bytes,
+    produce: Callable[[Connection], Awaitable[Produced]],
+) -> Answer | OtherBody | Shut:
+    with request.world.tracer.span("transaction") as span:
+        answer = await idempotency.once(
+            request.world,
+            request.principal.organization_id,
+            key=key,
+            request_sha256=digest,
+            effect=produce,
+        )
+        if isinstance(answer, Answer):
+            span.set(Attribute.REPLAYED, answer.replayed)
+    return answer
 
 
 def _key(request: ApiRequest) -> str | None:

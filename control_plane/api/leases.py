@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from litestar import Controller, Response, get, post, put
+from litestar import Controller, Response, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
@@ -25,11 +25,19 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
 from control_plane.domain.scope import ScopeKind
-from control_plane.services import lease_overviews, leases, proofs
+from control_plane.services import lease_changes, lease_overviews, leases, proofs
 from control_plane.services.idempotency import Connection
+from control_plane.services.lease_changes import Changes
 from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.journal import JournalPage
-from control_plane.wire.leases import AutoReleaseRequest, LabelsRequest, LeasePage, LeaseRequest, LeaseView
+from control_plane.wire.leases import (
+    AutoReleaseRequest,
+    LabelsRequest,
+    LeaseChangeRequest,
+    LeasePage,
+    LeaseRequest,
+    LeaseView,
+)
 from control_plane.wire.problems import FieldError
 from control_plane.wire.proofs import ProofPage
 
@@ -174,6 +182,36 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
+    @patch(
+        "/{lease_id:str}",
+        operation_id="updateLease",
+        permission=Permission.LEASES_UPDATE,
+        scope=ScopeKind.LEASE,
+        responses=made(LeaseView, 200),
+    )
+    async def update(
+        self, request: ApiRequest, lease_id: FromPath[str], data: JSONBody[LeaseChangeRequest]
+    ) -> Response[bytes]:
+        """Change when a lease is released by itself or, while it waits for a machine, what it asks for."""
+        world, principal, wanted = request.world, request.principal, read_lease_id(lease_id)
+        changes = _changes(data)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            changed = await lease_changes.change(
+                connection,
+                world,
+                principal.organization_id,
+                wanted,
+                changes,
+                actor=request.actor,
+                reach=request.reach,
+            )
+            if isinstance(changed, Refused):
+                return changed
+            return Made(lease_view(lease_overviews.shown(changed, world.now())))
+
+        return await idempotency.once(request, effect, status=200)
+
     @put(
         "/{lease_id:str}/labels",
         operation_id="replaceLeaseLabels",
@@ -271,11 +309,28 @@ class LeaseController(Controller):
         return explanation_view(found, request.disclosure)
 
 
+def _changes(data: LeaseChangeRequest) -> Changes:
+    ceiling = data.price_usd_per_hour_max
+    return Changes(
+        sku=data.sku,
+        regions=data.regions,
+        providers=data.providers,
+        price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+        wait_timeout_seconds=data.wait_timeout_seconds,
+        auto_release=None if data.auto_release is None else _limits(data.auto_release),
+    )
+
+
+def _limits(limits: AutoReleaseRequest) -> AutoRelease:
+    spend = None if limits.spend_usd is None else parse_usd(limits.spend_usd)
+    return AutoRelease(limits.after_seconds, spend)
+
+
 def _terms(data: LeaseRequest) -> LeaseTerms:
     """What the body of a lease says besides the capacity."""
-    limits = data.auto_release or AutoReleaseRequest()
-    spend = None if limits.spend_usd is None else parse_usd(limits.spend_usd)
-    return LeaseTerms(data.labels, data.wait_timeout_seconds, AutoRelease(limits.after_seconds, spend))
+    return LeaseTerms(
+        data.labels, data.wait_timeout_seconds, _limits(data.auto_release or AutoReleaseRequest())
+    )
 
 
 def _wanted_labels(texts: list[str]) -> dict[str, str]:

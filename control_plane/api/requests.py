@@ -286,7 +286,7 @@ async def authorized(request: AnyRequest) -> None:
     _enter(request, door, principal)
     require(principal, permission_of(request.route_handler), scope_kind_of(request.route_handler))
     _check_query(request)
-    if request.method in {"POST", "PUT"}:
+    if request.method in {"PATCH", "POST", "PUT"}:
         await request.body()  # A client that sends slowly must not take its organization's turns.
     await door.wait_for_turn(request.scope, principal, lambda: context_of(request).world.now().timestamp())
 

@@ -108,6 +108,11 @@ class Client:
             content = msgspec.json.encode(body)
         return self._read(self._answered("POST", path, content=content, headers=headers), kind)
 
+    def put(self, path: str, kind: type[T], body: Request) -> Answer[T]:
+        headers = {"Content-Type": "application/json"}
+        content = msgspec.json.encode(body)
+        return self._read(self._answered("PUT", path, content=content, headers=headers), kind)
+
     def delete(self, path: str) -> None:
         with suppress(_GoneAfterRetry):  # The first try deleted it, and its answer was lost.
             self._answered("DELETE", path)

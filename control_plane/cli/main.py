@@ -44,6 +44,8 @@ FILES = {
     "ssh_keys": ("ssh-key",),
     "projects": ("project",),
     "environments": ("environment",),
+    "envelopes": ("envelope",),
+    "quota_requests": ("quota",),
     "users": ("user",),
     "service_accounts": ("service-account",),
     "roles": ("role",),

@@ -29,6 +29,8 @@ WHERE organization_id = :organization_id AND project_id = :project_id
 ORDER BY created_at, id LIMIT :limit
 """)
 
+_GET = text(f"SELECT {_COLUMNS} FROM environments WHERE organization_id = :organization_id AND id = :id")
+
 
 async def insert(connection: Connection, environment: Environment) -> bool:
     """Store an environment. False when the project already has one of that name."""

@@ -9,12 +9,23 @@ from datetime import datetime
 
 from sqlalchemy import text
 
+from control_plane.db.admission_decisions import INSERT_FOR_LEASE, SELECT_FOR_LEASE
+from control_plane.db.admission_decisions import values as decision_values
 from control_plane.db.connection import Connection
 from control_plane.db.journal import ACTOR, INSERT, actor_values
 from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
+from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.decision import Decision
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import (
+    AdmissionDecisionId,
+    EnvironmentId,
+    LeaseId,
+    OrganizationId,
+    ProjectId,
+)
 from control_plane.domain.lease import (
     BILLED,
     END_REASONS,
@@ -72,13 +83,20 @@ WITH lease AS (
   INSERT INTO leases ({", ".join(_GIVEN)}, state, due_at)
   VALUES ({", ".join(_value(column) for column in _GIVEN)}, '{LeaseState.PLACING}', :created_at)
   ON CONFLICT (organization_id, project_id, name) WHERE {_LIVE} DO NOTHING
-  RETURNING id, organization_id, project_id, state
+  RETURNING id, organization_id, project_id, environment_id, state
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :created_at, {ACTOR}, 'admitted', NULL, state, :why FROM lease
 ), held AS (
   INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
   SELECT id, organization_id, :hold_nano, :created_at FROM lease
+), counted AS (
+  INSERT INTO capacity_held (organization_id, project_id, environment_id, gpu_model, gpus, nano_per_hour)
+  SELECT organization_id, project_id, environment_id, :gpu_model, :gpu_count, :nano_per_hour FROM lease
+  ON CONFLICT (organization_id, environment_id, gpu_model) DO UPDATE SET
+    gpus = capacity_held.gpus + EXCLUDED.gpus, nano_per_hour = capacity_held.nano_per_hour + EXCLUDED.nano_per_hour
+), decided AS (
+  {INSERT_FOR_LEASE} SELECT {SELECT_FOR_LEASE} FROM lease
 )
 UPDATE standings SET gpus_held = gpus_held + :gpu_count, held_nano = held_nano + :hold_nano
 WHERE organization_id = :organization_id AND EXISTS (SELECT FROM lease)
@@ -87,8 +105,17 @@ _NAMED = text(f"SELECT id FROM leases WHERE project_id = :project_id AND name = 
 _LABEL = text("UPDATE leases SET labels = CAST(:labels AS jsonb) WHERE id = :id")
 
 
-async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor: Actor, why: str) -> bool:
-    """Store an admitted lease with its hold. The caller holds the standing's lock.
+async def insert(
+    connection: Connection,
+    lease: Lease,
+    *,
+    hold_nano: Nano,
+    decision: Decision,
+    decision_id: AdmissionDecisionId,
+    actor: Actor,
+    why: str,
+) -> bool:
+    """Store an admitted lease with its hold and the decision. The caller holds the standing's lock.
 
     False, and nothing is stored, when a live lease of the project has the name.
     """
@@ -98,7 +125,100 @@ async def insert(connection: Connection, lease: Lease, *, hold_nano: Nano, actor
     for column in _JSON:
         given[column] = document(getattr(lease, column))
     return bool(
-        await write(connection, _INSERT, **given, hold_nano=hold_nano, why=why, **actor_values(actor))
+        await write(
+            connection,
+            _INSERT,
+            **given,
+            **decision_values(decision, decision_id, now=lease.created_at),
+            hold_nano=hold_nano,
+            nano_per_hour=lease.nano_per_gpu_hour * lease.gpu_count,
+            why=why,
+            **actor_values(actor),
+        )
+    )
+
+
+# Nothing of a lease that waits is metered or bought, so its SKU can change with its price, its hold and its GPUs.
+_REPLACE = text("""
+WITH before AS (
+  SELECT l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
+         l.nano_per_gpu_hour * l.gpu_count AS nano_per_hour, h.amount_nano
+  FROM leases l JOIN holds h ON h.lease_id = l.id AND h.organization_id = l.organization_id WHERE l.id = :id
+), changed AS (
+  UPDATE leases SET sku = :sku, gpu_model = :gpu_model, gpu_count = :gpu_count,
+    nano_per_gpu_hour = :nano_per_gpu_hour, price_book = :price_book, proof = :proof, regions = :regions,
+    providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max,
+    wait_timeout_seconds = :wait_timeout_seconds, due_at = :now, generation = generation + 1
+  WHERE id = :id
+), freed AS (
+  UPDATE capacity_held c SET gpus = c.gpus - b.gpu_count, nano_per_hour = c.nano_per_hour - b.nano_per_hour
+  FROM before b
+  WHERE c.organization_id = b.organization_id AND c.environment_id = b.environment_id AND c.gpu_model = b.gpu_model
+), held AS (
+  UPDATE holds h SET amount_nano = :hold_nano FROM before b
+  WHERE h.lease_id = b.id AND h.organization_id = b.organization_id
+)
+UPDATE standings s SET gpus_held = s.gpus_held + :gpu_count - b.gpu_count,
+                       held_nano = s.held_nano + :hold_nano - b.amount_nano
+FROM before b WHERE s.organization_id = b.organization_id
+""")
+# After `_REPLACE`, because one statement cannot change a row twice.
+_COUNT = text("""
+INSERT INTO capacity_held (organization_id, project_id, environment_id, gpu_model, gpus, nano_per_hour)
+VALUES (:organization_id, :project_id, :environment_id, :gpu_model, :gpu_count, :nano_per_hour)
+ON CONFLICT (organization_id, environment_id, gpu_model) DO UPDATE SET
+  gpus = capacity_held.gpus + EXCLUDED.gpus, nano_per_hour = capacity_held.nano_per_hour + EXCLUDED.nano_per_hour
+""")
+_LIMIT = text("""
+UPDATE leases SET auto_release_after_seconds = :after_seconds, auto_release_spend_nano = :spend_nano,
+  release_at = :release_at, generation = generation + 1 WHERE id = :id
+""")
+
+
+async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Nano, now: datetime) -> None:
+    """Store another request of a lease that waits for a machine, with its price and its hold.
+
+    The caller holds the locks of the lease and the standing.
+    """
+    figures = {"gpu_model": lease.gpu_model, "gpu_count": lease.gpu_count}
+    await write(
+        connection,
+        _REPLACE,
+        id=lease.id,
+        sku=lease.sku,
+        nano_per_gpu_hour=lease.nano_per_gpu_hour,
+        price_book=lease.price_book,
+        proof=lease.proof,
+        regions=list(lease.regions),
+        providers=list(lease.providers),
+        price_nano_per_hour_max=lease.price_nano_per_hour_max,
+        wait_timeout_seconds=lease.wait_timeout_seconds,
+        hold_nano=hold_nano,
+        now=now,
+        **figures,
+    )
+    await write(
+        connection,
+        _COUNT,
+        organization_id=lease.organization_id,
+        project_id=lease.project_id,
+        environment_id=lease.environment_id,
+        nano_per_hour=lease.nano_per_gpu_hour * lease.gpu_count,
+        **figures,
+    )
+
+
+async def set_auto_release(
+    connection: Connection, lease_id: LeaseId, limits: AutoRelease, release_at: datetime | None
+) -> None:
+    """Store other limits of a locked lease, and when it is released by them."""
+    await write(
+        connection,
+        _LIMIT,
+        id=lease_id,
+        after_seconds=limits.after_seconds,
+        spend_nano=limits.spend_nano,
+        release_at=release_at,
     )
 
 
@@ -138,6 +258,8 @@ class _Left:
 
     id: LeaseId
     organization_id: OrganizationId
+    environment_id: EnvironmentId
+    gpu_model: GpuModel
     gpu_count: int
     nano_per_gpu_hour: Nano
     ready_at: datetime | None
@@ -152,6 +274,10 @@ class _LastHold:
     lease_id: LeaseId
     cost_nano: Nano | None
     """What the lease costs in total; None when it was never ready, so that its hold is released."""
+    environment_id: EnvironmentId
+    gpu_model: GpuModel
+    gpus: int
+    nano_per_hour: Nano
 
 
 # One statement moves any number of leases and writes their journal lines.
@@ -168,13 +294,15 @@ moved AS (
     ended_at = coalesce(w.ended_at, l.ended_at), attempts = l.attempts + w.attempt
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
-  RETURNING l.id, l.organization_id, l.project_id, l.gpu_count, l.nano_per_gpu_hour, l.ready_at, l.billed_until,
+  RETURNING l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
+            l.nano_per_gpu_hour, l.ready_at, l.billed_until,
             w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
-SELECT id, organization_id, gpu_count, nano_per_gpu_hour, ready_at, billed_until, leaves_live FROM moved ORDER BY id
+SELECT id, organization_id, environment_id, gpu_model, gpu_count, nano_per_gpu_hour, ready_at, billed_until, leaves_live
+FROM moved ORDER BY id
 """)
 # Holds are locked after their standing. `rate_usage` posts charges in the same order.
 _LEAVE_LIVE = text(f"""
@@ -189,6 +317,12 @@ WITH standing AS MATERIALIZED (
   UPDATE holds SET amount_nano = kept.kept_nano,
                    released_at = CASE WHEN kept.unused THEN CAST(:now AS timestamptz) END
   FROM kept WHERE holds.lease_id = kept.lease_id
+), freed AS (
+  UPDATE capacity_held c SET gpus = c.gpus - l.gpus, nano_per_hour = c.nano_per_hour - l.nano_per_hour
+  FROM standing, (SELECT environment_id, gpu_model, sum(gpus)::integer AS gpus,
+                         sum(nano_per_hour)::bigint AS nano_per_hour
+                  FROM {Recordset(_LastHold, "last")} GROUP BY environment_id, gpu_model) l
+  WHERE c.organization_id = :organization_id AND c.environment_id = l.environment_id AND c.gpu_model = l.gpu_model
 )
 UPDATE standings SET gpus_held = gpus_held - :gpu_count,
                      held_nano = held_nano - (SELECT coalesce(sum(held_nano - kept_nano), 0) FROM kept)
@@ -224,10 +358,17 @@ async def move(
 
 
 def _last_hold(lease: _Left) -> _LastHold:
-    if lease.ready_at is None or lease.billed_until is None:
-        return _LastHold(lease.id, None)
-    cost = cost_until(lease.ready_at, lease.gpu_count, lease.nano_per_gpu_hour, lease.billed_until)
-    return _LastHold(lease.id, cost)
+    cost = None
+    if lease.ready_at is not None and lease.billed_until is not None:
+        cost = cost_until(lease.ready_at, lease.gpu_count, lease.nano_per_gpu_hour, lease.billed_until)
+    return _LastHold(
+        lease.id,
+        cost,
+        lease.environment_id,
+        lease.gpu_model,
+        lease.gpu_count,
+        Nano(lease.nano_per_gpu_hour * lease.gpu_count),
+    )
 
 
 def _moving(move: LeaseMove, now: datetime) -> _Moving:

@@ -11,6 +11,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.admission import Standing
+from control_plane.domain.envelope import Level
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import Nano
@@ -28,7 +29,8 @@ class Organization:
     generation: int
     platform: bool
     """Whether it is the organization of those who run the installation."""
-    gpu_quota: int
+    gpu_quota: int | None
+    """The limit of its ceiling; None: there is none."""
     gpus_held: int
     posted_nano: Nano
     held_nano: Nano
@@ -47,15 +49,6 @@ class Closing(Unsettled):
     """When its closure was requested."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuStanding(Standing):
-    """A standing with the GPUs of the organization."""
-
-    gpu_quota: int
-    gpus_held: int
-    """GPUs of leases that are placing, starting or ready."""
-
-
 _SPENDING = [state for state, effects in EFFECTS.items() if effects.spends]
 _INSERT = text(f"""
 WITH made AS (
@@ -63,11 +56,13 @@ WITH made AS (
   VALUES (:id, :name, '{OrganizationState.ACTIVE}', :platform, :now)
   ON CONFLICT (name) DO NOTHING RETURNING id
 )
-INSERT INTO standings (organization_id, gpu_quota) SELECT id, :gpu_quota FROM made
+INSERT INTO standings (organization_id) SELECT id FROM made
 """)
-_GET = text("""
-SELECT o.id, o.name, o.state, o.generation, o.platform, s.gpu_quota, s.gpus_held, s.posted_nano, s.held_nano,
-       o.created_at, o.erased_at
+_GET = text(f"""
+SELECT o.id, o.name, o.state, o.generation, o.platform,
+       (SELECT CAST(e.limits ->> 'gpus' AS integer) FROM envelopes e
+        WHERE e.organization_id = o.id AND e.level = '{Level.CEILING}') AS gpu_quota,
+       s.gpus_held, s.posted_nano, s.held_nano, o.created_at, o.erased_at
 FROM organizations o JOIN standings s ON s.organization_id = o.id WHERE o.id = :id
 """)
 # A function that runs with its owner's rights: the tenant filter would hide all organizations but one.
@@ -103,7 +98,7 @@ SELECT id FROM organizations WHERE id = ANY(:ids) AND NOT {among("state", _SPEND
 """)
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text("""
-SELECT o.state, s.gpu_quota, s.gpus_held, s.posted_nano - s.held_nano AS available_nano
+SELECT o.state, s.posted_nano - s.held_nano AS available_nano
 FROM standings s JOIN organizations o ON o.id = s.organization_id WHERE s.organization_id = :id
 """)
 _LOCKED_STANDING = text(_STANDING.text + " FOR UPDATE OF s")
@@ -117,12 +112,11 @@ async def insert(
     organization_id: OrganizationId,
     name: str,
     *,
-    gpu_quota: int,
     platform: bool,
     now: datetime,
 ) -> bool:
     """Store an organization and its standing. False when the name is taken."""
-    values = {"name": name, "gpu_quota": gpu_quota, "platform": platform, "now": now}
+    values = {"name": name, "platform": platform, "now": now}
     return bool(await write(connection, _INSERT, id=organization_id, **values))
 
 
@@ -216,13 +210,9 @@ async def named(connection: Connection, name: str) -> OrganizationId | None:
     return await read_one(connection, _BY_NAME, OrganizationId, name=name)
 
 
-async def standing(
-    connection: Connection, organization_id: OrganizationId, *, lock: bool
-) -> GpuStanding | None:
+async def standing(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Standing | None:
     """The facts that admission decides on. With `lock`, no other transaction can spend for this organization."""
-    return await read_one(
-        connection, _LOCKED_STANDING if lock else _STANDING, GpuStanding, id=organization_id
-    )
+    return await read_one(connection, _LOCKED_STANDING if lock else _STANDING, Standing, id=organization_id)
 
 
 async def lock_standings(connection: Connection, organization_ids: Collection[OrganizationId]) -> None:

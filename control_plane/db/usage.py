@@ -188,6 +188,24 @@ ORDER BY i.lease_id, i.number
 """)
 
 
+# An interval ends at full hours, and so lies in one calendar month.
+_COUNT_MONTH = text(f"""
+INSERT INTO month_spends (organization_id, project_id, environment_id, month, charged_nano)
+SELECT l.organization_id, l.project_id, l.environment_id, date_trunc('month', i.started_at, 'UTC') AS month,
+       sum(charges.amount_nano)::bigint
+FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
+GROUP BY l.organization_id, l.project_id, l.environment_id, month ORDER BY l.environment_id, month
+ON CONFLICT (organization_id, month, environment_id)
+  DO UPDATE SET charged_nano = month_spends.charged_nano + EXCLUDED.charged_nano
+""")
+
+
+async def count_month(connection: Connection, charges: Sequence[NewCharge]) -> None:
+    """Add charges to what their environments spent in the month. The caller holds the standings' locks."""
+    if charges:
+        await write(connection, _COUNT_MONTH, charges=Recordset.document(charges))
+
+
 async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:
     """Take intervals out of the queue, in this transaction: if it rolls back, they stay queued."""
     return await read(connection, _TAKE_UNRATED, Unrated, limit=limit)

@@ -21,11 +21,12 @@ from control_plane.domain.decision import (
 )
 from control_plane.domain.envelope import WHOLE, Level
 from control_plane.domain.envelope_rules import Applied, Wanted, says
+from control_plane.domain.lease import Lease
 from control_plane.domain.money import NOTHING, Nano, accrued, dollars_down, dollars_up, usd
 from control_plane.domain.organization import EFFECTS, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sku import Sku
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 
 HOLD_SECONDS = 3_600
 """A lease is admitted when its first hour can be set aside."""
@@ -97,6 +98,13 @@ class Admitted:
 
 def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
     return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
+
+
+def agreed_price(lease: Lease) -> Price:
+    """What a lease costs, as it was agreed when it was admitted. The size of its machine is not part of it."""
+    shape = Shape(lease.gpu_model, lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
+    sku = Sku(lease.sku, shape, CapacityShape.VM, lease.proof)
+    return Price(sku, lease.nano_per_gpu_hour, lease.price_book)
 
 
 def not_spending(state: OrganizationState) -> Refused:

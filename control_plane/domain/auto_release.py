@@ -33,6 +33,12 @@ def release_at(
     return min((moment for moment in moments if moment is not None), default=None)
 
 
+def is_later(limits: AutoRelease, before: AutoRelease) -> bool:
+    """Whether a lease can live longer, or cost more, under these limits than it could under those before."""
+    pairs = ((limits.after_seconds, before.after_seconds), (limits.spend_nano, before.spend_nano))
+    return any(old is not None and (new is None or new > old) for new, old in pairs)
+
+
 def why(limits: AutoRelease, ready_at: datetime, at: datetime) -> str:
     """The reason for a release at `at`, as a sentence for the customer."""
     if limits.after_seconds is not None and at == _lived(limits, ready_at):

@@ -5,12 +5,13 @@ more, and the order of the levels does not matter. Tests hold both as laws.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from control_plane.domain.decision import Rule, Spoken, Verdict
 from control_plane.domain.envelope import NAMES, Burst, Envelope, Level
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import EnvelopeId
 from control_plane.domain.money import NOTHING, Nano, dollars_down, dollars_up, usd
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode
@@ -39,6 +40,7 @@ class Applied:
     level: Level
     envelope: Envelope
     use: Use = Use()
+    id: EnvelopeId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,18 @@ class Wanted:
     gpus: int = 0
     nano_per_hour: Nano = NOTHING
     hold_nano: Nano = NOTHING
+
+
+def without(use: Use, model: GpuModel, gpus: int, nano_per_hour: Nano, hold_nano: Nano) -> Use:
+    """What is used without a lease that is about to be replaced."""
+    left = dict(use.gpus_of_model)
+    left[model] = left.get(model, 0) - gpus
+    return replace(
+        use,
+        gpus_of_model=left,
+        nano_per_hour=Nano(use.nano_per_hour - nano_per_hour),
+        month_nano=Nano(use.month_nano - hold_nano),
+    )
 
 
 def says(applied: Applied, wanted: Wanted, now: datetime) -> Iterator[Spoken]:

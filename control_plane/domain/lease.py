@@ -59,6 +59,8 @@ class LeaseEvent(StrEnum):
     """An operator suspended its organization for a reason that ends its leases."""
     ORGANIZATION_CLOSED = "organization_closed"
     """An operator closed its organization."""
+    ENVELOPE_EXCEEDED = "envelope_exceeded"
+    """It was outside of an envelope that ends such leases, for longer than the grace after its warning."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
 
@@ -79,6 +81,7 @@ class EndReason(StrEnum):
     PROOF_FAILED = "proof_failed"
     ORGANIZATION_SUSPENDED = "organization_suspended"
     ORGANIZATION_CLOSED = "organization_closed"
+    ENVELOPE_EXCEEDED = "envelope_exceeded"
 
 
 _S = LeaseState
@@ -89,12 +92,14 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.PLACING, _E.RELEASED): _S.ENDING,
     (_S.PLACING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.PLACING, _E.ORGANIZATION_CLOSED): _S.ENDING,
+    (_S.PLACING, _E.ENVELOPE_EXCEEDED): _S.ENDING,
     (_S.PLACING, _E.GAVE_UP): _S.ENDING,  # Not ENDED: an attempt with an unknown answer may have a machine.
     (_S.STARTING, _E.VERIFIED): _S.READY,
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
     (_S.STARTING, _E.RELEASED): _S.ENDING,
     (_S.STARTING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.STARTING, _E.ORGANIZATION_CLOSED): _S.ENDING,
+    (_S.STARTING, _E.ENVELOPE_EXCEEDED): _S.ENDING,
     (_S.READY, _E.RELEASED): _S.ENDING,
     (_S.READY, _E.AUTO_RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
@@ -102,6 +107,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_CLOSED): _S.ENDING,
+    (_S.READY, _E.ENVELOPE_EXCEEDED): _S.ENDING,
     (_S.ENDING, _E.MACHINES_GONE): _S.ENDED,
 }
 
@@ -109,7 +115,9 @@ BILLED = frozenset({_S.READY})
 LIVE = frozenset({_S.PLACING, _S.STARTING, _S.READY})
 """Counted against the quota, and backed by a hold."""
 TERMINAL = frozenset({_S.ENDED})
-ENDED_BY_PEOPLE = frozenset({_E.RELEASED, _E.ORGANIZATION_SUSPENDED, _E.ORGANIZATION_CLOSED})
+ENDED_BY_PEOPLE = frozenset(
+    {_E.RELEASED, _E.ORGANIZATION_SUSPENDED, _E.ORGANIZATION_CLOSED, _E.ENVELOPE_EXCEEDED}
+)
 """Somebody decided the end: time in which nobody could list the machine before it is not billed."""
 
 END_REASONS: dict[LeaseEvent, EndReason] = {
@@ -121,6 +129,7 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.PROOF_FAILED: EndReason.PROOF_FAILED,
     _E.ORGANIZATION_SUSPENDED: EndReason.ORGANIZATION_SUSPENDED,
     _E.ORGANIZATION_CLOSED: EndReason.ORGANIZATION_CLOSED,
+    _E.ENVELOPE_EXCEEDED: EndReason.ENVELOPE_EXCEEDED,
 }
 
 

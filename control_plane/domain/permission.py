@@ -77,6 +77,23 @@ class Permission(StrEnum):
     LEASES_RELEASE = "leases.release"
     LEASES_LABEL = "leases.label"
     """Replace the labels of a lease."""
+    LEASES_UPDATE = "leases.update"
+    """Change when a lease is released, and what a lease that waits for a machine asks for."""
+    ENVELOPES_READ = "envelopes.read"
+    """Read envelopes, and what is used of them."""
+    ENVELOPES_SET = "envelopes.set"
+    """Set envelopes of the own organization, its projects and environments, within the ceiling."""
+    ENVELOPES_SET_CEILING = "envelopes.set_ceiling"
+    """Set the ceiling of any organization."""
+    QUOTA_REQUESTS_READ = "quota_requests.read"
+    QUOTA_REQUESTS_CREATE = "quota_requests.create"
+    """Ask for higher limits, and withdraw what one asked for."""
+    QUOTA_REQUESTS_DECIDE = "quota_requests.decide"
+    """Approve and decline what others of the organization asked for within its ceiling."""
+    QUOTA_REQUESTS_DECIDE_CEILING = "quota_requests.decide_ceiling"
+    """Approve and decline requests of organizations for higher ceilings."""
+    ADMISSION_DECISIONS_READ = "admission_decisions.read"
+    """Read the decisions of admission, with every rule that spoke."""
     PROOFS_READ = "proofs.read"
     """Read the GPU proofs of leases, with their evidence."""
     PROOF_RECORDS_READ = "proof_records.read"
@@ -113,6 +130,8 @@ _OF_PLATFORM = frozenset(
         _P.ORGANIZATIONS_CLOSE,
         _P.ORGANIZATIONS_DELETE,
         _P.CREDITS_CREATE,
+        _P.ENVELOPES_SET_CEILING,
+        _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
@@ -140,6 +159,10 @@ _OF_ORGANIZATION = frozenset(
         _P.API_KEYS_MANAGE,
         _P.PROJECTS_CREATE,
         _P.AUDIT_READ,
+        _P.QUOTA_REQUESTS_READ,
+        _P.QUOTA_REQUESTS_CREATE,
+        _P.QUOTA_REQUESTS_DECIDE,
+        _P.ADMISSION_DECISIONS_READ,
     }
 )
 _OF_PROJECT = frozenset(
@@ -152,7 +175,9 @@ _OF_PROJECT = frozenset(
         _P.ENVIRONMENTS_CREATE,
     }
 )
-_OF_ENVIRONMENT = frozenset({_P.ENVIRONMENTS_READ, _P.QUOTES_CREATE, _P.LEASES_CREATE})
+_OF_ENVIRONMENT = frozenset(
+    {_P.ENVIRONMENTS_READ, _P.QUOTES_CREATE, _P.LEASES_CREATE, _P.ENVELOPES_READ, _P.ENVELOPES_SET}
+)
 
 
 def _narrowest(permission: Permission) -> ScopeKind:
@@ -183,6 +208,9 @@ VIEWER = (
         _P.SSH_KEYS_READ,
         _P.LEASES_READ,
         _P.PROOFS_READ,
+        _P.ENVELOPES_READ,
+        _P.QUOTA_REQUESTS_READ,
+        _P.ADMISSION_DECISIONS_READ,
     }
 )
 MEMBER = VIEWER | {
@@ -193,6 +221,8 @@ MEMBER = VIEWER | {
     _P.LEASES_CREATE,
     _P.LEASES_RELEASE,
     _P.LEASES_LABEL,
+    _P.LEASES_UPDATE,
+    _P.QUOTA_REQUESTS_CREATE,
     _P.BILLING_READ,
 }
 FINANCE = (
@@ -202,6 +232,9 @@ FINANCE = (
         _P.ORGANIZATIONS_READ,
         _P.PROJECTS_READ,
         _P.ENVIRONMENTS_READ,
+        _P.ENVELOPES_READ,
+        _P.QUOTA_REQUESTS_READ,
+        _P.ADMISSION_DECISIONS_READ,
         _P.BILLING_READ,
     }
 )
@@ -231,6 +264,8 @@ ADMIN = (
         _P.PROJECTS_RENAME,
         _P.ENVIRONMENTS_CREATE,
         _P.AUDIT_READ,
+        _P.ENVELOPES_SET,
+        _P.QUOTA_REQUESTS_DECIDE,
     }
 )
 OWNER = ADMIN | {_P.OWNERS_APPOINT}
@@ -260,6 +295,9 @@ AUDITOR = frozenset(
         _P.ENVIRONMENTS_READ,
         _P.LEASES_READ,
         _P.PROOFS_READ,
+        _P.ENVELOPES_READ,
+        _P.QUOTA_REQUESTS_READ,
+        _P.ADMISSION_DECISIONS_READ,
         _P.BILLING_READ,
         _P.AUDIT_READ,
     }
@@ -278,6 +316,8 @@ OPERATOR = (
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
         _P.QUOTES_CREATE,
+        _P.ENVELOPES_SET_CEILING,
+        _P.QUOTA_REQUESTS_DECIDE_CEILING,
     }
 )
 PLATFORM_FINANCE = FINANCE | _PEOPLE | {_P.ORGANIZATIONS_READ_ALL, _P.CREDITS_CREATE, _P.COSTS_READ}

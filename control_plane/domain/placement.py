@@ -9,13 +9,14 @@ had no capacity, permanently when it sold us the wrong hardware.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.admission import ListPrice
+from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.request import CapacityRequest
@@ -51,6 +52,8 @@ class RejectCode(StrEnum):
     SHAPE_DIFFERS = "shape_differs"
     REGION_EXCLUDED = "region_excluded"
     PROVIDER_EXCLUDED = "provider_excluded"
+    ENVELOPE_EXCLUDED = "envelope_excluded"
+    """An envelope allows neither its region nor its provider, or only one of them."""
     SOLD_OUT = "sold_out"
     STALE = "stale"
     COSTS_MORE_THAN_SOLD = "costs_more_than_sold"
@@ -124,18 +127,20 @@ def rank(
     unhealthy_accounts: Mapping[str, str],
     disproven: Mapping[str, Disproven],
     now: datetime,
+    envelopes: Sequence[Envelope] = (),
 ) -> Ranking:
     """Order the offers that can serve `request`, and give the reason for every other one.
 
     `failures` maps offer keys to this lease's latest failure there, `disproven` to the failed GPU proofs of
     all leases; `unhealthy_accounts` maps account names to a sentence that explains why nothing is bought
-    there now.
+    there now. Every one of the `envelopes` has to allow an offer's region and provider.
     """
     candidates: list[Offer] = []
     rejected: list[Rejection] = []
     for offer in offers:
         refusal = (
             _does_not_fit(request, shape, price_nano_per_hour, offer)
+            or _outside(offer, envelopes)
             or _cannot_be_bought(offer, unhealthy_accounts, now)
             or _failed_here(offer, failures.get(offer.key), now)
             or _disproven(offer, disproven.get(offer.key))
@@ -228,6 +233,21 @@ def _excluded(offer: Offer, request: CapacityRequest) -> Rejection | None:
         why = f"The request is for {' or '.join(request.providers)}."
         return Rejection(offer, RejectCode.PROVIDER_EXCLUDED, why)
     return None
+
+
+def _outside(offer: Offer, envelopes: Iterable[Envelope]) -> Rejection | None:
+    for envelope in envelopes:
+        if not envelope.allows_region(offer.region):
+            why = f"The envelope of the lease allows these regions: {_words(envelope.regions)}."
+            return Rejection(offer, RejectCode.ENVELOPE_EXCLUDED, why)
+        if not envelope.allows_provider(offer.provider):
+            why = f"The envelope of the lease allows these providers: {_words(envelope.providers)}."
+            return Rejection(offer, RejectCode.ENVELOPE_EXCLUDED, why)
+    return None
+
+
+def _words(allowed: Iterable[str] | None) -> str:
+    return ", ".join(sorted(allowed or ())) or "none"
 
 
 def _too_expensive(offer: Offer, price_nano_per_hour: Nano) -> Rejection | None:

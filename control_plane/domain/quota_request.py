@@ -2,8 +2,9 @@
 
     PENDING --approved--> APPROVED      the envelope is changed in the same transaction
        |----declined--> DECLINED
-       |----withdrawn--> WITHDRAWN
-       `----expired--> EXPIRED
+       `----withdrawn--> WITHDRAWN
+
+A pending request expires by itself, which nobody has to store (`QuotaRequest.state_at`).
 
 An operator decides on an organization's ceiling; its owner or admin decides on what lies within it. Nobody decides on
 what they asked for themselves.
@@ -39,7 +40,6 @@ class QuotaRequestEvent(StrEnum):
     APPROVED = "approved"
     DECLINED = "declined"
     WITHDRAWN = "withdrawn"
-    EXPIRED = "expired"
 
 
 _S = QuotaRequestState
@@ -48,7 +48,6 @@ NEXT: dict[tuple[QuotaRequestState, QuotaRequestEvent], QuotaRequestState] = {
     (_S.PENDING, _E.APPROVED): _S.APPROVED,
     (_S.PENDING, _E.DECLINED): _S.DECLINED,
     (_S.PENDING, _E.WITHDRAWN): _S.WITHDRAWN,
-    (_S.PENDING, _E.EXPIRED): _S.EXPIRED,
 }
 TERMINAL = frozenset({_S.APPROVED, _S.DECLINED, _S.WITHDRAWN, _S.EXPIRED})
 

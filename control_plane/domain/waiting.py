@@ -66,6 +66,11 @@ def unserved(
 def suspended(*, due_at: datetime, gives_up_at: datetime, now: datetime) -> GiveUp | KeepWaiting:
     """What follows for a lease whose organization is suspended: nothing is bought for it, and it waits as others do."""
     why = "The organization is suspended, so nothing is bought for it."
+    return held_back(why, due_at=due_at, gives_up_at=gives_up_at, now=now)
+
+
+def held_back(why: str, *, due_at: datetime, gives_up_at: datetime, now: datetime) -> GiveUp | KeepWaiting:
+    """What follows for a lease for which nothing may be bought now: it waits as others do."""
     if now < gives_up_at:
         return KeepWaiting(why, min(now + LOOK_AGAIN_AFTER, gives_up_at))
     if now - due_at > LOOKED_AT_WITHIN:
@@ -77,6 +82,7 @@ _WAITING_WORDS = {
     RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
     RejectCode.REGION_EXCLUDED: "in other regions",
     RejectCode.PROVIDER_EXCLUDED: "of other providers",
+    RejectCode.ENVELOPE_EXCLUDED: "outside of the envelope",
     RejectCode.SOLD_OUT: "sold out",
     RejectCode.STALE: "not listed lately",
     RejectCode.COSTS_MORE_THAN_SOLD: "not sold at this price",

@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import (
+    admission_decisions,
     attempts,
     journal,
     lease_overviews,
@@ -13,6 +14,7 @@ from control_plane.db import (
     proofs,
     verification_reports,
 )
+from control_plane.db.admission_decisions import Decided
 from control_plane.db.attempts import AttemptOverview
 from control_plane.db.connection import Connection
 from control_plane.db.journal import Line, Page
@@ -49,6 +51,7 @@ __all__ = [  # For controllers and views, which must not import the layer below.
 
 EXPLAINED_PROOFS_MAX = 200
 """An explanation contains the latest proofs; an endpoint of their own lists all of them."""
+EXPLAINED_DECISIONS_MAX = 100
 EXPLAINED_LINES_MAX = 1_000
 NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
@@ -186,6 +189,7 @@ class Explanation:
     journal: Sequence[Line]
     reports: Sequence[VerificationReport]
     proofs: Sequence[Proof]
+    decisions: Sequence[Decided]
 
 
 async def explain(
@@ -204,5 +208,8 @@ async def explain(
             reports=await verification_reports.of_lease(connection, lease_id),
             proofs=await proofs.page(
                 connection, organization_id, lease_id, before=None, limit=EXPLAINED_PROOFS_MAX
+            ),
+            decisions=await admission_decisions.page(
+                connection, organization_id, lease_id=lease_id, limit=EXPLAINED_DECISIONS_MAX
             ),
         )

@@ -10,8 +10,7 @@ from functools import partial
 from uuid import UUID
 
 from control_plane.db import (
-    accounts,
-    catalogue,
+    envelopes,
     journal,
     lease_overviews,
     leases,
@@ -20,6 +19,9 @@ from control_plane.db import (
     ssh_keys,
     traces,
 )
+from control_plane.db import environments as environment_rows
+from control_plane.db import projects as project_rows
+from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
 from control_plane.db.ssh_keys import SshKey
@@ -27,19 +29,19 @@ from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, Proposal, admit
 from control_plane.domain.decision import Action, NotAdmitted
-from control_plane.domain.envelope import Envelope, Level
-from control_plane.domain.envelope_rules import Applied, Use
+from control_plane.domain.envelope import NAMES
+from control_plane.domain.envelope_rules import Applied, exceeds
 from control_plane.domain.environment import Environment
-from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
-from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
-from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer, Ranking, rank
+from control_plane.domain.placement import PROOF_RECORD_WINDOW, Ranking, rank
 from control_plane.domain.project import Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes import leases as outcomes
-from control_plane.services import environments, projects
+from control_plane.services import admissions, environments, projects
 from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
+from control_plane.services.market import Market, market_of
 from control_plane.world import World
 
 __all__ = ["Overview", "Quote"]  # For controllers and views, which must not import the layer below.
@@ -61,8 +63,10 @@ class Quote:
 async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        market = await _market(connection, request, now)
-        proposal = await _proposal(connection, organization_id, request, market, now, lock=False)
+        market = await market_of(connection, request, now)
+        project_id = (await project_rows.default(connection, organization_id)).id
+        environment = await environment_rows.default(connection, organization_id, project_id)
+        proposal = await _proposal(connection, environment, request, market, now, lock=False)
         price, ranking = market.price, Ranking((), ())
         if price is not None and market.unserved is None:
             ranking = rank(
@@ -70,12 +74,14 @@ async def quote(world: World, organization_id: OrganizationId, request: Capacity
                 price.sku.shape,
                 price.nano_per_hour,
                 market.offers,
+                envelopes=[applied.envelope for applied in proposal.envelopes],
                 failures={},
                 unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
                 disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
                 now=now,
             )
-    return Quote(admit(proposal), price, ranking)
+    verdict = admit(proposal)
+    return Quote(verdict, verdict.price if isinstance(verdict, Admitted) else price, ranking)
 
 
 async def create(
@@ -108,11 +114,11 @@ async def create(
     keys = await _admitted_keys(connection, of_project, ssh_key_ids)
     if isinstance(keys, Refused):
         return keys
-    market = await _market(connection, request, now)
-    proposal = await _proposal(connection, organization_id, request, market, now, lock=True)
+    market = await market_of(connection, request, now)
+    proposal = await _proposal(connection, in_environment, request, market, now, lock=True)
     verdict = admit(proposal)
-    if isinstance(verdict, Refused):
-        return verdict
+    if isinstance(verdict, NotAdmitted):
+        return admissions.refused(verdict, About(organization_id, of_project.id, in_environment.id))
 
     lease = _admitted(
         LeaseId(world.new_id()),
@@ -125,8 +131,15 @@ async def create(
         terms=terms,
         now=now,
     )
-    why = f"{request.sku}; {proposal.envelopes[0].use.gpus} GPUs were held before"
-    stored = partial(leases.insert, connection, hold_nano=verdict.hold_nano, actor=actor, why=why)
+    stored = partial(
+        leases.insert,
+        connection,
+        hold_nano=verdict.hold_nano,
+        decision=verdict.decision,
+        decision_id=AdmissionDecisionId(world.new_id()),
+        actor=actor,
+        why=_admitted_why(request, verdict),
+    )
     if not await stored(lease):
         if name is not None:
             return await _name_taken(connection, of_project, name)
@@ -135,8 +148,25 @@ async def create(
         )  # An id is unique, and so is this name.
         if not await stored(lease):
             return await _name_taken(connection, of_project, lease.name)
+    await _note_bursts(connection, proposal.envelopes, verdict, now)
     await traces.follow(connection, lease.id, world.tracer.traceparent())
     return lease
+
+
+def _admitted_why(request: CapacityRequest, verdict: Admitted) -> str:
+    if not verdict.over:
+        return f"{request.sku}; {len(verdict.decision.rules)} rules allowed it"
+    over = " and ".join(NAMES[level] for level in verdict.over)
+    return f"{request.sku}; over the limits of {over}, within a burst"
+
+
+async def _note_bursts(
+    connection: Connection, applied: Sequence[Applied], verdict: Admitted, now: datetime
+) -> None:
+    """Start the clock of the bursts that begin with this lease."""
+    for each in applied:
+        if each.id is not None and each.level in verdict.over and not exceeds(each):
+            await envelopes.set_over_since(connection, each.id, now)
 
 
 async def _name_taken(connection: Connection, project: Project, name: str) -> Refused:
@@ -223,75 +253,30 @@ async def _admitted_keys(
     return tuple(AdmittedKey(key.id, key.name, key.public_key, key.fingerprint) for key in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class _Market:
-    """What we sell and what providers offer, as far as a request is concerned."""
-
-    price: Price | None
-    offers: Sequence[Offer] = ()
-    unserved: Refused | None = None
-    """Why no offer can ever serve it."""
-    sold: tuple[str, ...] = ()
-    """The SKUs that are sold, when the request's is not."""
-
-
 async def _proposal(
     connection: Connection,
-    organization_id: OrganizationId,
+    environment: Environment,
     request: CapacityRequest,
-    market: _Market,
+    market: Market,
     now: datetime,
     *,
     lock: bool,
 ) -> Proposal:
     """The facts that a new lease is admitted on. With `lock`, no other transaction spends for the organization."""
-    standing = await organizations.standing(connection, organization_id, lock=lock)
+    standing = await organizations.standing(connection, environment.organization_id, lock=lock)
     if standing is None:
-        raise LookupError(f"organization {organization_id} has no standing")
-    held = {} if market.price is None else {market.price.sku.shape.gpu_model: standing.gpus_held}
+        raise LookupError(f"organization {environment.organization_id} has no standing")
+    applied = await envelopes.applied(connection, [environment.id], now=now)
     return Proposal(
         Action.LEASE_CREATE,
         request,
         market.price,
         standing,
-        (Applied(Level.CEILING, Envelope(gpus=standing.gpu_quota), Use(held)),),
+        applied[environment.id],
         now,
         sold=market.sold,
         unserved=market.unserved,
     )
-
-
-async def _market(connection: Connection, request: CapacityRequest, now: datetime) -> _Market:
-    prices = await catalogue.prices(connection, now=now, sku=request.sku)
-    if not prices:
-        book = await catalogue.prices(connection, now=now)
-        return _Market(None, sold=tuple(other.sku.name for other in book))
-    (price,) = prices
-    shape = price.sku.shape
-    offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
-    return _Market(price, offers, await _unserved(connection, request, price, offers, now))
-
-
-async def _unserved(
-    connection: Connection, request: CapacityRequest, price: Price, offers: Sequence[Offer], now: datetime
-) -> Refused | None:
-    """The refusal of a request that no offer can ever serve."""
-    allowed = [
-        offer
-        for offer in offers
-        if request.allows_region(offer.region) and request.allows_provider(offer.provider)
-    ]
-    offered = is_offered(price, allowed, now)
-    if offered and not (request.providers or request.regions):
-        return None
-    known = await accounts.every(connection)
-    refused = unknown_constraint(request, {account.provider for account in known}, offers)
-    if refused is not None:
-        return refused
-    if offered or not known or any(account.offers_at is None for account in known):
-        return None  # An account that was never listed may offer anything.
-    book = await catalogue.prices(connection, now=now)
-    return not_offered(request, price, book, await catalogue.offers(connection), now)
 
 
 async def release(

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import ledger, organizations, projects, role_bindings, service_accounts
+from control_plane.db import envelopes, ledger, organizations, projects, role_bindings, service_accounts
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
+from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.organizations import Organization
 from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.ids import (
+    EnvelopeId,
     LedgerAccountId,
     OrganizationId,
     ProjectId,
@@ -56,15 +59,23 @@ async def create(
 ) -> Refused | None:
     """Create an organization under an id chosen by the caller (the tenant of this transaction).
 
+    `gpu_quota` is the limit of its ceiling, the only one that it begins with.
+
     `platform`: it is the organization of those who run the installation.
     """
     now = world.now()
-    if not await organizations.insert(
-        connection, organization_id, name, gpu_quota=gpu_quota, platform=platform, now=now
-    ):
+    if not await organizations.insert(connection, organization_id, name, platform=platform, now=now):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
     wallet = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, AccountKind.WALLET, now)
     await ledger.open_account(connection, wallet)
+    await envelopes.put(
+        connection,
+        EnvelopeScope(organization_id, Level.CEILING),
+        EnvelopeId(world.new_id()),
+        Envelope(gpus=gpu_quota),
+        by=ADMINISTRATOR.name,
+        now=now,
+    )
     project = Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
     await projects.insert(connection, project)
     await add_default_environment(connection, world, project)

@@ -16,6 +16,7 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.problems import RefusalView
 from control_plane.wire.vocabulary import CapacityWord, ConfidenceWord, GpuModelWord, TierWord
 
 
@@ -121,6 +122,8 @@ class VerdictView(View):
     """The refusal's stable code; null when the lease would be admitted."""
     why: str | None
     """A sentence that says what to change."""
+    refusals: tuple[RefusalView, ...] = ()
+    """Everything that would refuse the lease; empty when it would be admitted."""
 
 
 class CandidateView(View):

@@ -39,6 +39,7 @@ RejectCodeWord = Annotated[
         shape_differs="It has other GPUs, or less of something, than the SKU.",
         region_excluded="It is in a region that the request excludes.",
         provider_excluded="It is of a provider that the request excludes.",
+        envelope_excluded="An envelope does not allow its region or its provider.",
         sold_out="The provider listed no stock.",
         stale="The provider has not been asked for too long.",
         costs_more_than_sold="It costs us more than the SKU's price.",

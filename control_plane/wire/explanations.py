@@ -1,5 +1,6 @@
 """Why a lease is where it is: its placements, its attempts, and what its machines reported, on the wire."""
 
+from control_plane.wire.admissions import DecisionView
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.codes import FailReasonWord
 from control_plane.wire.common import Timestamp, View
@@ -110,5 +111,7 @@ class ExplanationView(View):
     """The first 1,000 lines; `/journal` pages through all of them."""
     reports: tuple[ReportView, ...]
     """What its machines reported about their GPUs."""
+    decisions: tuple[DecisionView, ...] = ()
+    """What was decided about the lease, with every rule that spoke, newest first; the latest 100."""
     proofs: tuple[ProofView, ...] = ()
     """The latest 200, newest first; `/proofs` pages through all of them. Empty without the permission `proofs.read`."""

@@ -11,9 +11,13 @@ from control_plane.wire.common import (
     Name,
     NextCursor,
     PositiveUsdText,
+    ProviderName,
+    RegionName,
     Request,
+    SkuName,
     SshKeyIdText,
     Timestamp,
+    UsdText,
     View,
 )
 from control_plane.wire.vocabulary import (
@@ -70,6 +74,26 @@ class LeaseRequest(QuoteRequest):
     """Words of your own, to find leases and to divide costs by."""
     auto_release: AutoReleaseRequest | None = None
     """When the lease is released by itself; only when you release it, if this is left out."""
+
+
+class LeaseChangeRequest(Request):
+    """What is to be different. What is left out or null stays as it is.
+
+    Only `auto_release` can change at any time; the other fields can while the lease waits for a machine.
+    """
+
+    sku: SkuName | None = None
+    """Another SKU, at its price of today."""
+    regions: Annotated[tuple[RegionName, ...], Meta(max_length=16)] | None = None
+    """Where it may be; empty means anywhere."""
+    providers: Annotated[tuple[ProviderName, ...], Meta(max_length=16)] | None = None
+    """Whose machine it may be; empty means anybody's."""
+    price_usd_per_hour_max: UsdText | None = None
+    """The highest acceptable price of the whole machine."""
+    wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX, examples=[600])] | None = None
+    """How long the lease waits for stock before it ends, counted from its creation."""
+    auto_release: AutoReleaseRequest | None = None
+    """When the lease is released by itself: these limits replace those that it has. An empty object removes them."""
 
 
 class LabelsRequest(Request):

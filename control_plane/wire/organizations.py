@@ -34,8 +34,8 @@ class OrganizationView(View):
     """Where it is in its life."""
     platform: bool
     """Whether it is the organization of those who run the installation."""
-    gpu_quota: int
-    """How many GPUs it may hold at once."""
+    gpu_quota: int | None
+    """How many GPUs it may hold at once, by its ceiling; null when the ceiling does not limit it."""
     gpus_held: int
     """How many GPUs its leases hold now."""
     balance: Money
@@ -64,7 +64,7 @@ class OrganizationRequest(Request):
     name: Name
     """Its name."""
     gpu_quota: Annotated[int, Meta(ge=0, le=1_000_000)] = 64
-    """How many GPUs it may hold at once."""
+    """How many GPUs it may hold at once: the first limit of its ceiling, which an operator can change."""
     key_name: Name = "first key"
     """The name of its first API key."""
 

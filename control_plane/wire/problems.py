@@ -1,6 +1,7 @@
 """Errors: RFC 9457 problem details."""
 
 from control_plane.wire.common import View
+from control_plane.wire.vocabulary import LevelWord, StageWord
 
 
 class FieldError(View):
@@ -10,6 +11,19 @@ class FieldError(View):
     """The field of the body such as `regions[0]`, a query parameter, or `body`."""
     detail: str
     """What is wrong with it: the end of a sentence that begins with the field."""
+
+
+class RefusalView(View):
+    """One of several reasons for a refusal."""
+
+    stage: StageWord
+    """The stage of admission that it is from."""
+    code: str
+    """The stable code, for programs."""
+    detail: str
+    """What to change, as a sentence."""
+    level: LevelWord | None
+    """The level of the envelope that refuses; null for other rules."""
 
 
 class Problem(View, omit_defaults=True):
@@ -31,3 +45,5 @@ class Problem(View, omit_defaults=True):
     """The fields or parameters at fault, where there are any."""
     permission: str | None = None
     """The permission that the API key lacks, such as `loops.read`; only with the code `permission_denied`."""
+    refusals: tuple[RefusalView, ...] = ()
+    """Everything that refuses an action, the first one included; only where several rules decide."""

@@ -46,6 +46,8 @@ MachineIdText = Annotated[str, _id("mc", "a machine")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
 AccountRequestIdText = Annotated[str, _id("arq", "a request concerning a provider account")]
 ChargeIdText = Annotated[str, _id("ch", "a charge")]
+QuotaRequestIdText = Annotated[str, _id("qr", "a quota request")]
+DecisionIdText = Annotated[str, _id("ad", "a decision of admission")]
 
 RoleWord = Annotated[
     str,
@@ -157,6 +159,7 @@ EndReasonWord = Annotated[
         proof_failed="The GPUs of its machine failed their proof twice in a row.",
         organization_suspended="Its organization was suspended for a reason that ends its leases.",
         organization_closed="Its organization was closed.",
+        envelope_exceeded="It was outside of an envelope for longer than the grace after its warning.",
     ),
 ]
 MachineStateWord = Annotated[
@@ -289,5 +292,89 @@ GpuModelWord = Annotated[
         description="A GPU model: name, form factor and memory.",
         examples=["h100-sxm-80gb"],
         extra_json_schema={"pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+    ),
+]
+LevelWord = Annotated[
+    str,
+    one_of(
+        "EnvelopeLevel",
+        "Where an envelope is stated, widest first.",
+        ceiling="The whole organization, as its operator allows.",
+        organization="The whole organization, as its owner allows.",
+        project="One project.",
+        environment="One environment of a project.",
+    ),
+]
+QuotaRequestStateWord = Annotated[
+    str,
+    one_of(
+        "QuotaRequestState",
+        "What became of a quota request.",
+        pending="Nobody has decided yet.",
+        approved="The envelope was changed.",
+        declined="The envelope stays as it was.",
+        withdrawn="Whoever asked took it back.",
+        expired="Nobody decided in time.",
+    ),
+]
+ActionWord = Annotated[
+    str,
+    one_of(
+        "AdmissionAction",
+        "What somebody wants to do.",
+        lease_create="Create a lease.",
+        lease_place="Give a lease that waited its machine.",
+        lease_extend="Have a lease released later than it was to be.",
+        lease_resize="Change the SKU of a lease.",
+        lease_move="Have a lease placed in other regions, with other providers or under another ceiling of its price.",
+        lease_tier="Change what the GPUs of a lease have to prove.",
+        lease_priority="Change the priority of a lease.",
+        batch_size="Change the size of a batch.",
+        sharing_request="Share GPUs.",
+        quota_increase="Have a limit raised.",
+    ),
+]
+StageWord = Annotated[
+    str,
+    one_of(
+        "AdmissionStage",
+        "The stages of admission, in order.",
+        identity="Who asks, and whether they may.",
+        envelope="The limits of the organization, the project and the environment.",
+        policy="What is sold, and the limits of the request itself.",
+        money="The balance.",
+        capacity="What providers offer.",
+    ),
+]
+RuleWord = Annotated[
+    str,
+    one_of(
+        "AdmissionRule",
+        "A rule of admission.",
+        organization="The organization is active.",
+        approver="Nobody approves what they asked for themselves.",
+        sku="An envelope allows the SKU.",
+        tier="An envelope allows what the SKU demands of the proof of its GPUs.",
+        regions="An envelope allows a wanted region.",
+        providers="An envelope allows a wanted provider.",
+        gpus="An envelope limits the number of GPUs.",
+        gpus_of_model="An envelope limits the number of GPUs of a model.",
+        spend_per_hour="An envelope limits what all live leases together cost per hour.",
+        spend_per_month="An envelope limits what is charged and held in a calendar month (UTC).",
+        parent="A wider level allows what is asked for.",
+        sold="The SKU is sold.",
+        price="The price is within the ceiling of the request.",
+        balance="The balance covers the first hour.",
+        offered="A provider has it, now or when its stock returns.",
+    ),
+]
+OutcomeWord = Annotated[
+    str,
+    one_of(
+        "Verdict",
+        "What was decided.",
+        allowed="It is within all limits.",
+        burst="It is over a limit, within a burst.",
+        refused="It is refused.",
     ),
 ]

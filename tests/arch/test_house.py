@@ -20,6 +20,7 @@ DOORS = {
     "organizations": "control_plane/db/organizations.py",
     "service_accounts": "control_plane/db/service_accounts.py",
     "users": "control_plane/db/users.py",
+    "quota_requests": "control_plane/db/quota_requests.py",
 }
 OUTERMOST_FRAMES = {
     "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
@@ -85,6 +86,7 @@ def test_a_row_is_born_in_its_first_state() -> None:
         "organizations": "{OrganizationState.ACTIVE}",
         "service_accounts": "{SubjectState.ACTIVE}",
         "users": "{SubjectState.INVITED}",
+        "quota_requests": "{QuotaRequestState.PENDING}",
     }
     for table, path in DOORS.items():
         inserts = [

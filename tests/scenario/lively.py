@@ -11,6 +11,7 @@ from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.account_request import AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -42,7 +43,7 @@ READY = frozenset(
     }
 )
 """What becomes ready, or stays it."""
-ENDED = frozenset({"limited", "closing", "released", "leaving", "broke", "overwritten"})
+ENDED = frozenset({"limited", "outside", "closing", "released", "leaving", "broke", "overwritten"})
 """What ends by itself."""
 LATE = frozenset(
     {
@@ -96,6 +97,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.lease(rich, name="never boots")
     await stage.play(4 * 60, step=60)
 
+    narrowed = await stage.organization()
+    await stage.lease(narrowed, name="outside")
+    await stage.narrow(narrowed, Envelope(gpus=0))
     stage.plant()
     await stage.play(9 * 60, step=60, without=LATE)
     await stage.release(closing)
@@ -129,6 +133,7 @@ async def build(db: Database, clock: Clock) -> Stage:
         await account_requests.insert(connection, request, actor=ADMINISTRATOR, now=clock.now())
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
+    await stage.narrow(narrowed, Envelope(gpus=0, ends_after_seconds=300))
     deleted = await stage.organization()
     await stage.close_organization(deleted)
     await stage.run("close_organizations")

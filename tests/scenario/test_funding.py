@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import holds, organizations
 from control_plane.db.connection import Connection
-from control_plane.db.organizations import GpuStanding
+from control_plane.domain.admission import Standing
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
@@ -34,7 +34,7 @@ FROM holds h WHERE h.lease_id = :id
 """)
 
 
-async def _standing(stage: Stage, organization_id: OrganizationId) -> GpuStanding:
+async def _standing(stage: Stage, organization_id: OrganizationId) -> Standing:
     async with stage.db.reading() as connection:
         standing = await organizations.standing(connection, organization_id, lock=False)
     assert standing is not None
@@ -235,7 +235,7 @@ async def test_quota_and_hold_of_a_released_lease_are_free_at_once_and_the_used_
     assert refused.code is RefusalCode.QUOTA_EXCEEDED
     await stage.play(600, step=120)
     await stage.release(lease)
-    assert (await _standing(stage, organization_id)).gpus_held == 0
+    assert (await stage.organization_row(organization_id)).gpus_held == 0
     row = await stage.lease_row(lease)
     assert row.ready_at is not None
     assert row.billed_until is not None

@@ -48,6 +48,21 @@ SELECT s.organization_id, s.gpus_held, s.posted_nano, s.held_nano,
   (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held
 FROM standings s
 """)
+_CAPACITY = text("""
+SELECT coalesce(h.gpus, 0) AS gpus, coalesce(h.nano_per_hour, 0) AS nano_per_hour, coalesce(l.gpus, 0) AS held,
+       coalesce(l.nano_per_hour, 0) AS costs
+FROM capacity_held h FULL JOIN (
+  SELECT environment_id, gpu_model, sum(gpu_count) AS gpus, sum(gpu_count * nano_per_gpu_hour) AS nano_per_hour
+  FROM leases WHERE state IN ('placing', 'starting', 'ready') GROUP BY environment_id, gpu_model
+) l USING (environment_id, gpu_model)
+""")
+_MONTHS = text("""
+SELECT coalesce(m.charged_nano, 0) AS counted, coalesce(c.charged_nano, 0) AS charged
+FROM month_spends m FULL JOIN (
+  SELECT l.environment_id, date_trunc('month', c.started_at, 'UTC') AS month, sum(c.amount_nano) AS charged_nano
+  FROM charges c JOIN leases l ON l.id = c.lease_id GROUP BY 1, 2
+) c USING (environment_id, month)
+""")
 _OVERLAPS = text("""
 SELECT count(*) AS n FROM intervals a JOIN intervals b
 ON a.lease_id = b.lease_id AND a.number < b.number AND a.ended_at > b.started_at
@@ -63,6 +78,8 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         machines = await rows(connection, _KEYS)
         leases = await rows(connection, _LEASES)
         standings = await rows(connection, _STANDINGS)
+        capacity = await rows(connection, _CAPACITY)
+        months = await rows(connection, _MONTHS)
         overlaps = (await rows(connection, _OVERLAPS))[0].n
         taken_twice = (await rows(connection, _TAKEN_TWICE))[0].n
         unclaimed = (await rows(connection, _UNCLAIMED))[0].n
@@ -76,6 +93,12 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
     await proof_laws.check_records(db)
     assert sum(totals.values()) == 0, f"the ledger is out of balance: {totals}"
     assert sum(lease.charged for lease in leases) == totals.get(AccountKind.REVENUE, 0), "rated is not posted"
+    for row in capacity:
+        assert (row.gpus, row.nano_per_hour) == (row.held, row.costs), (
+            "what envelopes count is not the leases'"
+        )
+    for month in months:
+        assert month.counted == month.charged, "the spend of a month is not its charges'"
     for standing in standings:
         assert standing.gpus_held == standing.gpus, "the quota's count is not the leases'"
         assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"

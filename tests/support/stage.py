@@ -12,14 +12,16 @@ from functools import partial
 
 from sqlalchemy import text
 
-from control_plane.db import accounts, attempts, machines
+from control_plane.db import accounts, attempts, envelopes, machines
 from control_plane.db.engine import Database
+from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import Price
 from control_plane.domain.attempt import Attempt
+from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, OrganizationId, launch_key
+from control_plane.domain.ids import AccountName, EnvelopeId, LaunchKey, LeaseId, OrganizationId, launch_key
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -245,6 +247,14 @@ class Stage:
             changed = await organization_states.resume(connection, self.api, order)
         assert isinstance(changed, Changed), changed
         return changed.recorded
+
+    async def narrow(self, organization_id: OrganizationId, limits: Envelope) -> None:
+        """Set an organization's ceiling, as an operator does."""
+        scope = EnvelopeScope(organization_id, Level.CEILING)
+        async with self.api.db.transaction(organization_id) as connection:
+            await envelopes.put(
+                connection, scope, EnvelopeId(uuid7()), limits, by="a test", now=self.clock.now()
+            )
 
     async def organization_row(self, organization_id: OrganizationId) -> Organization:
         """The organization as it is stored now."""

@@ -12,6 +12,7 @@ _TAGS = {
     "proofs": "How GPUs answered our challenges.",
     "billing": "Charges, the running bill, and the sums of both.",
     "projects": "What an organization divides its leases and costs by.",
+    "envelopes": "Limits, what is used of them, requests for higher ones, and what was decided by them.",
     "SSH keys": "The public keys that machines admit.",
     "API keys": "The keys that requests are authorized by, each with its owner.",
     "users": "The people of an organization.",

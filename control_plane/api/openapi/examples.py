@@ -40,8 +40,10 @@ _TEXTS: Mapping[str, str] = {
     "RejectedView.key": "lambda_cloud:us-east-1:gpu_1x_h100_sxm5",
     "RejectedView.region": "us-east-1",
     "RejectedView.why": "lambda_cloud lists no stock in us-east-1",
+    "QuotaRequestView.reason": "a larger model",
     "account": "lambda_cloud/research",
     "actor": f"sa_{_ID}",
+    "asked_by": f"sa_{_ID}",
     "driver": "570.124.06",
     "event": "admitted",
     "fingerprint": "SHA256:05mmdsVVB/aUXDScbZBqqK3ZnvbK3ZXUCRyX1HVi3v4",
@@ -109,7 +111,19 @@ _NANO: Mapping[str, int] = {
 """The amount of a field in nano-US-dollars; any other has the one of the schema."""
 _TRUE = frozenset({"admitted", "available"})
 _EMPTY = frozenset(
-    {"details", "links", "errors", "evidence", "findings", "hints", "missing", "notes", "RejectedView.proofs"}
+    {
+        "details",
+        "errors",
+        "evidence",
+        "findings",
+        "gpus_of_model",
+        "hints",
+        "links",
+        "missing",
+        "notes",
+        "refusals",
+        "RejectedView.proofs",
+    }
 )
 _NOT_NULL: Mapping[str, Any] = {
     "secret": "spk_shown-only-once",

@@ -28,6 +28,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
         "request concerning a provider account",
     ),
     ("api-keys", "key_id"): (Prefix.API_KEY, "API key"),
+    ("quota-requests", "quota_request_id"): (Prefix.QUOTA_REQUEST, "quota request"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("users", "user_id"): (Prefix.USER, "user"),
     ("service-accounts", "service_account_id"): (Prefix.SERVICE_ACCOUNT, "service account"),
@@ -112,6 +113,9 @@ def _parameters(path: str, method: str, operation: Operation) -> Iterator[dict[s
 def _in_path(path: str, name: str) -> dict[str, Any]:
     if name == "project":
         return {"name": name, "in": "path", "required": True} | _PROJECT
+    if name == "environment":
+        described = {"description": "The name or the id of the environment."}
+        return {"name": name, "in": "path", "required": True} | _PROJECT | described
     collection = path.partition(f"/{{{name}}}")[0].rpartition("/")[2]
     prefix, noun = _IDS[collection, name]
     return {

@@ -17,11 +17,13 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.wire import (
     account_requests,
     accounts,
+    admissions,
     api_keys,
     audit,
     billing,
     catalogue,
     common,
+    envelopes,
     environments,
     explanations,
     health,
@@ -42,7 +44,8 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, ssh_keys, projects, environments, catalogue, leases, explanations,
-    journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems,
+    journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems, envelopes,
+    admissions,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

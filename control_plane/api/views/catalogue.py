@@ -6,6 +6,7 @@ from datetime import datetime
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
+from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.admission import Price
 from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.refusal import Refused
@@ -69,5 +70,10 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
 
 def _verdict(quote: Quote) -> VerdictView:
     if isinstance(quote.verdict, Refused):
-        return VerdictView(admitted=False, code=quote.verdict.code.value, why=quote.verdict.why)
+        return VerdictView(
+            admitted=False,
+            code=quote.verdict.code.value,
+            why=quote.verdict.why,
+            refusals=refusals_of(quote.verdict),
+        )
     return VerdictView(admitted=True, code=None, why=None)

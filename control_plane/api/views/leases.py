@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from control_plane.api.views.admissions import decision_view
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.journal import journal_line
 from control_plane.api.views.money import money, money_or_none
@@ -142,6 +143,7 @@ def explanation_view(explanation: Explanation, disclosure: Disclosure) -> Explan
         journal=lines,
         reports=tuple(_report(row) for row in explanation.reports),
         proofs=tuple(proof_view(row) for row in explanation.proofs) if disclosure.proofs else (),
+        decisions=tuple(decision_view(row) for row in explanation.decisions),
     )
 
 

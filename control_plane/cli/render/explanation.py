@@ -13,6 +13,7 @@ from control_plane.cli.render.layout import facts, heading, indented, table
 from control_plane.cli.render.leases import state_mark
 from control_plane.cli.render.proofs import proof_lines
 from control_plane.cli.words import absolute, ago, both, plural, sentence, short_id, spaced, span
+from control_plane.wire.admissions import DecisionView
 from control_plane.wire.catalogue import RejectedView
 from control_plane.wire.explanations import AttemptView, ExplanationView, PlacementView, ReportView
 from control_plane.wire.journal import JournalLine
@@ -29,6 +30,7 @@ def explanation_page(explanation: ExplanationView, now: datetime, *, verbose: bo
     parts = [
         *_headline(lease),
         *_admission(explanation.admission, now),
+        *_decisions(explanation.decisions, now),
         *_placements(explanation.placements, now, verbose=verbose),
     ]
     for attempt in explanation.attempts:
@@ -45,6 +47,31 @@ def _headline(lease: LeaseView) -> list[RenderableType]:
     if lease.end_reason:
         message += f" It ended because: {sentence(lease.end_why or spaced(lease.end_reason))}"
     return [title, indented(Text(message)), Text()]
+
+
+_MARKS = {"allowed": ("✓", "green"), "burst": ("!", "yellow"), "refused": ("✗", "red")}
+
+
+def _decisions(decisions: Sequence[DecisionView], now: datetime) -> list[RenderableType]:
+    """What the rules said, the oldest decision first."""
+    parts: list[RenderableType] = []
+    for decision in reversed(decisions):
+        parts.append(heading(f"Decision on {spaced(decision.action)}", _when(decision.decided_at, now)))
+        rows = [
+            (
+                Text(*_MARKS.get(rule.verdict, ("?", ""))),
+                spaced(rule.rule) + (f" {rule.subject}" if rule.subject else ""),
+                rule.level or rule.stage,
+                rule.used or "",
+                rule.wanted or "",
+                rule.limit or "",
+            )
+            for rule in decision.rules
+        ]
+        parts += [indented(table(("", "RULE", "FROM", "USED", "WANTED", "LIMIT"), rows))]
+        if decision.why:
+            parts.append(indented(Text(sentence(decision.why))))
+    return parts
 
 
 def _when(at: datetime, now: datetime) -> str:

@@ -39,7 +39,7 @@ def _title(organization: OrganizationView) -> Text:
 
 def standing(organization: OrganizationView) -> tuple[Fact, ...]:
     return (
-        ("GPUs", f"{organization.gpus_held} of {organization.gpu_quota} held"),
+        ("GPUs", f"{organization.gpus_held} of {_quota(organization)} held"),
         ("Balance", f"{rounded(organization.balance)} USD"),
         ("On hold", f"{rounded(organization.held)} USD for running leases"),
         ("Available", f"{rounded(organization.available)} USD"),
@@ -53,7 +53,7 @@ def organization_table(organizations: Sequence[OrganizationView]) -> RenderableT
             short_id(organization.id, ids),
             Text(organization.name, style="bold"),
             Text(organization.state, style=STATE_STYLES.get(organization.state, "")),
-            f"{organization.gpus_held}/{organization.gpu_quota}",
+            f"{organization.gpus_held}/{_quota(organization)}",
             rounded(organization.balance),
             rounded(organization.available),
         )
@@ -110,3 +110,7 @@ def credit_page(posted: CreditView, name: str) -> RenderableType:
         ("Credited", f"{price(posted.amount)} USD"),
         ("Balance", f"{price(posted.balance)} USD"),
     )
+
+
+def _quota(organization: OrganizationView) -> str:
+    return "any number" if organization.gpu_quota is None else str(organization.gpu_quota)

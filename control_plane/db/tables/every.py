@@ -3,6 +3,7 @@
 from control_plane.db.tables import (
     audit,
     catalogue,
+    envelopes,
     leases,
     machines,
     mesh,
@@ -30,6 +31,7 @@ WINGS = (
     proof,
     mesh,
     money,
+    envelopes,
     operation,
 )
 

@@ -130,10 +130,10 @@ def project(*, nullable: bool = False) -> list[SchemaItem]:
     ]
 
 
-def environment() -> list[SchemaItem]:
+def environment(*, nullable: bool = False) -> list[SchemaItem]:
     """The environment of a tenant's row, which must belong to the row's project and organization."""
     return [
-        Column("environment_id", Uuid, nullable=False),
+        Column("environment_id", Uuid, nullable=nullable),
         ForeignKeyConstraint(
             ["organization_id", "project_id", "environment_id"],
             ["environments.organization_id", "environments.project_id", "environments.id"],

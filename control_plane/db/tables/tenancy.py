@@ -110,12 +110,11 @@ environments = table(
     admin=("INSERT",),
 )
 
-# One row per organization with its quota, balance and held money, locked by every transaction that spends.
+# One row per organization with its GPUs, balance and held money, locked by every transaction that spends.
 # It caches other tables and is updated in the same transactions; a test rebuilds and compares it.
 standings = table(
     "standings",
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
-    Column("gpu_quota", Integer, nullable=False),
     Column("gpus_held", Integer, nullable=False, server_default=text("0")),
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
     Column("held_nano", BigInteger, nullable=False, server_default=text("0")),

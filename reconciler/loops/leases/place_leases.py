@@ -4,7 +4,8 @@ The intent and its launch key are committed before anything is requested from a 
 with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
 (law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits for
 stock, as its customer reads with the reason; when it has waited as long as its request says, or has tried too often, it
-ends. Nothing is bought for a lease of a suspended organization, which waits in the same way.
+ends. Nothing is bought for a lease of a suspended organization, or for one that its envelopes no longer allow; both
+wait in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from datetime import datetime, timedelta
 from control_plane.db import accounts, attempts, catalogue, leases, organizations, placements, proof_records
 from control_plane.db.connection import Connection
 from control_plane.db.leases import Waits
+from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
@@ -34,10 +36,12 @@ from control_plane.domain.waiting import (
     REFRESHED_WITHIN,
     GiveUp,
     KeepWaiting,
+    held_back,
     suspended,
     tried_too_often,
     unserved,
 )
+from control_plane.outcomes import admissions
 from control_plane.outcomes.claims import Placed, place
 from control_plane.outcomes.leases import unhealthy_accounts
 from reconciler import traced
@@ -56,11 +60,16 @@ async def activate(world: AccountWorld) -> Report:
         waiting = await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX)
         if not waiting:
             return Report()
-        held_back = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})
-        buying = [lease for lease in waiting if lease.organization_id not in held_back]
+        unfunded = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})
+        spending = [lease for lease in waiting if lease.organization_id not in unfunded]
+        placing = await admissions.placing(
+            connection, spending, world.new_id, actor=world.actor(NAME), now=now
+        )
+        buying = [lease for lease in spending if lease.id not in placing.held_back]
         market = await _market(connection, tuple(world.account_names), buying, now)
-        rankings = {lease.id: market.rank(lease, now) for lease in buying}
-        decided = _decide(world, waiting, rankings, market.unrefreshed, now)
+        rankings = {lease.id: market.rank(lease, placing.envelopes(lease), now) for lease in buying}
+        refused = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
+        decided = _decide(world, waiting, _Rankings(rankings, refused, market.unrefreshed), now)
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
     _trace(steps, decided)
@@ -82,7 +91,7 @@ class _Market:
     unrefreshed: frozenset[AccountName]
     """The accounts whose offers nobody looked at lately, although we are to."""
 
-    def rank(self, lease: Lease, now: datetime) -> Ranking:
+    def rank(self, lease: Lease, envelopes: Sequence[Envelope], now: datetime) -> Ranking:
         return rank(
             lease.request,
             self.shapes[lease.sku],
@@ -92,6 +101,7 @@ class _Market:
             unhealthy_accounts=self.unhealthy_accounts,
             disproven=self.disproven,
             now=now,
+            envelopes=envelopes,
         )
 
 
@@ -114,6 +124,16 @@ async def _market(
 
 
 @dataclass(frozen=True, slots=True)
+class _Rankings:
+    """The ranking of each lease for which something may be bought."""
+
+    found: Mapping[LeaseId, Ranking]
+    refused: Mapping[LeaseId, str]
+    """The leases whose envelopes allow no placement now, each with the reason as a sentence."""
+    unrefreshed: frozenset[AccountName]
+
+
+@dataclass(frozen=True, slots=True)
 class _Decisions:
     placed: Sequence[Placed]
     given_up: Sequence[LeaseMove]
@@ -123,8 +143,7 @@ class _Decisions:
 def _decide(
     world: AccountWorld,
     waiting: Sequence[PlacingLease],
-    rankings: Mapping[LeaseId, Ranking],
-    unrefreshed: frozenset[AccountName],
+    rankings: _Rankings,
     now: datetime,
 ) -> _Decisions:
     """A lease without a ranking belongs to an organization that must not spend."""
@@ -132,7 +151,7 @@ def _decide(
     given_up: list[LeaseMove] = []
     waits: list[Waits] = []
     for lease in waiting:
-        match _decide_one(lease, rankings.get(lease.id), unrefreshed, now):
+        match _decide_one(lease, rankings, now):
             case GiveUp(why):
                 given_up += _giving_up(lease, why)
             case KeepWaiting(why, due_at):
@@ -142,9 +161,11 @@ def _decide(
     return _Decisions(placed, given_up, waits)
 
 
-def _decide_one(
-    lease: PlacingLease, ranking: Ranking | None, unrefreshed: frozenset[AccountName], now: datetime
-) -> Offer | KeepWaiting | GiveUp:
+def _decide_one(lease: PlacingLease, rankings: _Rankings, now: datetime) -> Offer | KeepWaiting | GiveUp:
+    ranking = rankings.found.get(lease.id)
+    if lease.id in rankings.refused:
+        why = rankings.refused[lease.id]
+        return held_back(why, due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if ranking is None:
         return suspended(due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if (given_up := tried_too_often(lease.attempts)) is not None:
@@ -152,7 +173,11 @@ def _decide_one(
     if ranking.candidates:
         return ranking.candidates[0]
     return unserved(
-        ranking, due_at=lease.due_at, gives_up_at=lease.gives_up_at, unrefreshed=unrefreshed, now=now
+        ranking,
+        due_at=lease.due_at,
+        gives_up_at=lease.gives_up_at,
+        unrefreshed=rankings.unrefreshed,
+        now=now,
     )
 
 

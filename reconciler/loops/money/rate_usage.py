@@ -32,6 +32,7 @@ async def activate(world: World) -> Report:
         await usage.insert_charges(connection, charges, now=now)
         await organizations.lock_standings(connection, {unrated.organization_id for unrated in queued})
         await ledger.post(connection, _transactions(queued, charges, world.new_id), now=now)
+        await usage.count_month(connection, charges)
         await holds.use(connection, _per_lease(queued, charges), now=now)
     return Report(looked_at=len(queued), acted_on=len(queued), more=len(queued) == RATED_PER_ACTIVATION_MAX)
 

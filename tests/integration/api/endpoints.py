@@ -11,6 +11,19 @@ from control_plane.domain.permission import OWNER, Permission
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
+ENVELOPE = {
+    "gpus": 8,
+    "gpus_of_model": {"h100-sxm-80gb": 8},
+    "spend_usd_per_hour_max": "100",
+    "spend_usd_per_month_max": "10000",
+    "skus": ["h100x1"],
+    "regions": ["eu"],
+    "providers": ["fake"],
+    "tiers": ["listed"],
+    "burst": {"over_percent": 50, "seconds": 3_600, "price_percent": 150},
+    "ends_after_seconds": 3_600,
+}
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -38,6 +51,7 @@ class Endpoint:
             ("{organization_id}", "org"),
             ("{proof_id}", "pf"),
             ("{request_id}", "arq"),
+            ("{quota_request_id}", "qr"),
             ("{project}", "prj"),
             ("{user_id}", "user"),
             ("{service_account_id}", "sa"),
@@ -50,8 +64,10 @@ class Endpoint:
         return None
 
     def at(self, wire_id: str) -> str:
+        """Its path, with an id in place of the first `{...}`; a second one is a request or an environment."""
         head, _, rest = self.path.partition("{")
-        return head + (wire_id + rest.partition("}")[2] if rest else "")
+        path = head + (wire_id + rest.partition("}")[2] if rest else "")
+        return path.replace("{quota_request_id}", f"qr_{0:032x}").replace("{environment}", "default")
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -114,6 +130,70 @@ ENDPOINTS = (
     _get("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_READ, "limit", "cursor"),
     _post("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_CREATE, {"name": "prod"}),
     _post("/v1/projects/{project}/rename", Permission.PROJECTS_RENAME, {"name": "renamed"}),
+    _get("/v1/organization/envelope", Permission.ENVELOPES_READ),
+    Endpoint("PUT", "/v1/organization/envelope", Permission.ENVELOPES_SET, ENVELOPE),
+    _get("/v1/projects/{project}/envelope", Permission.ENVELOPES_READ),
+    Endpoint("PUT", "/v1/projects/{project}/envelope", Permission.ENVELOPES_SET, ENVELOPE),
+    _get("/v1/projects/{project}/environments/{environment}/envelope", Permission.ENVELOPES_READ),
+    Endpoint(
+        "PUT",
+        "/v1/projects/{project}/environments/{environment}/envelope",
+        Permission.ENVELOPES_SET,
+        ENVELOPE,
+    ),
+    _get("/v1/operator/organizations/{organization_id}/envelope", Permission.ORGANIZATIONS_READ_ALL),
+    Endpoint(
+        "PUT",
+        "/v1/operator/organizations/{organization_id}/envelope",
+        Permission.ENVELOPES_SET_CEILING,
+        ENVELOPE,
+    ),
+    _get("/v1/quota-requests", Permission.QUOTA_REQUESTS_READ, "limit", "cursor"),
+    _post(
+        "/v1/quota-requests",
+        Permission.QUOTA_REQUESTS_CREATE,
+        {"limits": {"gpus": 128}, "reason": "a larger model"},
+    ),
+    _get("/v1/quota-requests/{quota_request_id}", Permission.QUOTA_REQUESTS_READ),
+    *(
+        _post(
+            f"/v1/quota-requests/{{quota_request_id}}/{verb}",
+            Permission.QUOTA_REQUESTS_DECIDE,
+            {"reason": "agreed with the team"},
+        )
+        for verb in ("approve", "decline")
+    ),
+    _post("/v1/quota-requests/{quota_request_id}/withdraw", Permission.QUOTA_REQUESTS_CREATE),
+    _get(
+        "/v1/operator/organizations/{organization_id}/quota-requests",
+        Permission.ORGANIZATIONS_READ_ALL,
+        "limit",
+        "cursor",
+    ),
+    *(
+        _post(
+            f"/v1/operator/organizations/{{organization_id}}/quota-requests/{{quota_request_id}}/{verb}",
+            Permission.QUOTA_REQUESTS_DECIDE_CEILING,
+            {"reason": "agreed with the team"},
+        )
+        for verb in ("approve", "decline")
+    ),
+    _get(
+        "/v1/admission-decisions",
+        Permission.ADMISSION_DECISIONS_READ,
+        "lease",
+        "outcome",
+        "limit",
+        "cursor",
+    ),
+    _get(
+        "/v1/operator/organizations/{organization_id}/admission-decisions",
+        Permission.ORGANIZATIONS_READ_ALL,
+        "lease",
+        "outcome",
+        "limit",
+        "cursor",
+    ),
     _get("/v1/skus", Permission.SKUS_READ, "limit", "cursor"),
     _get("/v1/offers", Permission.OFFERS_READ, "limit", "cursor", "gpu_model"),
     _post(
@@ -140,6 +220,19 @@ ENDPOINTS = (
         },
     ),
     _get("/v1/leases/{lease_id}", Permission.LEASES_READ),
+    Endpoint(
+        "PATCH",
+        "/v1/leases/{lease_id}",
+        Permission.LEASES_UPDATE,
+        {
+            "sku": "h100x1",
+            "regions": ["eu"],
+            "providers": ["fake"],
+            "price_usd_per_hour_max": "25",
+            "wait_timeout_seconds": 600,
+            "auto_release": {"after_seconds": 3_600, "spend_usd": "100"},
+        },
+    ),
     Endpoint("PUT", "/v1/leases/{lease_id}/labels", Permission.LEASES_LABEL, {"labels": {"team": "vision"}}),
     _post("/v1/leases/{lease_id}/release", Permission.LEASES_RELEASE),
     _get("/v1/leases/{lease_id}/journal", Permission.LEASES_READ, "limit", "cursor"),

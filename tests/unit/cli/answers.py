@@ -953,3 +953,63 @@ AUDIT_EVENTS: dict[str, Any] = {
     ],
     "next_cursor": None,
 }
+
+
+def _usd(dollars: int) -> Json:
+    return {"usd": f"{dollars}.000000000", "nano": dollars * 10**9}
+
+
+def _limits(**stated: object) -> Json:
+    names = (
+        "gpus",
+        "spend_per_hour_max",
+        "spend_per_month_max",
+        "skus",
+        "regions",
+        "providers",
+        "tiers",
+        "burst",
+    )
+    return dict.fromkeys((*names, "ends_after_seconds")) | {"gpus_of_model": {}} | stated
+
+
+ENVELOPE: Json = {
+    "level": "organization",
+    "project_id": None,
+    "environment_id": None,
+    "limits": _limits(
+        gpus=32,
+        gpus_of_model={"h100-sxm-80gb": 16},
+        spend_per_hour_max=_usd(100),
+        spend_per_month_max=_usd(20_000),
+        regions=["eu"],
+        burst={"over_percent": 50, "seconds": 14_400, "price_percent": 150},
+        ends_after_seconds=3_600,
+    ),
+    "revision": 3,
+    "set_at": at(days=3),
+    "use": {
+        "gpus": 28,
+        "gpus_of_model": {"h100-sxm-80gb": 20, "l4-24gb": 8},
+        "spend_per_hour": _usd(64),
+        "spend_this_month": _usd(4_180),
+        "over_since": at(hours=1),
+    },
+    "within": [{"level": "ceiling", "limits": _limits(gpus=64)}],
+}
+QUOTA_REQUEST: Json = {
+    "id": "qr_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "state": "pending",
+    "level": "ceiling",
+    "project_id": None,
+    "environment_id": None,
+    "limits": _limits(gpus=128),
+    "reason": "a larger model",
+    "asked_by": "sa_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "asked_at": at(hours=5),
+    "expires_at": at(days=-13),
+    "decided_by": None,
+    "decided_at": None,
+    "answer": None,
+}
+QUOTA_REQUESTS: Json = {"items": [QUOTA_REQUEST], "next_cursor": None}

@@ -78,6 +78,24 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
+    "envelope_show": ("envelope show", {"GET /v1/organization/envelope": answers.ENVELOPE}),
+    "envelope_set": (
+        "envelope set --project research --gpus 8 --model h100-sxm-80gb=4 --burst 50",
+        {"PUT /v1/projects/research/envelope": answers.ENVELOPE},
+    ),
+    "quota_request": (
+        "quota request --gpus 128 --reason model",
+        {"POST /v1/quota-requests": answers.QUOTA_REQUEST},
+    ),
+    "quota_list": ("quota list", {"GET /v1/quota-requests": answers.QUOTA_REQUESTS}),
+    "quota_approve": (
+        f"quota approve {answers.QUOTA_REQUEST['id']} --reason agreed",
+        {f"POST /v1/quota-requests/{answers.QUOTA_REQUEST['id']}/approve": answers.QUOTA_REQUEST},
+    ),
+    "quota_decline": (
+        f"quota decline {answers.QUOTA_REQUEST['id']} --reason no",
+        {f"POST /v1/quota-requests/{answers.QUOTA_REQUEST['id']}/decline": answers.QUOTA_REQUEST},
+    ),
     "project_list": ("project list", {"GET /v1/projects": answers.PROJECTS}),
     "project_show": ("project show research", {"GET /v1/projects/research": answers.PROJECTS["items"][1]}),
     "project_rename": (

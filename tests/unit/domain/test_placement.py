@@ -1,5 +1,6 @@
 """Which machine comes next: the same facts, the same order; and a reason for every loser."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.admission import ListPrice
+from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
@@ -70,6 +72,7 @@ def ranked(
     failures: dict[str, Failure] | None = None,
     unhealthy: dict[str, str] | None = None,
     disproven: dict[str, Disproven] | None = None,
+    envelopes: Sequence[Envelope] = (),
 ) -> Ranking:
     return rank(
         request or CapacityRequest("h100x8"),
@@ -80,6 +83,7 @@ def ranked(
         unhealthy_accounts=unhealthy or {},
         disproven=disproven or {},
         now=START,
+        envelopes=envelopes,
     )
 
 
@@ -263,6 +267,7 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="shape", shape=replace(SOLD, gpu_count=4)),
         replace(OFFER, key="region", region="us-east-1"),
         replace(OFFER, key="provider", provider="b"),
+        replace(OFFER, key="outside", region="eu-west-9"),
         replace(OFFER, key="sold out", available=False),
         replace(OFFER, key="stale", observed_at=START - timedelta(days=1)),
         replace(OFFER, key="dear", cost_nano_per_hour=Nano(PRICE + 1)),
@@ -277,6 +282,7 @@ def test_every_code_can_be_the_reason() -> None:
             "resting": Failure(FailReason.NO_CAPACITY, START),
         },
         disproven={"disproven": Disproven((UUID(int=1), UUID(int=2)))},
+        envelopes=[Envelope(regions=frozenset({OFFER.region}))],
     )
     assert [rejection.code for rejection in ranking.rejected] == sorted(RejectCode)
 

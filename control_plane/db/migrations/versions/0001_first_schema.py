@@ -15,6 +15,7 @@ branch_labels = None
 depends_on = None
 
 FACTS = (
+    "admission_decisions",
     "audit_checkpoints",
     "charges",
     "intervals",
@@ -34,13 +35,17 @@ FACTS = (
     "verification_reports",
 )
 TENANTS = (
+    "admission_decisions",
     "api_keys",
     "attempts",
     "audit_checkpoints",
     "audit_pending",
+    "capacity_held",
     "charges",
     "claims",
     "data_keys",
+    "envelope_warnings",
+    "envelopes",
     "environments",
     "holds",
     "idempotency_keys",
@@ -49,6 +54,7 @@ TENANTS = (
     "key_destructions",
     "leases",
     "master_keys",
+    "month_spends",
     "networks",
     "organization_events",
     "peers",
@@ -56,6 +62,7 @@ TENANTS = (
     "postings",
     "projects",
     "proofs",
+    "quota_requests",
     "request_budgets",
     "role_bindings",
     "secrets",
@@ -71,6 +78,7 @@ TENANTS = (
 
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "account_requests": (("INSERT",), ()),
+    "admission_decisions": (("INSERT",), ()),
     "api_keys": (("INSERT",), ("expires_at", "last_used_at", "revoked_at")),
     "api_processes": ((), ()),
     "attempts": ((), ("ended_at", "outcome")),
@@ -79,9 +87,12 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_events": ((), ()),
     "audit_pending": (("INSERT",), ()),
     "budgets": ((), ()),
+    "capacity_held": (("INSERT", "UPDATE"), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
     "data_keys": (("INSERT",), ()),
+    "envelope_warnings": ((), ()),
+    "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
     "holds": (("INSERT", "UPDATE"), ()),
     "idempotency_keys": (("INSERT",), ()),
@@ -95,6 +106,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "loop_roster": ((), ()),
     "machines": ((), ()),
     "master_keys": ((), ()),
+    "month_spends": ((), ()),
     "networks": ((), ()),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
@@ -111,6 +123,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proof_references": ((), ()),
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
+    "quota_requests": (("INSERT", "UPDATE"), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
@@ -135,6 +148,7 @@ API_READS: dict[str, tuple[str, ...]] = {
 ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "api_keys": ("INSERT",),
     "audit_pending": ("INSERT",),
+    "envelopes": ("INSERT", "UPDATE"),
     "environments": ("INSERT",),
     "ledger_accounts": ("INSERT",),
     "master_keys": ("DELETE", "INSERT", "UPDATE"),
@@ -854,7 +868,6 @@ def _create_tables() -> None:
     op.create_table(
         "standings",
         sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("gpu_quota", sa.Integer(), nullable=False),
         sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
@@ -1171,7 +1184,7 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'envelope_exceeded', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2221,4 +2234,243 @@ def _create_tables() -> None:
         sa.UniqueConstraint(
             "organization_id", "host_number", name=op.f("uq_peers_organization_id_host_number")
         ),
+    )
+    op.create_table(
+        "envelopes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("level", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("environment_id", sa.Uuid(), nullable=True),
+        sa.Column("limits", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("revision", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.Column("over_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("watched_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(project_id IS NOT NULL) = (level IN ('project', 'environment')) AND (environment_id IS NOT NULL) = (level = 'environment')",
+            name=op.f("ck_envelopes_level_has_its_scope"),
+        ),
+        sa.CheckConstraint(
+            "level IN ('ceiling', 'environment', 'organization', 'project')",
+            name=op.f("ck_envelopes_level_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_envelopes_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_envelopes_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_envelopes_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_envelopes")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_envelopes_organization_id_id")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "level",
+            "project_id",
+            "environment_id",
+            name=op.f("uq_envelopes_organization_id_level_project_id_environment_id"),
+            postgresql_nulls_not_distinct=True,
+        ),
+    )
+    op.create_index("ix_envelopes_watched_at", "envelopes", ["watched_at"], unique=False)
+    op.create_table(
+        "capacity_held",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpus", sa.Integer(), nullable=False),
+        sa.Column("nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("gpus >= 0 AND nano_per_hour >= 0", name=op.f("ck_capacity_held_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_capacity_held_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_capacity_held_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_capacity_held_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "organization_id", "environment_id", "gpu_model", name=op.f("pk_capacity_held")
+        ),
+    )
+    op.create_table(
+        "month_spends",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("charged_nano", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_month_spends_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_month_spends_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_month_spends_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "month", "environment_id", name=op.f("pk_month_spends")),
+    )
+    op.create_table(
+        "envelope_warnings",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("envelope_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("warned_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("confirmed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ends_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "envelope_id"],
+            ["envelopes.organization_id", "envelopes.id"],
+            name=op.f("fk_envelope_warnings_organization_id_envelopes"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_envelope_warnings_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "organization_id", "envelope_id", "lease_id", name=op.f("pk_envelope_warnings")
+        ),
+    )
+    op.create_index("ix_envelope_warnings_lease_id", "envelope_warnings", ["lease_id"], unique=False)
+    op.create_table(
+        "admission_decisions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("environment_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("quota_request_id", sa.Uuid(), nullable=True),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("rules", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("sha256", sa.LargeBinary(), nullable=False),
+        sa.CheckConstraint(
+            "(outcome = 'refused') = (code IS NOT NULL)",
+            name=op.f("ck_admission_decisions_refusal_has_its_code"),
+        ),
+        sa.CheckConstraint(
+            "action IN ('batch_size', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_tier', 'quota_increase', 'sharing_request')",
+            name=op.f("ck_admission_decisions_action_known"),
+        ),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_admission_decisions_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('allowed', 'burst', 'refused')", name=op.f("ck_admission_decisions_outcome_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_admission_decisions_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_admission_decisions_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_admission_decisions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_admission_decisions")),
+    )
+    op.create_index(
+        "ix_admission_decisions_lease_id", "admission_decisions", ["lease_id", "decided_at"], unique=False
+    )
+    op.create_index(
+        "ix_admission_decisions_organization_id_decided_at",
+        "admission_decisions",
+        ["organization_id", "decided_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "quota_requests",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("level", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("environment_id", sa.Uuid(), nullable=True),
+        sa.Column("limits", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("asked_by", sa.Text(), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_by", sa.Text(), nullable=True),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("answer", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "(decided_at IS NULL) = (state = 'pending')", name=op.f("ck_quota_requests_decision_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "(project_id IS NOT NULL) = (level IN ('project', 'environment')) AND (environment_id IS NOT NULL) = (level = 'environment')",
+            name=op.f("ck_quota_requests_level_has_its_scope"),
+        ),
+        sa.CheckConstraint(
+            "decided_by IS DISTINCT FROM asked_by OR state = 'withdrawn'",
+            name=op.f("ck_quota_requests_decided_by_somebody_else"),
+        ),
+        sa.CheckConstraint(
+            "level IN ('ceiling', 'environment', 'organization', 'project')",
+            name=op.f("ck_quota_requests_level_known"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('approved', 'declined', 'expired', 'pending', 'withdrawn')",
+            name=op.f("ck_quota_requests_state_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_quota_requests_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_quota_requests_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_quota_requests_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_quota_requests")),
+    )
+    op.create_index(
+        "ix_quota_requests_organization_id_asked_at",
+        "quota_requests",
+        ["organization_id", "asked_at", "id"],
+        unique=False,
     )

@@ -1,0 +1,222 @@
+"""Changes of a lease: when it is released by itself, and, while it waits for a machine, what it asks for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from control_plane.db import (
+    admission_decisions,
+    envelopes,
+    holds,
+    journal,
+    lease_overviews,
+    leases,
+    organizations,
+)
+from control_plane.db.admission_decisions import About
+from control_plane.db.connection import Connection
+from control_plane.db.lease_overviews import Overview
+from control_plane.domain import auto_release
+from control_plane.domain.access import Reach
+from control_plane.domain.actor import Actor
+from control_plane.domain.admission import Admitted, Proposal, admit, agreed_price
+from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.decision import Action, NotAdmitted
+from control_plane.domain.envelope_rules import Applied, exceeds, without
+from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId
+from control_plane.domain.lease import LIVE, Lease, LeaseState
+from control_plane.domain.money import Nano
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest
+from control_plane.services import admissions
+from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services.market import market_of
+from control_plane.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to be different; None stays as it is."""
+
+    sku: str | None = None
+    regions: tuple[str, ...] | None = None
+    providers: tuple[str, ...] | None = None
+    price_nano_per_hour_max: Nano | None = None
+    wait_timeout_seconds: int | None = None
+    auto_release: AutoRelease | None = None
+
+    def request(self, before: CapacityRequest) -> CapacityRequest:
+        return CapacityRequest(
+            before.sku if self.sku is None else self.sku,
+            before.regions if self.regions is None else self.regions,
+            before.providers if self.providers is None else self.providers,
+            before.price_nano_per_hour_max
+            if self.price_nano_per_hour_max is None
+            else self.price_nano_per_hour_max,
+        )
+
+
+async def change(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    changes: Changes,
+    *,
+    actor: Actor,
+    reach: Reach,
+) -> Overview | Refused:
+    """Change a lease, or nothing of it. Every action that this takes is admitted like a new lease."""
+    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
+        return NOT_FOUND
+    if lease.state not in LIVE:
+        return Refused(RefusalCode.LEASE_NOT_WAITING, "The lease is ending, so nothing of it can change.")
+    changing = _Changing(connection, world, lease, actor, world.now())
+    for step in (changing.request, changing.release):
+        refused = await step(changes)
+        if refused is not None:
+            return refused
+    overview = await lease_overviews.show(connection, organization_id, lease_id)
+    if overview is None:
+        raise LookupError(f"lease {lease_id} vanished while it was locked")
+    return overview
+
+
+@dataclass(frozen=True, slots=True)
+class _Changing:
+    """A locked lease, and who changes it when."""
+
+    connection: Connection
+    world: World
+    lease: Lease
+    actor: Actor
+    now: datetime
+
+    async def request(self, changes: Changes) -> Refused | None:
+        """Change what a lease that waits asks for."""
+        lease, request = self.lease, changes.request(self.lease.request)
+        wait = lease.wait_timeout_seconds
+        if changes.wait_timeout_seconds is not None:
+            wait = changes.wait_timeout_seconds
+        if request == lease.request and wait == lease.wait_timeout_seconds:
+            return None
+        if lease.state is not LeaseState.PLACING:
+            why = f"The lease is {lease.state} and no longer waits for a machine; only `auto_release` can change."
+            return Refused(RefusalCode.LEASE_NOT_WAITING, why)
+        action = Action.LEASE_RESIZE if request.sku != lease.sku else Action.LEASE_MOVE
+        admitted = await self._admit(action, request)
+        if isinstance(admitted, Refused):
+            return admitted
+        resized = action is Action.LEASE_RESIZE
+        changed = replace(
+            lease,
+            sku=request.sku,
+            regions=request.regions,
+            providers=request.providers,
+            price_nano_per_hour_max=request.price_nano_per_hour_max,
+            wait_timeout_seconds=wait,
+        )
+        hold = await holds.set_aside(self.connection, lease.id)
+        if resized:
+            price = admitted.price
+            changed = replace(
+                changed,
+                gpu_model=price.sku.shape.gpu_model,
+                gpu_count=price.sku.shape.gpu_count,
+                nano_per_gpu_hour=price.nano_per_gpu_hour,
+                price_book=price.book,
+                proof=price.sku.proof,
+            )
+            hold = admitted.hold_nano
+        await leases.replace_request(self.connection, changed, hold_nano=hold, now=self.now)
+        await self._note("changed", f"the lease now asks for {_words(changed)}")
+        return None
+
+    async def release(self, changes: Changes) -> Refused | None:
+        """Change when a live lease is released by itself."""
+        lease, limits = self.lease, changes.auto_release
+        if limits is None or limits == lease.auto_release:
+            return None
+        release_at = None
+        if lease.ready_at is not None:
+            release_at = auto_release.release_at(
+                limits, lease.ready_at, lease.nano_per_gpu_hour, lease.gpu_count
+            )
+            if release_at is not None and release_at <= self.now:
+                why = f"The lease would have been released at {release_at:%Y-%m-%d %H:%M:%S} UTC, which has passed."
+                return Refused(RefusalCode.RELEASE_TIME_PASSED, why)
+        if auto_release.is_later(limits, lease.auto_release):
+            admitted = await self._admit(Action.LEASE_EXTEND, lease.request)
+            if isinstance(admitted, Refused):
+                return admitted
+        await leases.set_auto_release(self.connection, lease.id, limits, release_at)
+        when = "by nobody but its customer" if limits == AutoRelease() else _when(limits)
+        await self._note("changed", f"the lease is now released {when}")
+        return None
+
+    async def _admit(self, action: Action, request: CapacityRequest) -> Admitted | Refused:
+        """Decide on an action, and store the decision when it is admitted."""
+        lease, connection = self.lease, self.connection
+        market = await market_of(connection, request, self.now)
+        standing = await organizations.standing(connection, lease.organization_id, lock=True)
+        if standing is None:
+            raise LookupError(f"organization {lease.organization_id} has no standing")
+        applied = (await envelopes.applied(connection, [lease.environment_id], now=self.now))[
+            lease.environment_id
+        ]
+        resizes = action is Action.LEASE_RESIZE
+        hold = await holds.set_aside(connection, lease.id)
+        verdict = admit(
+            Proposal(
+                action,
+                request,
+                market.price if resizes else agreed_price(lease),
+                standing,
+                _without(applied, lease, hold) if resizes else applied,
+                self.now,
+                sold=market.sold,
+                unserved=market.unserved,
+                adds=resizes,
+                hold_nano=hold if resizes else Nano(0),
+            )
+        )
+        about = About(lease.organization_id, lease.project_id, lease.environment_id, lease.id)
+        if isinstance(verdict, NotAdmitted):
+            return admissions.refused(verdict, about)
+        decision_id = AdmissionDecisionId(self.world.new_id())
+        await admission_decisions.insert(
+            connection, [(decision_id, about, verdict.decision)], actor=self.actor, now=self.now
+        )
+        for each in applied:
+            if each.id is not None and each.level in verdict.over and not exceeds(each):
+                await envelopes.set_over_since(connection, each.id, self.now)
+        return verdict
+
+    async def _note(self, event: str, why: str) -> None:
+        await journal.note_lease(
+            self.connection, self.lease.id, event=event, why=why, actor=self.actor, now=self.now
+        )
+
+
+def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Applied, ...]:
+    per_hour = Nano(lease.nano_per_gpu_hour * lease.gpu_count)
+    return tuple(
+        replace(each, use=without(each.use, lease.gpu_model, lease.gpu_count, per_hour, hold))
+        for each in applied
+    )
+
+
+def _words(lease: Lease) -> str:
+    where = " or ".join(lease.regions) or "anywhere"
+    whose = " or ".join(lease.providers) or "any provider"
+    return f"{lease.sku}, {where}, {whose}"
+
+
+def _when(limits: AutoRelease) -> str:
+    parts = []
+    if limits.after_seconds is not None:
+        parts.append(f"{limits.after_seconds:,} seconds after it is ready")
+    if limits.spend_nano is not None:
+        parts.append("before it costs more than its limit")
+    return " or ".join(parts)

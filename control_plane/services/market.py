@@ -1,0 +1,58 @@
+"""What we sell and what providers offer, as far as one request is concerned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from control_plane.db import accounts, catalogue
+from control_plane.db.connection import Connection
+from control_plane.domain.admission import Price
+from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
+from control_plane.domain.placement import Offer
+from control_plane.domain.refusal import Refused
+from control_plane.domain.request import CapacityRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What we sell and what providers offer, as far as a request is concerned."""
+
+    price: Price | None
+    offers: Sequence[Offer] = ()
+    unserved: Refused | None = None
+    """Why no offer can ever serve it."""
+    sold: tuple[str, ...] = ()
+    """The SKUs that are sold, when the request's is not."""
+
+
+async def market_of(connection: Connection, request: CapacityRequest, now: datetime) -> Market:
+    prices = await catalogue.prices(connection, now=now, sku=request.sku)
+    if not prices:
+        book = await catalogue.prices(connection, now=now)
+        return Market(None, sold=tuple(other.sku.name for other in book))
+    (price,) = prices
+    shape = price.sku.shape
+    offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+    return Market(price, offers, await _unserved(connection, request, price, offers, now))
+
+
+async def _unserved(
+    connection: Connection, request: CapacityRequest, price: Price, offers: Sequence[Offer], now: datetime
+) -> Refused | None:
+    """The refusal of a request that no offer can ever serve."""
+    allowed = [
+        offer
+        for offer in offers
+        if request.allows_region(offer.region) and request.allows_provider(offer.provider)
+    ]
+    offered = is_offered(price, allowed, now)
+    if offered and not (request.providers or request.regions):
+        return None
+    known = await accounts.every(connection)
+    refused = unknown_constraint(request, {account.provider for account in known}, offers)
+    if refused is not None:
+        return refused
+    if offered or not known or any(account.offers_at is None for account in known):
+        return None  # An account that was never listed may offer anything.
+    book = await catalogue.prices(connection, now=now)
+    return not_offered(request, price, book, await catalogue.offers(connection), now)

@@ -1,0 +1,123 @@
+"""Holds the live leases of every envelope against it: warns those that are outside, and ends them if it says so.
+
+Leases come to be outside when an envelope is narrowed, when the time of a burst is over, or when the spend of the month
+is used up. A lease ends only under an envelope that says after which grace, and only when it was warned for as long, in
+which this loop looked again and again: after an outage of ours the grace begins anew
+(`control_plane/domain/envelope_watch.py`).
+
+An envelope is looked at when it has changed, and otherwise every few minutes, while leases of its scope are live.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from control_plane.db import envelopes, journal, leases
+from control_plane.db.connection import Connection
+from control_plane.db.envelopes import NewWarning, WatchedEnvelope
+from control_plane.domain.actor import Actor
+from control_plane.domain.envelope_watch import Clear, End, Step, StillOutside, Warn, over_since, watch
+from control_plane.domain.ids import EnvelopeId, LeaseId
+from control_plane.domain.lease import LeaseEvent
+from control_plane.outcomes.leases import end
+from reconciler.loop import Loop, Report, each
+from reconciler.world import World
+
+NAME = "watch_envelopes"
+WATCHED_PER_ACTIVATION_MAX = 200
+WATCH_AGAIN_AFTER = timedelta(minutes=5)
+WATCH_WARNED_AGAIN_AFTER = timedelta(minutes=1)
+
+
+async def activate(world: World) -> Report:
+    now = world.now()
+    async with world.db.reading() as connection:
+        due = await envelopes.due(
+            connection,
+            before=now - WATCH_AGAIN_AFTER,
+            warned_before=now - WATCH_WARNED_AGAIN_AFTER,
+            limit=WATCHED_PER_ACTIVATION_MAX,
+        )
+    report = Report(looked_at=len(due))
+    for envelope_id in due:
+        await each([envelope_id], partial(_watch, world, report, now), report)
+    report.more = len(due) == WATCHED_PER_ACTIVATION_MAX and not report.errors
+    return report
+
+
+async def _watch(world: World, report: Report, now: datetime, envelope_id: EnvelopeId) -> None:
+    """Warn and clear in one transaction, which locks the envelope alone; end leases in one transaction each."""
+    async with world.db.transaction() as connection:
+        found = await envelopes.take_watched(
+            connection,
+            envelope_id,
+            before=now - WATCH_AGAIN_AFTER,
+            warned_before=now - WATCH_WARNED_AGAIN_AFTER,
+            now=now,
+        )
+        if found is None:
+            return  # Another replica was faster.
+        steps = await _steps(connection, found, now)
+        report.acted_on += await _record(connection, found, steps, world.actor(NAME), now)
+    for step in steps:
+        if isinstance(step, End):
+            report.acted_on += await _end(world, envelope_id, step.lease_id, now)
+            report.notes.append(f"{step.lease_id}: {step.why}")
+
+
+async def _steps(connection: Connection, found: WatchedEnvelope, now: datetime) -> tuple[Step, ...]:
+    live = await envelopes.live_leases(connection, found.id)
+    return watch(found.applied, live, await envelopes.warned(connection, found.id), now)
+
+
+async def _record(
+    connection: Connection, found: WatchedEnvelope, steps: Sequence[Step], actor: Actor, now: datetime
+) -> int:
+    """Store warnings, and that leases are within again. Returns how many of them are new."""
+    warnings = [step for step in steps if isinstance(step, Warn)]
+    live = {lease.id for lease in await envelopes.live_leases(connection, found.id)}
+    within = [step.lease_id for step in steps if isinstance(step, Clear)]
+    still = [step.lease_id for step in steps if isinstance(step, StillOutside | End)]
+    await envelopes.warn(
+        connection,
+        found.id,
+        [NewWarning(step.lease_id, step.ends_at, step.why) for step in warnings],
+        now=now,
+    )
+    await envelopes.confirm(connection, found.id, still, now=now)
+    await envelopes.clear(connection, found.id, within)
+    await envelopes.looked(connection, found.id, over_since(found.applied, now), now=now)
+    for step in warnings:
+        why = (
+            step.why
+            if step.ends_at is None
+            else f"{step.why} The lease ends at {step.ends_at:%Y-%m-%d %H:%M} UTC."
+        )
+        await journal.note_lease(
+            connection, step.lease_id, event="envelope_warned", why=why, actor=actor, now=now
+        )
+    for lease_id in (lease_id for lease_id in within if lease_id in live):
+        why = "The lease is within its envelopes again."
+        await journal.note_lease(
+            connection, lease_id, event="envelope_cleared", why=why, actor=actor, now=now
+        )
+    return len(warnings) + len(within)
+
+
+async def _end(world: World, envelope_id: EnvelopeId, lease_id: LeaseId, now: datetime) -> int:
+    """End one lease, unless it came within its envelope, or ended, in the meantime."""
+    async with world.db.transaction() as connection:
+        lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        found = await envelopes.watched(connection, envelope_id, now=now)
+        if lease is None or found is None:
+            return 0
+        steps = await _steps(connection, found, now)
+        why = next((step.why for step in steps if isinstance(step, End) and step.lease_id == lease_id), None)
+        if why is None:
+            return 0
+        return await end(
+            connection, lease, LeaseEvent.ENVELOPE_EXCEEDED, why=why, actor=world.actor(NAME), now=now
+        )
+
+
+LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("release_machines", "meter_usage"))

@@ -19,8 +19,10 @@ from control_plane.api import server
 from control_plane.api.app import create_app
 from control_plane.api.openapi.document import document as openapi_document
 from control_plane.db.migrate import migrate
+from control_plane.domain.audit import Happening
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.secret import MasterKey
 from control_plane.services import administration, health, process
@@ -160,6 +162,13 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     _print_message(f"{count} SKUs are in force.")
 
 
+_EVENTS: dict[str, Happening | Permission] = {
+    "bootstrap": Permission.ORGANIZATIONS_CREATE,
+    "credit": Permission.CREDITS_CREATE,
+    "master-key": Happening.MASTER_KEYS_SET,
+    "price-book": Happening.PRICE_BOOKS_LOAD,
+}
+"""What the administrator's commands are in the audit log."""
 _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
     "bootstrap": _bootstrap,
     "credit": _credit,
@@ -170,7 +179,9 @@ _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[Non
 
 async def _as_administrator(arguments: argparse.Namespace, settings: Settings) -> None:
     async with process.administrator(settings.database_url) as world:
-        await _AS_ADMINISTRATOR[arguments.command](world, arguments)
+        about = getattr(arguments, "organization", None)
+        recorded = administration.recorded(world, _EVENTS[arguments.command], about)
+        await _AS_ADMINISTRATOR[arguments.command](recorded, arguments)
 
 
 def document() -> bytes:

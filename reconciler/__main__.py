@@ -25,7 +25,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
 from control_plane.world import uuid7
-from reconciler import registry, settings
+from reconciler import audit_verification, registry, settings
 from reconciler.health import Health
 from reconciler.listener import Listener
 from reconciler.process import BuildWorld, Process, stop_on_signals
@@ -50,6 +50,8 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     try:
         if command == "providers":
             _print_accounts(environ)
+        elif command == "verify-audit":
+            return asyncio.run(_verify_audit(environ))
         else:
             asyncio.run(_run(environ, only))
     except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
@@ -77,6 +79,10 @@ def parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
     commands.add_parser(
         "providers", help="print which provider accounts of the environment are on, and why others are off"
     )
+    commands.add_parser(
+        "verify-audit",
+        help="check every chain of the audit log in the database; exits with 1 when one is broken",
+    )
     parsed = parser.parse_args(arguments)
     return parsed.command, tuple(dict.fromkeys(getattr(parsed, "only", None) or registry.wings()))
 
@@ -94,6 +100,17 @@ def _print_accounts(environ: Mapping[str, str]) -> None:
 
     for account in configured_accounts(settings.read_accounts(environ), environ):
         print(f"{account.name:30} {'on' if account.on else 'off: ' + (account.off_because or '')}")
+
+
+async def _verify_audit(environ: Mapping[str, str]) -> int:
+    db = Database(settings.read(environ).database_url, role=Role.RECONCILER, pool_size=1, readers=1)
+    try:
+        checks = [check async for check in audit_verification.every_chain(db)]
+    finally:
+        await db.close()
+    for check in checks:
+        print(check)
+    return int(any(check.why is not None for check in checks))
 
 
 async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:

@@ -32,6 +32,7 @@ from providers.base import Provider
 from providers.guard import Guard
 from providers.registry import Account, configured, stored
 from reconciler import simulated
+from reconciler.archive import S3Archive
 from reconciler.budget import SharedBudget
 from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
@@ -143,6 +144,8 @@ async def compose(
         proof_dry_run=reached.reach.proof_dry_run,
         keys=reached.keys,
         data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
+        archive=None if reached.reach.audit.bucket is None else S3Archive(reached.reach.audit.bucket),
+        audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
 
 

@@ -156,6 +156,24 @@ class KeySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """Where the audit log is exported to, and how long it is kept."""
+
+    bucket: Annotated[
+        str | None,
+        Variable("SPLITPLANE_AUDIT_BUCKET", "the S3 bucket that whole days of the audit log are exported to"),
+    ] = None
+    kept_days: Annotated[
+        int,
+        Field(ge=30, le=36_500),
+        Variable(
+            "SPLITPLANE_AUDIT_DAYS",
+            "how many days lines of the audit log are kept; with a bucket, until exported too",
+        ),
+    ] = 400
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """The settings of a process whose loops reach providers or machines."""
 
@@ -169,6 +187,7 @@ class Reach:
     verifier: ClientSettings | None
     """The service that recomputes samples of GPU proofs; None recomputes them in this process, for development."""
     keys: KeySettings
+    audit: AuditSettings
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -195,4 +214,5 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         proof_dry_run=given.proof_dry_run,
         verifier=read_client(environ),
         keys=reading.read(KeySettings, environ),
+        audit=reading.read(AuditSettings, environ),
     )

@@ -320,3 +320,16 @@ async def beginning(connection: Connection, organization_id: OrganizationId | No
 
 def sealed_of(row: SealedRow) -> SealedLine:
     return SealedLine(line=line_of(row), sequence=row.sequence, previous=row.previous, hash=row.hash)
+
+
+_OWNERS = text("SELECT organization_id FROM audit_checkpoints UNION SELECT organization_id FROM audit_events")
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    organization_id: OrganizationId | None
+
+
+async def owners(connection: Connection) -> set[OrganizationId | None]:
+    """Whose chains have lines or checkpoints."""
+    return {found.organization_id for found in await read(connection, _OWNERS, _Owner)}

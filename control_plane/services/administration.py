@@ -1,18 +1,21 @@
 """The administrator's commands, which run in a role of their own: bootstrap, credits, master keys, the price book."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from control_plane.db import organizations as organization_rows
 from control_plane.db import secrets
 from control_plane.db.connection import Connection
-from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire
+from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.audit import Act, Happening, SubjectKind
+from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope
 from control_plane.domain.secret import MasterKey
-from control_plane.services import api_keys, billing, catalogue, organizations
+from control_plane.services import api_keys, audit, billing, catalogue, organizations
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
@@ -79,6 +82,28 @@ async def set_master_key(world: World, organization: str, master: MasterKey | No
             return found
         await secrets.set_master(connection, found, master, now=world.now())
     return None
+
+
+def recorded(world: World, event: Happening | Permission, organization: str | None) -> World:
+    """The world of one command, whose transactions write a line of the audit log.
+
+    `organization`: the name or the id of the one that the command is about.
+    """
+
+    async def record(connection: Connection) -> None:
+        found = None if organization is None else await _organization(connection, organization)
+        about = () if found is None or isinstance(found, Refused) else (on_wire(Prefix.ORGANIZATION, found),)
+        act = Act(
+            organization_id=None,
+            event=event.value,
+            subject=ADMINISTRATOR.name,
+            subject_kind=SubjectKind.ADMINISTRATOR,
+            targets=about,
+            rule="host",
+        )
+        await audit.record(connection, world, act, surely=False)
+
+    return replace(world, db=world.db.recording(record))
 
 
 async def _organization(connection: Connection, organization: str) -> OrganizationId | Refused:

@@ -15,9 +15,12 @@ from control_plane.db import audit
 from control_plane.db.engine import Database, Role
 from control_plane.domain.audit import EVENTS, AuditLine, Outcome, SubjectKind
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.permission import Permission
 from control_plane.outcomes.audit import seal
-from control_plane.world import uuid7
+from control_plane.services import administration
+from control_plane.world import World, uuid7
 from reconciler.archive import ArchiveError, S3Archive
+from reconciler.audit_verification import every_chain
 from reconciler.loops.audit import export_audit, prune_audit, seal_audit
 from reconciler.worlds.audit import AuditWorld
 from tests.integration.db.sample import A, B, fill
@@ -48,7 +51,7 @@ async def db(database_url: str) -> AsyncIterator[Database]:
     owner = Database(database_url, role=None, pool_size=1, readers=1)
     async with owner.transaction() as connection:
         await fill(connection, A, B)
-        for table in ("audit_events", "audit_pending", "audit_chains"):
+        for table in ("audit_events", "audit_pending", "audit_chains", "audit_checkpoints"):
             await connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
             await connection.execute(text(f"DELETE FROM {table}"))
             await connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER USER"))
@@ -270,3 +273,60 @@ async def test_a_frozen_account_is_a_line_of_the_platform_and_so_is_its_thaw(db:
         "provider_accounts.freeze",
         "provider_accounts.thaw",
     ]
+
+
+TAMPERING = {
+    "an edited line": ("UPDATE audit_events SET subject = 'nobody' WHERE sequence = 2", "line 2 was changed"),
+    "a missing line": ("DELETE FROM audit_events WHERE sequence = 2", "line 2 is missing"),
+    "a missing end": ("DELETE FROM audit_events WHERE sequence = 3", "line 3 is missing"),
+    "an end that is cut off everywhere but at its checkpoint": (
+        """WITH cut AS (DELETE FROM audit_events WHERE sequence = 3)
+        UPDATE audit_chains c SET sequence = 2, hash = e.hash FROM audit_events e
+        WHERE e.sequence = 2 AND e.organization_id = c.organization_id""",
+        "line 3 is missing",
+    ),
+    "a chain without its head": ("DELETE FROM audit_chains", "no head"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+async def test_whoever_goes_around_the_triggers_is_found(db: Database, database_url: str, name: str) -> None:
+    await written(db, line(), line(), line())
+    await seal_audit.activate(world(db))
+    assert [str(check) async for check in every_chain(db)] == [f"org_{A.hex}: 3 lines, whole"]
+    statement, why = TAMPERING[name]
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    async with owner.transaction() as connection:
+        for table in ("audit_events", "audit_chains"):
+            await connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
+        await connection.execute(text(statement))
+    await owner.close()
+    (check,) = [check async for check in every_chain(db)]
+    assert why in (check.why or "whole")
+
+
+async def test_a_pruned_chain_is_whole(db: Database) -> None:
+    await written(db, line(500), line(1))
+    await prune_audit.activate(world(db))
+    assert [check.why async for check in every_chain(db)] == [None]
+
+
+async def test_what_an_administrator_does_is_in_the_platforms_chain_and_in_the_organizations(
+    db: Database, database_url: str
+) -> None:
+    admin = Database(database_url, role=Role.ADMIN, pool_size=1, readers=1)
+    host = World(admin, now=Clock(NOW).now)
+    made = await administration.bootstrap(
+        administration.recorded(host, Permission.ORGANIZATIONS_CREATE, "acme"),
+        "acme",
+        credit=None,
+        gpu_quota=1,
+    )
+    assert isinstance(made, administration.FirstOrganization)
+    await admin.close()
+    async with db.transaction() as connection:
+        await seal(connection, limit=10, now=NOW)
+    for tenant in (None, made.id):
+        (sealed,) = await chain(db, tenant)
+        assert (sealed.line.event, sealed.line.subject) == ("organizations.create", "administrator")
+        assert list(sealed.line.targets) == [f"org_{made.id.hex}"]

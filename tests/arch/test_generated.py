@@ -256,6 +256,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.ReachSettings,
         reconciler_settings.HubSettings,
         reconciler_settings.KeySettings,
+        reconciler_settings.AuditSettings,
         verifier_settings.ClientVariables,
     ),
     "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),

@@ -315,7 +315,7 @@ async def test_a_reference_to_anothers_row_fails_as_one_to_no_row(
                 await a.execute(insertion(table, row), *encoded(table, row))
             refusals.append((refused.value.sqlstate, refused.value.constraint_name))
     assert refusals[0] == refusals[1]
-    assert refusals[0][0] == "23503"
+    assert refusals[0][0] in {"23503", "23505"}, "no such row, or a row of its own is in the way"
 
 
 # Roles and settings

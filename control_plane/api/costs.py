@@ -11,6 +11,8 @@ TOKENS: Mapping[str, int] = {
     "createQuote": 5,
     "explainLease": 3,
     "exportUsage": 20,
+    "exportAuditEvents": 20,
+    "exportAnyAuditEvents": 20,
     "getBill": 5,
     "getReconciliation": 5,
     "getOrganizationReconciliation": 5,

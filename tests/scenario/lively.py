@@ -5,14 +5,15 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
-from control_plane.db import account_requests, idempotency
+from control_plane.db import account_requests, audit, idempotency
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.account_request import AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.audit import AuditLine, Outcome, SubjectKind
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
-from control_plane.domain.ids import AccountRequestId
+from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
@@ -134,6 +135,10 @@ async def build(db: Database, clock: Clock) -> Stage:
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
     await stage.narrow(narrowed, Envelope(gpus=0, ends_after_seconds=300))
+    await _audited(stage, await stage.organization(), 500, 499)
+    for _ in range(2):
+        await stage.run("export_audit")
+    await _audited(stage, await stage.organization(), 2)
     deleted = await stage.organization()
     await stage.close_organization(deleted)
     await stage.run("close_organizations")
@@ -142,6 +147,25 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage.clock.advance(3)
     await stage.check()
     return stage
+
+
+async def _audited(stage: Stage, organization_id: OrganizationId, *days_ago: int) -> None:
+    """Lines of the audit log of so many days ago, in their chain."""
+    lines = [
+        AuditLine(
+            id=uuid7(),
+            organization_id=organization_id,
+            at=stage.clock.now() - timedelta(days=days),
+            event="leases.create",
+            outcome=Outcome.ALLOWED,
+            subject="test",
+            subject_kind=SubjectKind.SYSTEM,
+        )
+        for days in days_ago
+    ]
+    async with stage.db.transaction() as connection:
+        await audit.insert(connection, lines)
+    await stage.run("seal_audit")
 
 
 async def _challenge_soon(stage: Stage, *leases: Lease) -> None:

@@ -55,6 +55,7 @@ from reconciler.loop import AccountLoop, Loop, Report
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
 from tests.support import laws
+from tests.support.archive import Shelf
 from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
 from tests.support.keys import AFTER
@@ -452,6 +453,7 @@ async def set_stage(
         accept_emulated=True,
         tracer=tracer,
         keys=AFTER,
+        archive=Shelf(),
     )
     api = ApiWorld(api_db or db, now=clock.now, tracer=tracer)
     return Stage(clock, db, api, world, clouds, access, hub, challenger)

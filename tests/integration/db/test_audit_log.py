@@ -24,26 +24,13 @@ from reconciler.audit_verification import every_chain
 from reconciler.loops.audit import export_audit, prune_audit, seal_audit
 from reconciler.worlds.audit import AuditWorld
 from tests.integration.db.sample import A, B, fill
+from tests.support.archive import Shelf
 from tests.support.clock import START, Clock
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 TENANT = OrganizationId(A)
 NOW = START.replace(hour=12, minute=0, second=0, microsecond=0)
-
-
-class Shelf:
-    """An archive in memory. Puts the same bytes under a key, or fails the test."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.fails = False
-
-    async def put(self, key: str, body: bytes) -> None:
-        if self.fails:
-            raise ArchiveError("S3 answers AccessDenied")
-        assert self.objects.get(key, body) == body, "the same object has other bytes"
-        self.objects[key] = body
 
 
 @pytest.fixture

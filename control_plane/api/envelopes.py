@@ -62,7 +62,7 @@ class EnvelopeController(Controller):
         "/organization/envelope",
         operation_id="getOrganizationEnvelope",
         permission=Permission.ENVELOPES_READ,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest) -> EnvelopeView:
@@ -73,7 +73,7 @@ class EnvelopeController(Controller):
         "/organization/envelope",
         operation_id="putOrganizationEnvelope",
         permission=Permission.ENVELOPES_SET,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         responses=_WRITES,
     )
     async def set(self, request: ApiRequest, data: JSONBody[EnvelopeRequest]) -> EnvelopeView:
@@ -84,7 +84,7 @@ class EnvelopeController(Controller):
         "/projects/{project:str}/envelope",
         operation_id="getProjectEnvelope",
         permission=Permission.ENVELOPES_READ,
-        scope=ScopeKind.PROJECT,
+        scope=ScopeKind.ENVIRONMENT,
         responses=PROBLEMS,
     )
     async def show_project(self, request: ApiRequest, project: FromPath[str]) -> EnvelopeView:
@@ -95,7 +95,7 @@ class EnvelopeController(Controller):
         "/projects/{project:str}/envelope",
         operation_id="putProjectEnvelope",
         permission=Permission.ENVELOPES_SET,
-        scope=ScopeKind.PROJECT,
+        scope=ScopeKind.ENVIRONMENT,
         responses=_WRITES,
     )
     async def set_project(

@@ -50,18 +50,22 @@ class Place:
 
 
 async def scope_of(
-    connection: Connection, organization_id: OrganizationId, place: Place, *, reach: Reach
+    connection: Connection, organization_id: OrganizationId, place: Place, *, reach: Reach, writes: bool
 ) -> EnvelopeScope | Refused:
     """The scope that a request names; a refusal when there is no such organization, project or environment."""
     if await organizations.get(connection, organization_id) is None:
         return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
     if place.project is None:
+        if not reach.organization:
+            why = "There is no envelope of the whole organization for you; name a project that you may see."
+            return Refused(RefusalCode.NOT_FOUND, why)
         return EnvelopeScope(organization_id, place.level)
     project = await projects.of_path(connection, organization_id, place.project, reach=reach)
     if isinstance(project, Refused):
         return project
     if place.environment is None:
-        if not reach.contains(Scope(ScopeKind.PROJECT, project.id)):
+        # Who may read a part of a project may read what limits it.
+        if writes and not reach.contains(Scope(ScopeKind.PROJECT, project.id)):
             return Refused(
                 RefusalCode.NOT_FOUND, f"There is no envelope of the project {project.name!r} for you."
             )
@@ -88,7 +92,7 @@ async def show(
     world: World, organization_id: OrganizationId, place: Place, *, reach: Reach
 ) -> ShownEnvelope | Refused:
     async with world.db.reading(organization_id) as connection:
-        scope = await scope_of(connection, organization_id, place, reach=reach)
+        scope = await scope_of(connection, organization_id, place, reach=reach, writes=False)
         return scope if isinstance(scope, Refused) else await shown(connection, world, scope)
 
 
@@ -110,7 +114,7 @@ async def put(
         world.db.transaction(by_organization) as connection,
         acting_for(connection, organization_id, back_to=by_organization),
     ):
-        scope = await scope_of(connection, organization_id, place, reach=reach)
+        scope = await scope_of(connection, organization_id, place, reach=reach, writes=True)
         if isinstance(scope, Refused):
             return scope
         await organizations.standing(connection, organization_id, lock=True)  # Who is admitting waits.

@@ -75,7 +75,7 @@ async def create(
     reason: str,
     by: str,
 ) -> QuotaRequest | Refused:
-    scope = await scope_of(connection, organization_id, place, reach=EVERYWHERE)
+    scope = await scope_of(connection, organization_id, place, reach=EVERYWHERE, writes=True)
     if isinstance(scope, Refused):
         return scope
     now = world.now()

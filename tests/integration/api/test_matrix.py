@@ -208,12 +208,17 @@ async def test_what_is_out_of_reach_in_the_own_organization_is_not_found(stage: 
 
 async def test_what_is_in_reach_is_read(stage: Stage) -> None:
     for endpoint in OF_THINGS:
-        if endpoint.method != "GET" or endpoint.id_prefix == "pf" or endpoint.path.endswith("/events"):
+        if (
+            endpoint.method != "GET"
+            or endpoint.id_prefix in {"pf", "qr"}
+            or endpoint.path.endswith("/events")
+        ):
             continue
         for who in stage.everybody:
             if who.kind is not ScopeKind.PLATFORM and _expected(who, endpoint):
                 with case(endpoint, who):
-                    answer = await who.http.get(_path(endpoint, stage.near))
+                    path = _path(endpoint, stage.near).replace("environments/default", "environments/prod")
+                    answer = await who.http.get(path)
                     assert answer.status_code == 200, answer.text
 
 

@@ -107,7 +107,7 @@ async def _door(world: World) -> list[Figure]:
     """The CPU that a request takes until it is allowed."""
     moment = world.now()
     still = World(world.db, now=lambda: moment)  # A remembered key stays remembered.
-    authenticator, door = Authenticator(still), Door(_settings())
+    authenticator, door = Authenticator(still, None), Door(_settings())
     figures = []
     for name, secret in (("one role", "spk_o2"), (f"{ROLES_OF_ONE + 1} roles", "spk_o1")):
         header = f"Bearer {secret}"

@@ -81,7 +81,7 @@ async def measure() -> list[Figure]:
 
 
 async def _authentication(world: World) -> list[Figure]:
-    authenticator = Authenticator(world)
+    authenticator = Authenticator(world, None)
     numbers = random.Random(1)
     keys = [f"Bearer {_secret(number)}" for number in range(1, ORGANIZATIONS) if number % 10]
     looked_up = []
@@ -142,7 +142,7 @@ def _md5(name: str) -> bytes:
 
 async def _timing(world: World) -> list[Figure]:
     """The check of an unknown key and of a revoked one, in turns, each with a query."""
-    authenticator = Authenticator(world)
+    authenticator = Authenticator(world, None)
     times: dict[str, list[float]] = {"unknown": [], "revoked": []}
     for number in range(CHECKS):
         pair = [

@@ -101,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
         "--ours", dest="arn", action="store_const", const=None, help="use the installation's key again"
     )
 
+    keys = commands.add_parser(
+        "token-keys", help="list the keys that sign access tokens, or remove one that leaked"
+    )
+    keys.add_argument("--remove", metavar="ID", help="let this key verify no token from now on")
+
     book = commands.add_parser("price-book", help="put a price book in force")
     book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped price book")
     return parser
@@ -150,6 +155,19 @@ async def _master_key(world: World, arguments: argparse.Namespace) -> None:
     )
 
 
+async def _token_keys(world: World, arguments: argparse.Namespace) -> None:
+    if arguments.remove is not None:
+        refused = await administration.remove_key_of_tokens(world, arguments.remove)
+        if refused is not None:
+            raise Failure(refused.why)
+        _print_message(
+            "Removed. Its tokens are refused within a second; clients refresh theirs by themselves."
+        )
+        return
+    for key, phase in await administration.keys_of_tokens(world):
+        sys.stdout.write(f"{key.id}  {phase:8}  signs until {key.signs_until:%Y-%m-%d %H:%M} UTC\n")
+
+
 async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     shipped = resources.files("control_plane") / "price_book.toml"
     try:
@@ -174,6 +192,7 @@ _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[Non
     "credit": _credit,
     "master-key": _master_key,
     "price-book": _price_book,
+    "token-keys": _token_keys,
 }
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from control_plane.db.connect import DatabaseUrlError, check_url
 from control_plane.domain.secret import MasterKey, kms_region
+from control_plane.identity.urls import is_trusted_url
 from environment import reading
 from environment.reading import SettingsError, Variable
 
@@ -39,6 +41,27 @@ def _networks(text: str) -> tuple[Network, ...]:
         return tuple(ip_network(part.strip()) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise ValueError(f"must be IP networks, separated by commas: {error}") from error
+
+
+def _https(text: str) -> str:
+    """A URL with https, or http on this machine. Raises ValueError."""
+    if not is_trusted_url(text) or "?" in text:
+        raise ValueError("must be a URL with https, or with http and a host of this machine, without a query")
+    return text
+
+
+def _public_url(text: str) -> str:
+    if urlsplit(_https(text)).path not in ("", "/"):
+        raise ValueError("must be a URL without a path")
+    return text.rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    return _https(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def database_url(text: str) -> str:
@@ -157,6 +180,47 @@ class Settings:
             "without AWS KMS, file: the public X25519 key that data keys are wrapped for",
         ),
     ] = None
+    public_url: Annotated[
+        str | None,
+        BeforeValidator(reading.parsed(_public_url)),
+        Variable(
+            "SPLITPLANE_PUBLIC_URL",
+            "the URL of the API as clients and browsers know it, such as `https://api.example.com`; turns tokens on",
+        ),
+    ] = None
+    token_key: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_TOKEN_KEY_PATH",
+            "without AWS KMS, file: the private X25519 key that seals the keys of access tokens",
+        ),
+    ] = None
+    oidc_issuer: Annotated[
+        str | None,
+        BeforeValidator(reading.parsed(_issuer)),
+        Variable(
+            "SPLITPLANE_OIDC_ISSUER",
+            "the OpenID provider that people sign in with, exactly as it names itself",
+        ),
+    ] = None
+    oidc_client_id: Annotated[
+        str, Variable("SPLITPLANE_OIDC_CLIENT_ID", "our client id at the OpenID provider")
+    ] = ""
+    oidc_client_secret: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_OIDC_CLIENT_SECRET_PATH",
+            "file: our client secret at the OpenID provider; a public client has none",
+        ),
+    ] = None
+    oidc_email_domains: Annotated[
+        tuple[str, ...],
+        BeforeValidator(reading.parsed(_words)),
+        Variable(
+            "SPLITPLANE_OIDC_EMAIL_DOMAINS",
+            "domains of the email addresses that people may sign in with, separated by commas; any when it is not set",
+        ),
+    ] = ()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         BeforeValidator(reading.parsed(str.lower)),

@@ -24,11 +24,13 @@ from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
+from control_plane.api.forms import lenient
 from control_plane.api.health import HealthController
 from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
 from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
+from control_plane.api.oauth import OAuthController
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organization_states import OrganizationStateController
 from control_plane.api.organizations import OrganizationController
@@ -41,10 +43,14 @@ from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.role_bindings import RoleBindingController
 from control_plane.api.service_accounts import ServiceAccountController
+from control_plane.api.sessions import SessionController
+from control_plane.api.sign_in import DeviceController, SignInController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
 from control_plane.api.users import UserController
+from control_plane.api.well_known import WellKnownController
 from control_plane.services.changes import Changes
+from control_plane.services.signing_in import SigningIn
 from control_plane.settings import Settings
 from control_plane.world import World
 
@@ -58,6 +64,7 @@ CONTROLLERS = (
     ServiceAccountController,
     RoleBindingController,
     ApiKeyController,
+    SessionController,
     SshKeyController,
     ProjectController,
     EnvironmentController,
@@ -85,6 +92,7 @@ def create_app(
     *,
     metrics: Metrics | None = None,
     changes: Changes | None = None,
+    signing_in: SigningIn | None = None,
     sleep: Sleep = asyncio.sleep,
     lifespan: Sequence[Callable[[Litestar], AbstractAsyncContextManager[None]]] = (),
 ) -> Litestar:
@@ -95,13 +103,18 @@ def create_app(
     app = Litestar(
         route_handlers=[
             Router("/", before_request=public, route_handlers=[HealthController, ReferenceController]),
+            Router(
+                "/",
+                before_request=lenient,
+                route_handlers=[OAuthController, WellKnownController, SignInController, DeviceController],
+            ),
             Router("/v1", before_request=authorized, route_handlers=CONTROLLERS),
         ],
         request_class=ApiRequest,
         request_max_body_size=BODY_BYTES_MAX,
         exception_handlers={Exception: answer},
         openapi_config=openapi(),
-        state=State({"context": Context(world, settings, streams, metrics, changes)}),
+        state=State({"context": Context(world, settings, streams, metrics, changes, signing_in=signing_in)}),
         lifespan=list(lifespan),
         logging_config=None,
         debug=False,

@@ -1,4 +1,4 @@
-"""Authentication: an API key becomes a principal, or the answer is 401.
+"""Authentication: an API key or an access token becomes a principal, or the answer is 401.
 
 The owner of a key is cached with all that it may do, so that a read is one query and not two. A revocation of the key,
 and a change of its owner's state or roles, remove the entry: at once in the process that did it, and in the others when
@@ -14,13 +14,16 @@ from control_plane.api.errors import ApiError
 from control_plane.domain.access import Principal
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId
-from control_plane.services import principals
+from control_plane.services import access_tokens, principals
 from control_plane.services.api_keys import KEY_PREFIX
+from control_plane.services.signing_in import SigningIn
 from control_plane.world import World
 
 REMEMBER_SECONDS = 1
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
+TOKEN_PREFIX = "eyJ"  # noqa: S105 - how every JWT begins
+TOKEN_LENGTH_MAX = 4_096
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
 
 
@@ -31,8 +34,9 @@ def actor(principal: Principal, request_id: str) -> Actor:
 
 
 class Authenticator:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, signing_in: SigningIn | None) -> None:
         self._world = world
+        self._signing_in = signing_in
         self._known: dict[bytes, tuple[Principal | None, float]] = {}
         """For each digest of a secret: its owner, and when it was looked up (Unix seconds)."""
         self._used: dict[OrganizationId, dict[ApiKeyId, datetime]] = {}
@@ -102,18 +106,19 @@ class Authenticator:
                 return owner
 
     async def _look_up(self, secret: str) -> Principal | None:
-        return await principals.of_secret(self._world, secret)
+        if secret.startswith(KEY_PREFIX):
+            return await principals.of_secret(self._world, secret)
+        if self._signing_in is None:
+            return None
+        return await access_tokens.principal_of(self._world, self._signing_in, secret)
 
 
 def _bearer(authorization: str | None) -> str:
     scheme, _, secret = (authorization or "").partition(" ")
     secret = secret.strip()
-    if (
-        scheme.lower() != "bearer"
-        or not secret.startswith(KEY_PREFIX)
-        or len(secret) > SECRET_LENGTH_MAX
-        or not secret.isascii()
-    ):
+    is_key = secret.startswith(KEY_PREFIX) and len(secret) <= SECRET_LENGTH_MAX
+    is_token = secret.startswith(TOKEN_PREFIX) and secret.count(".") == 2 and len(secret) <= TOKEN_LENGTH_MAX
+    if scheme.lower() != "bearer" or not (is_key or is_token) or not secret.isascii():
         raise ApiError(
             "unauthenticated",
             "Send an API key as `Authorization: Bearer spk_...`.",

@@ -36,6 +36,8 @@ TURN_SECONDS_MAX = 5.0
 """How long a request waits for its turn."""
 ANONYMOUS_BURST_SECONDS = 5
 RETRY_AFTER_SECONDS = 1
+CODES_PER_SECOND, CODES_BURST = 1 / 30, 5
+"""Wrong codes of terminals that a person may type. There are 25 thousand million codes, each valid for ten minutes."""
 _ONCE = frozenset({b"authorization", b"content-type", b"host", b"last-event-id"})
 """Headers of which a proxy could read another one than we do. A second Idempotency-Key has a code of its own."""
 
@@ -60,6 +62,7 @@ class Door:
         self._guesses = Guesses(rate=anonymous, burst=anonymous_burst)
         self._public = Limiter(rate=anonymous, burst=anonymous_burst, name="address")
         self._identity = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
+        self._codes = Limiter(rate=CODES_PER_SECOND, burst=CODES_BURST, name="person")
         self._all = _Bound(InProgress(REQUESTS_MAX), "overloaded", "This server")
         self._of_address = _Bound(InProgress(ADDRESS_REQUESTS_MAX), "too_many_in_progress", "Your address")
         self._of_organization = _Bound(
@@ -94,6 +97,15 @@ class Door:
         grant = await self._guesses.may_try(address, authorization, now)
         if grant is not None:
             raise _limited("Too many requests without a valid API key came from your address.", grant)
+
+    def may_try_codes(self, person: str, now: float) -> None:
+        """Raises ApiError when somebody typed so many wrong codes of terminals that no further one is looked up."""
+        grant = self._codes.look(person, now)
+        if not grant.allowed:
+            raise _limited("You typed too many wrong codes.", grant)
+
+    def wrong_code(self, person: str, now: float) -> None:
+        self._codes.take(person, now)
 
     def right_key(self, authorization: str | None) -> None:
         self._guesses.right(authorization)

@@ -218,6 +218,17 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ID_TOKEN_NONCE: Kind(401, "Sign in again, and use the newest page of your browser."),
     RefusalCode.ID_TOKEN_CLAIM_MISSING: Kind(401, "Let the issuer send the claim that `detail` names."),
     RefusalCode.EMAIL_UNVERIFIED: Kind(403, "Verify your email address at the issuer, and sign in again."),
+    RefusalCode.EMAIL_DOMAIN: Kind(
+        403, "Sign in with an email address of an organization that may use this API."
+    ),
+    RefusalCode.NOT_INVITED: Kind(
+        403, "Let an administrator of your organization invite your email address."
+    ),
+    RefusalCode.SIGN_IN_STATE: Kind(400, "Start the sign-in again, and finish it in the same browser."),
+    RefusalCode.USER_CODE_UNKNOWN: Kind(
+        404, "Run `splitplane login` again, and type the code that it shows.", "user_code"
+    ),
+    RefusalCode.DEVICES_TOO_MANY: Kind(429, "Confirm the terminals that wait, or let their codes expire."),
 }
 
 

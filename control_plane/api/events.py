@@ -19,6 +19,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.streams import HEARTBEAT, RETRY, Closing, Emit, EventStream, Follower, Stream, event
 from control_plane.api.views.journal import journal_line
 from control_plane.api.views.leases import status_view
+from control_plane.domain.access import confined
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.permission import Permission
@@ -117,7 +118,7 @@ class LeaseEvents:
         known = await principals.of_keys(self._world, [self._stream.key])
         if self._stream.key not in known:
             raise unauthenticated()
-        self._stream.principal = known[self._stream.key]
+        self._stream.principal = confined(known[self._stream.key], self._stream.principal.confined_to)
         seen = await self._read()
         if isinstance(seen, Refused):
             raise refusal(seen)

@@ -46,6 +46,7 @@ from control_plane.domain.organization import OPEN, OrganizationState, allows
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
 from control_plane.services.changes import Changes
+from control_plane.services.signing_in import SigningIn
 from control_plane.settings import Settings
 from control_plane.wire.problems import FieldError
 from control_plane.world import World
@@ -59,14 +60,22 @@ class Context:
     """What all requests of a process share; the app keeps it as `app.state.context`."""
 
     def __init__(
-        self, world: World, settings: Settings, streams: Streams, metrics: Metrics, changes: Changes
+        self,
+        world: World,
+        settings: Settings,
+        streams: Streams,
+        metrics: Metrics,
+        changes: Changes,
+        *,
+        signing_in: SigningIn | None,
     ) -> None:
         self.world = world
         self.settings = settings
         self.streams = streams
         self.catch_up = CatchUp(world)
         self.metrics = metrics
-        self.authenticator = Authenticator(world)
+        self.signing_in = signing_in
+        self.authenticator = Authenticator(world, signing_in)
         self.door = Door(settings)
         self.refusals = Refusals(world)
         self.budgets = Budgets(world, self.door.shared)
@@ -98,6 +107,8 @@ class Context:
     def anything_changed(self) -> None:
         """Changes may have been missed."""
         self.authenticator.forget_all()
+        if self.signing_in is not None:
+            self.signing_in.keys.forget()
         self.streams.anything_changed()
 
 
@@ -267,7 +278,7 @@ def scope_kind_of(handler: HTTPRouteHandler) -> ScopeKind:
 
 async def public(request: AnyRequest) -> None:
     """The door of the routes that need no key: health and the API's document."""
-    door = _arrive(request)
+    door = arrive(request)
     # Health is answered before the database's clock is known.
     door.arrive_without_key(door.address(request.scope), time.monotonic())
     _check_query(request)
@@ -279,7 +290,7 @@ async def authorized(request: AnyRequest) -> None:
     if request.method == "OPTIONS":
         await public(request)
         return
-    door = _arrive(request)
+    door = arrive(request)
     observe.at_end(request.scope, partial(note_refusal, cast("ApiRequest", request)))
     principal = await _principal(request)
     request.scope["auth"] = principal
@@ -301,7 +312,7 @@ def _enter(request: AnyRequest, door: Door, principal: Principal) -> None:
         door.enter(request.scope, principal, now, cost)
 
 
-def _arrive(request: AnyRequest) -> Door:
+def arrive(request: AnyRequest) -> Door:
     """Let the request in as far as its address may come."""
     context = context_of(request)
     door = context.door

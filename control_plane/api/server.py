@@ -18,6 +18,7 @@ from granian.log import LogLevels
 from litestar import Litestar
 
 from control_plane import settings as configuration
+from control_plane.api import observe
 from control_plane.api.app import create_app
 from control_plane.api.auth import Authenticator
 from control_plane.api.observe import (
@@ -34,7 +35,9 @@ from control_plane.api.observe import (
 from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
 from control_plane.services import health, process
+from control_plane.services.key_ring import KEEP_SECONDS
 from control_plane.services.sealing import key_maker
+from control_plane.services.signing_in import SigningIn, signing_in
 from control_plane.settings import Address, Settings, SettingsError
 from tracing import starting as tracing
 
@@ -100,6 +103,7 @@ def application() -> Litestar:
         sealing=key_maker(settings),
     )
     metrics = metrics_of(served)
+    signs_in = signing_in(settings, served.world)
 
     @asynccontextmanager
     async def process_lifespan(app: Litestar) -> AsyncIterator[None]:
@@ -111,6 +115,7 @@ def application() -> Litestar:
             asyncio.create_task(served.changes.run()),
             asyncio.create_task(_keep_uses(authenticator)),
             asyncio.create_task(app.state.context.refusals.keep()),
+            asyncio.create_task(_keep_signing_keys(signs_in)),
         ]
         budgets = app.state.context.budgets
         # Before the first request: a process that knows no other one takes the whole burst for its share.
@@ -137,8 +142,25 @@ def application() -> Litestar:
             note_stop()
 
     return create_app(
-        served.world, settings, metrics=metrics, changes=served.changes, lifespan=[process_lifespan]
+        served.world,
+        settings,
+        metrics=metrics,
+        changes=served.changes,
+        signing_in=signs_in,
+        lifespan=[process_lifespan],
     )
+
+
+async def _keep_signing_keys(signs_in: SigningIn | None) -> None:
+    """Make the next key of access tokens when it is needed."""
+    while signs_in is not None:
+        try:
+            await signs_in.keys.keep()
+        except Exception as error:
+            if not health.is_database_trouble(error) and not health.is_key_manager_trouble(error):
+                raise
+            observe.log.warning("signing_key_not_made", error=type(error).__name__)
+        await asyncio.sleep(KEEP_SECONDS)
 
 
 async def _keep_uses(authenticator: Authenticator) -> None:
@@ -203,6 +225,7 @@ def serve(settings: Settings) -> None:
     Raises LoginRefused for a database login that could go around row-level security, and
     SettingsError when one of the two ports cannot be listened on, or the file of the sealing key not be used.
     """
+    signing_in(settings, process.api_process(settings.database_url, connections=1).world)
     key_maker(settings)  # In the worker, which makes its own, a wrong file would end in a traceback.
     asyncio.run(process.check_login(settings.database_url))
     _check_free("SPLITPLANE_LISTEN", settings.listen)

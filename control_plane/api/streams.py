@@ -19,7 +19,7 @@ from prometheus_client import Gauge
 
 from control_plane.api import observe
 from control_plane.api.places import Places
-from control_plane.domain.access import Principal
+from control_plane.domain.access import Principal, confined
 from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
 from control_plane.services import health, principals
 from control_plane.services.changes import Changes
@@ -111,7 +111,9 @@ class Stream:
         """What the stream's reader may do now; None when its key is valid no more."""
         if principal is None:
             self.close(Closing.REVOKED)
-        elif principal.where != self.principal.where:
+            return
+        principal = confined(principal, self.principal.confined_to)
+        if principal.where != self.principal.where:
             self.principal = principal
             self.wake()
 

@@ -22,6 +22,7 @@ from control_plane.cli.clock import Clock
 from control_plane.cli.config import Login
 from control_plane.cli.errors import CliError, Exit, not_the_api, unreachable
 from control_plane.cli.outage import Outage
+from control_plane.cli.signing_in import SessionAuth
 from control_plane.cli.version import VERSION
 from control_plane.wire.common import Request
 
@@ -67,6 +68,7 @@ class Client:
         self,
         login: Login,
         *,
+        auth: SessionAuth | None = None,
         transport: httpx.BaseTransport | None = None,
         clock: Clock | None = None,
         report: Callable[[str], None] = lambda _: None,
@@ -77,14 +79,16 @@ class Client:
         self.clock = clock or Clock()
         self.outage = Outage(login.url, self.clock, lambda sentence: report(self._redacted(sentence)))
         self._try_seconds = try_seconds
+        self._auth = auth
         self._new_key = new_key
         self._http = httpx.Client(
             base_url=login.url,
             headers={
-                "Authorization": f"Bearer {login.api_key}",
+                **({"Authorization": f"Bearer {login.api_key}"} if auth is None else {}),
                 "User-Agent": user_agent(),
                 "Accept": "application/json, application/problem+json",
             },
+            auth=auth,
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             transport=transport,
             follow_redirects=False,  # A redirect must not take the API key to another host.
@@ -285,7 +289,8 @@ class Client:
             if str(fault.get("detail")) not in sentence:
                 sentence += f"\n  {fault.get('field')}: {fault.get('detail')}"
         if status == 401:
-            sentence = f"{sentence} The API key used is {self.login.source}."
+            used = "API key" if self._auth is None else "session"
+            sentence = f"{sentence} The {used} used is {self.login.source}."
         if status >= 500 and (
             request_id := problem.get("request_id") or response.headers.get("x-request-id")
         ):
@@ -302,7 +307,9 @@ class Client:
         )
 
     def _redacted(self, text: str) -> str:
-        return text.replace(self.login.api_key, "(your key)") if self.login.api_key else text
+        for secret in (self.login.api_key, *(self._auth.secrets if self._auth is not None else ())):
+            text = text.replace(secret, "(your key)") if secret else text
+        return text
 
 
 class _GoneAfterRetry(Exception):  # noqa: N818 - It is not an error, and ends a repeated DELETE.

@@ -1,15 +1,18 @@
-"""The API's URL and the API key, from the environment or from a file that only its owner can read.
+"""The API's URL and the login, from the environment or from a file that only its owner can read.
 
-The file is created with mode 0600 and refused with any wider one. A stored key is sent only to the URL that
-it was stored for: changing SPLITPLANE_URL alone must not send it to somebody else.
+The file holds a profile per login, each with an API key or with the tokens of a session. It is created with mode 0600
+and refused with any wider one. A secret is sent only to the URL that it was stored for: changing SPLITPLANE_URL alone
+must not send it to somebody else.
 """
 
+import fcntl
 import ipaddress
 import json
 import os
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,11 +23,26 @@ URL_DEFAULT = "http://127.0.0.1:8080"
 ENV_URL = "SPLITPLANE_URL"
 ENV_KEY = "SPLITPLANE_API_KEY"
 ENV_ALLOW_HTTP = "SPLITPLANE_ALLOW_HTTP"
+ENV_PROFILE = "SPLITPLANE_PROFILE"
+PROFILE_DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A sign-in, with its tokens. None of them is in the repr."""
+
+    id: str
+    organization: str
+    """The organization's id."""
+    refresh: str = field(repr=False)
+    access: str = field(repr=False)
+    ends_at: float
+    """When the access token ends (Unix seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A URL and an API key. The key is not in the repr, so that it is in no traceback or log."""
+    """A URL, with an API key or a session. The key is not in the repr, so that it is in no traceback or log."""
 
     url: str
     api_key: str = field(repr=False)
@@ -32,6 +50,10 @@ class Login:
     """Where the key comes from, for people."""
     stored: bool = False
     """Whether the key is in the login file."""
+    profile: str = PROFILE_DEFAULT
+    """Under which name it is stored."""
+    session: Session | None = None
+    """The session of a person; None for an API key."""
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -78,29 +100,18 @@ def check_private(path: Path, status: os.stat_result, content: str) -> None:
         )
 
 
-def stored(environ: Mapping[str, str]) -> Login | None:
-    """The login that `splitplane login` stored; None when there is none."""
-    path = config_path(environ)
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            content = file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CliError(f"Cannot read {path}: {error.strerror}.", code="config_unreadable") from error
-    check_private(path, status, "an API key")
-    try:
-        values = tomllib.loads(content.decode())
-        url, api_key = values["url"], values["api_key"]
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError):
-        # Without the cause, because a parser's message may quote the line with the key.
-        raise CliError(f"{path} is damaged; run: splitplane login", code="config_damaged") from None
-    return Login(checked_url(str(url), environ), str(api_key), f"stored in {path}", stored=True)
+def stored(environ: Mapping[str, str], profile: str | None = None) -> Login | None:
+    """The login of a profile, or of the one in use; None when there is none."""
+    file = _read(environ)
+    name = file.in_use if profile is None else profile
+    return file.profiles.get(name)
 
 
-def current(environ: Mapping[str, str]) -> Login:
-    """The login that commands use: the environment's, or else the stored one."""
+def current(environ: Mapping[str, str], profile: str | None = None) -> Login:
+    """The login that commands use: the named profile's, the environment's, or else the profile in use."""
+    profile = profile or environ.get(ENV_PROFILE) or None
+    if profile is not None:
+        return _of_profile(environ, profile)
     url, api_key = environ.get(ENV_URL), environ.get(ENV_KEY)
     if api_key and url:
         return Login(checked_url(url, environ), api_key, f"from {ENV_URL} and {ENV_KEY}")
@@ -114,31 +125,167 @@ def current(environ: Mapping[str, str]) -> Login:
         )
     if url and checked_url(url, environ) != saved.url:
         raise CliError(
-            f"The stored API key belongs to {saved.url}, but {ENV_URL} is {url}; set {ENV_KEY} as well,"
+            f"The stored login belongs to {saved.url}, but {ENV_URL} is {url}; set {ENV_KEY} as well,"
             f" or run: splitplane login --url {url}",
             code="key_of_another_url",
         )
     return saved
 
 
-def store(environ: Mapping[str, str], login: Login) -> Path:
-    """Write the login file completely or not at all, readable by its owner only from the first byte."""
+def _of_profile(environ: Mapping[str, str], profile: str) -> Login:
+    file = _read(environ)
+    found = file.profiles.get(profile)
+    if found is None:
+        raise CliError(
+            f"There is no profile {profile!r};{_choices(file)} run: splitplane login --profile {profile}",
+            code="profile_unknown",
+        )
+    return found
+
+
+def _choices(file: "File") -> str:
+    return f" there are {', '.join(sorted(file.profiles))}, or" if file.profiles else ""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What the login file holds."""
+
+    in_use: str = PROFILE_DEFAULT
+    """The profile that commands use when none is named."""
+    profiles: Mapping[str, Login] = field(default_factory=dict[str, Login])
+
+
+def profiles(environ: Mapping[str, str]) -> File:
+    return _read(environ)
+
+
+def _read(environ: Mapping[str, str]) -> File:
     path = config_path(environ)
-    # An ASCII JSON string, which `json.dumps` makes, is also a TOML basic string.
-    text = (
-        "# Written by `splitplane login`. It contains an API key: do not share it.\n"
-        f"url = {json.dumps(login.url)}\n"
-        f"api_key = {json.dumps(login.api_key)}\n"
-    )
     try:
-        _replace(path, text)
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read()
+    except FileNotFoundError:
+        return File()
+    except OSError as error:
+        raise CliError(f"Cannot read {path}: {error.strerror}.", code="config_unreadable") from error
+    check_private(path, status, "your logins")
+    try:
+        values = tomllib.loads(content.decode())
+        found = {
+            str(name): _login(str(name), table, environ, path) for name, table in values["profiles"].items()
+        }
+        return File(str(values["profile"]), found)
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        # Without the cause, because a parser's message may quote the line with the key.
+        raise CliError(f"{path} is damaged; run: splitplane login", code="config_damaged") from None
+
+
+def _login(name: str, table: Mapping[str, object], environ: Mapping[str, str], path: Path) -> Login:
+    session = None
+    if "refresh_token" in table:
+        session = Session(
+            id=str(table["session"]),
+            organization=str(table["organization"]),
+            refresh=str(table["refresh_token"]),
+            access=str(table["access_token"]),
+            ends_at=float(str(table["access_ends_at"])),
+        )
+    url = checked_url(str(table["url"]), environ)
+    key = "" if session is not None else str(table["api_key"])
+    where = f"stored in {path}" if name == PROFILE_DEFAULT else f"stored as {name} in {path}"
+    return Login(url, key, where, stored=True, profile=name, session=session)
+
+
+def store(environ: Mapping[str, str], login: Login, *, use: bool = True) -> Path:
+    """Write a profile into the login file, completely or not at all, and by default use it from now on."""
+    with locked(environ):
+        try:
+            file = _read(environ)
+        except CliError:
+            file = File()  # A damaged or exposed file is replaced by the new login.
+        in_use = login.profile if use else file.in_use
+        return _write(environ, File(in_use, {**file.profiles, login.profile: login}))
+
+
+def update(environ: Mapping[str, str], login: Login) -> None:
+    """Write a profile whose tokens were exchanged. Call it with the file locked."""
+    file = _read(environ)
+    _write(environ, File(file.in_use, {**file.profiles, login.profile: login}))
+
+
+def use_profile(environ: Mapping[str, str], profile: str) -> None:
+    """Use a profile from now on."""
+    with locked(environ):
+        _of_profile(environ, profile)
+        _write(environ, File(profile, _read(environ).profiles))
+
+
+def forget(environ: Mapping[str, str], profile: str | None = None) -> Path | None:
+    """Remove a profile, or the one in use; None when there was none."""
+    path = config_path(environ)
+    with locked(environ):
+        file = _read(environ)
+        name = file.in_use if profile is None else profile
+        if name not in file.profiles:
+            return None
+        left = {other: login for other, login in file.profiles.items() if other != name}
+        if not left:
+            path.unlink()
+            return path
+        in_use = file.in_use if file.in_use in left else min(left)
+        return _write(environ, File(in_use, left))
+
+
+@contextmanager
+def locked(environ: Mapping[str, str]) -> Iterator[None]:
+    """Keep other commands from writing the login file meanwhile: a refresh token must be used once only."""
+    path = config_path(environ)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path.with_name(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CliError(f"Cannot write {path}: {error.strerror}.", code="config_unwritable") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(environ: Mapping[str, str], file: File) -> Path:
+    path = config_path(environ)
+    try:
+        _replace(path, _text(file))
     except OSError as error:
         raise CliError(f"Cannot write {path}: {error.strerror}.", code="config_unwritable") from error
     return path
 
 
+def _text(file: File) -> str:
+    # An ASCII JSON string, which `json.dumps` makes, is also a TOML basic string.
+    lines = [
+        "# Written by `splitplane login`. It contains secrets: do not share it.",
+        f"profile = {json.dumps(file.in_use)}",
+    ]
+    for name, login in sorted(file.profiles.items()):
+        lines += ["", f"[profiles.{json.dumps(name)}]", f"url = {json.dumps(login.url)}"]
+        if login.session is None:
+            lines.append(f"api_key = {json.dumps(login.api_key)}")
+            continue
+        session = login.session
+        lines += [
+            f"organization = {json.dumps(session.organization)}",
+            f"session = {json.dumps(session.id)}",
+            f"refresh_token = {json.dumps(session.refresh)}",
+            f"access_token = {json.dumps(session.access)}",
+            f"access_ends_at = {int(session.ends_at)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -148,13 +295,3 @@ def _replace(path: Path, text: str) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def forget(environ: Mapping[str, str]) -> Path | None:
-    """Remove the stored login; None when there was none."""
-    path = config_path(environ)
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return None
-    return path

@@ -19,6 +19,7 @@ _BY_CODE = {
     "balance_too_low": "see: splitplane bill",
     "quota_exceeded": "see: splitplane lease list, splitplane whoami",
     "unauthenticated": "log in again: splitplane login",
+    "sign_in_not_configured": "log in with an API key: splitplane login --key",
     "organization_unknown": "see: splitplane organization list",
     "api_key_unknown": "see: splitplane api-key list",
     "route_not_found": "check the URL: splitplane whoami shows it. An older API may also lack the endpoint",

@@ -33,6 +33,7 @@ Every command has --help with examples, --json for scripts, and --quiet.
 
 environment:
   SPLITPLANE_URL, SPLITPLANE_API_KEY   take precedence over the stored login
+  SPLITPLANE_PROFILE                   the stored login to use, as --profile
   NO_COLOR                             no colours
 exit codes:
   0 done   1 refused or failed   2 wrong usage   3 no answer from the API"""
@@ -40,6 +41,8 @@ exit codes:
 PROGRAM = f"splitplane-cli/{VERSION}"
 FILES = {
     "session": ("login", "logout", "whoami"),
+    "profiles": ("profile",),
+    "sessions": ("session",),
     "api_keys": ("api-key",),
     "ssh_keys": ("ssh-key",),
     "projects": ("project",),
@@ -94,7 +97,7 @@ def main(arguments: Sequence[str], terminal: "Terminal") -> Exit:
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
         args = parsed(arguments)
-        terminal.quiet, terminal.timeout = args.quiet, args.timeout
+        terminal.quiet, terminal.timeout, terminal.profile = args.quiet, args.timeout, args.profile
         args.run(terminal, args)
     except CliError as error:
         terminal.fail(error, as_json=as_json)

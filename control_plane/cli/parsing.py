@@ -11,7 +11,7 @@ from control_plane.cli.errors import CliError, Exit, usage
 if TYPE_CHECKING:  # It draws, and `splitplane --version` starts without the weight of that.
     from control_plane.cli.terminal import Terminal
 
-_SECRET = re.compile(r"spk_[A-Za-z0-9_-]+")
+_SECRET = re.compile(r"sp[kr]_[A-Za-z0-9_-]+")
 _INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
 
 _LENGTH = re.compile(r"([0-9]{1,9})([smhd]?)")
@@ -141,6 +141,9 @@ def command(to: Commands, name: str, run: Run, summary: str, *, more: str = "", 
         metavar="SECONDS",
         type=_seconds,
         help="how long to retry while the API is away (default: 60)",
+    )
+    parser.add_argument(
+        "--profile", metavar="NAME", help="the stored login to use (see: splitplane profile list)"
     )
     parser.set_defaults(run=run)
     return parser

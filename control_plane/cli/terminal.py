@@ -7,7 +7,9 @@ import json
 import os
 import socket
 import sys
+import webbrowser
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from getpass import getpass
@@ -19,10 +21,11 @@ from rich.segment import Segment
 
 from control_plane.cli import config
 from control_plane.cli.answers import Answer
-from control_plane.cli.client import TRY_SECONDS, Client
+from control_plane.cli.client import TRY_SECONDS, Client, user_agent
 from control_plane.cli.clock import Clock
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.hints import hint
+from control_plane.cli.signing_in import Post, SessionAuth, oauth
 from control_plane.cli.words import clean_lines, printable
 
 T = TypeVar("T")
@@ -59,6 +62,18 @@ def become(command: Sequence[str]) -> NoReturn:
     os.execvp(command[0], list(command))  # noqa: S606 - a list of arguments, no shell.
 
 
+def open_url(url: str) -> bool:
+    """Open a URL in the person's browser. False without a graphical session, where a text browser would take over."""
+    if sys.platform.startswith("linux") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
+        return False
+    try:
+        return webbrowser.open(url)
+    except webbrowser.Error:
+        return False
+
+
 def reaches(address: str, port: int) -> bool:
     """Whether a server speaks there within `REACH_SECONDS`, as SSH servers do first.
 
@@ -83,6 +98,10 @@ class Terminal:
     become: Callable[[Sequence[str]], NoReturn] = become
     reaches: Callable[[str, int], bool] = reaches
     transport: httpx.BaseTransport | None = None
+    open_url: Callable[[str], bool] = open_url
+    """Opens a browser; False when there is none."""
+    profile: str | None = None
+    """The profile that `--profile` names."""
     quiet: bool = False
     """Print ids only, and neither progress nor remarks."""
     timeout: float | None = None
@@ -95,8 +114,13 @@ class Terminal:
 
     def client(self, login: config.Login | None = None) -> Client:
         """A client that lives as long as the command."""
+        login = login or self.login()
+        auth = None
+        if login.session is not None:
+            auth = SessionAuth(login, self.environ, self.oauth(login.url), self.seconds)
         made = Client(
-            login or config.current(self.environ),
+            login,
+            auth=auth,
             transport=self.transport,
             clock=self.clock,
             report=self.warn,
@@ -104,6 +128,18 @@ class Terminal:
         )
         self._clients.append(made)
         return made
+
+    def login(self) -> config.Login:
+        """The login that this command uses."""
+        return config.current(self.environ, self.profile)
+
+    def oauth(self, url: str) -> Post:
+        """Posts forms to the OAuth endpoints of an API."""
+        return oauth(url, self.transport, user_agent())
+
+    def seconds(self) -> float:
+        """The time in Unix seconds."""
+        return self.now().timestamp()
 
     def close(self) -> None:
         for client in self._clients:
@@ -157,6 +193,17 @@ class Terminal:
     def warn(self, text: str) -> None:
         """Print on standard error what has to be known even when remarks are not wanted."""
         self.err.print(clean_lines(text), style="yellow", soft_wrap=True)
+
+    def tell(self, text: str) -> None:
+        """Print on standard error what a person needs to go on, in one line that can be copied."""
+        self.err.print(clean_lines(text), soft_wrap=True)
+
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Show that the command waits: a line that moves at a terminal, one line elsewhere."""
+        if self.err.is_terminal and not self.quiet:
+            return self.err.status(clean_lines(text))
+        self.note(text)
+        return nullcontext()
 
     def fail(self, error: CliError, *, as_json: bool) -> None:
         """Print an error on standard error, with --json as well: a pipe must not take an error for an answer."""

@@ -30,6 +30,8 @@ class KeyOwner:
     project_ids: tuple[ProjectId, ...] | None
     expires_at: datetime | None
     roles: tuple[HeldRole, ...]
+    is_session: bool
+    """Whether the credential is a session, whose id is then in the place of the key's."""
 
     @property
     def subject(self) -> Subject:
@@ -38,8 +40,11 @@ class KeyOwner:
 
 # Functions that run with their owner's rights: before the key is known there is no tenant, so the filter would hide
 # every row.
-_OF_SECRET = text("SELECT * FROM api_key_principal(:secret_sha256, :now)")
-_OF_KEYS = text("SELECT * FROM api_key_principals(:ids, :now)")
+_OF_SECRET = text("SELECT p.*, false AS is_session FROM api_key_principal(:secret_sha256, :now) p")
+_OF_KEYS = text("""
+SELECT p.*, false AS is_session FROM api_key_principals(:ids, :now) p
+UNION ALL SELECT p.*, true FROM session_principals(:ids, :now) p
+""")
 _NOTE_USES = text("""
 UPDATE api_keys k SET last_used_at = used.at
 FROM unnest(CAST(:ids AS uuid[]), CAST(:used_at AS timestamptz[])) AS used(id, at)
@@ -48,6 +53,7 @@ WHERE k.organization_id = :organization_id AND k.id = used.id
 """)
 # The locks make a revocation or a suspension wait until this transaction is over, so that neither overlooks the other.
 _HOLD_KEY = text("SELECT id FROM api_keys WHERE id = :id AND revoked_at IS NULL FOR SHARE")
+_HOLD_SESSION = text("SELECT id FROM sessions WHERE id = :id AND ended_at IS NULL FOR SHARE")
 _HOLD_USER = text("SELECT id FROM users WHERE id = :id FOR SHARE")
 _HOLD_SERVICE_ACCOUNT = text("SELECT id FROM service_accounts WHERE id = :id FOR SHARE")
 
@@ -61,13 +67,16 @@ async def of_secret(connection: Connection, secret_sha256: bytes, *, now: dateti
 
 
 async def of_keys(connection: Connection, key_ids: Collection[ApiKeyId], *, now: datetime) -> list[KeyOwner]:
-    """The owners of those of these keys, of any organization, that are valid."""
+    """The owners of those of these keys and sessions, of any organization, that are valid."""
     return await read(connection, _OF_KEYS, KeyOwner, ids=list(key_ids), now=now)
 
 
 async def hold(connection: Connection, key_id: ApiKeyId, subject: Subject) -> None:
-    """Keep a key from being revoked, and its owner from being suspended, until this transaction is over."""
+    """Keep a key from being revoked or a session from being ended, and its owner from being suspended,
+    until this transaction is over.
+    """
     await read(connection, _HOLD_KEY, UUID, id=key_id)
+    await read(connection, _HOLD_SESSION, UUID, id=key_id)
     is_user = subject.kind is SubjectKind.USER
     await read(connection, _HOLD_USER if is_user else _HOLD_SERVICE_ACCOUNT, UUID, id=subject.id)
 

@@ -7,7 +7,7 @@ queries, so that what is out of reach is not found.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 from uuid import UUID
@@ -179,6 +179,8 @@ class Principal:
     narrowing: Narrowing = UNLIMITED
     expires_at: datetime | None = None
     """When the credential ends."""
+    confined_to: frozenset[Permission] | None = None
+    """The permissions that an access token is limited to, below the limits of its credential; None: all of these."""
     grants: tuple[Grant, ...] = field(init=False, repr=False, compare=False)
     """What its roles give through the credential."""
     where: Mapping[Permission, Reach] = field(init=False, repr=False, compare=False)
@@ -217,6 +219,18 @@ class Principal:
             ),
             None,
         )
+
+
+def confined(principal: Principal, to: frozenset[Permission] | None) -> Principal:
+    """The principal with no more than these permissions: what is read of a credential again stays as narrow."""
+    if to is None:
+        return principal
+    held = principal.narrowing
+    return replace(
+        principal,
+        narrowing=Narrowing(held.permissions_of(to), held.projects),
+        confined_to=to,
+    )
 
 
 @dataclass(frozen=True, slots=True)

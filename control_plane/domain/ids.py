@@ -16,6 +16,7 @@ UserId = NewType("UserId", UUID)
 ServiceAccountId = NewType("ServiceAccountId", UUID)
 RoleBindingId = NewType("RoleBindingId", UUID)
 ApiKeyId = NewType("ApiKeyId", UUID)
+SessionId = NewType("SessionId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 MachineId = NewType("MachineId", UUID)
@@ -43,6 +44,7 @@ class Prefix(StrEnum):
     SERVICE_ACCOUNT = "sa"
     ROLE_BINDING = "rb"
     API_KEY = "key"
+    SESSION = "ses"
     SSH_KEY = "ssh"
     LEASE = "le"
     MACHINE = "mc"

@@ -57,6 +57,14 @@ class Permission(StrEnum):
     """Read the API keys of every user and service account of the organization."""
     API_KEYS_MANAGE = "api_keys.manage"
     """Create, rotate and revoke the API keys of others who may do no more."""
+    SESSIONS_READ = "sessions.read"
+    """Read one's own sessions."""
+    SESSIONS_REVOKE = "sessions.revoke"
+    """End one's own sessions."""
+    SESSIONS_READ_ALL = "sessions.read_all"
+    """Read the sessions of every user of the organization."""
+    SESSIONS_REVOKE_ALL = "sessions.revoke_all"
+    """End the sessions of every user of the organization."""
     SSH_KEYS_READ = "ssh_keys.read"
     SSH_KEYS_CREATE = "ssh_keys.create"
     SSH_KEYS_DELETE = "ssh_keys.delete"
@@ -157,6 +165,8 @@ _OF_ORGANIZATION = frozenset(
         _P.SERVICE_ACCOUNTS_REMOVE,
         _P.API_KEYS_READ_ALL,
         _P.API_KEYS_MANAGE,
+        _P.SESSIONS_READ_ALL,
+        _P.SESSIONS_REVOKE_ALL,
         _P.PROJECTS_CREATE,
         _P.AUDIT_READ,
         _P.QUOTA_REQUESTS_READ,
@@ -197,7 +207,15 @@ NARROWEST: Mapping[Permission, ScopeKind] = {
 }
 """The narrowest kind of scope at which a role gives a permission: in a single project nobody may create others."""
 
-_OWN_KEYS = frozenset({_P.API_KEYS_READ, _P.API_KEYS_CREATE, _P.API_KEYS_REVOKE})
+_OWN_KEYS = frozenset(
+    {
+        _P.API_KEYS_READ,
+        _P.API_KEYS_CREATE,
+        _P.API_KEYS_REVOKE,
+        _P.SESSIONS_READ,
+        _P.SESSIONS_REVOKE,
+    }
+)
 _CATALOGUE = frozenset({_P.SKUS_READ, _P.OFFERS_READ})
 VIEWER = (
     _CATALOGUE
@@ -253,6 +271,8 @@ _PEOPLE = frozenset(
         _P.ROLE_BINDINGS_DELETE,
         _P.API_KEYS_READ_ALL,
         _P.API_KEYS_MANAGE,
+        _P.SESSIONS_READ_ALL,
+        _P.SESSIONS_REVOKE_ALL,
     }
 )
 ADMIN = (
@@ -290,6 +310,8 @@ AUDITOR = frozenset(
         _P.ROLE_BINDINGS_READ,
         _P.API_KEYS_READ,
         _P.API_KEYS_READ_ALL,
+        _P.SESSIONS_READ,
+        _P.SESSIONS_READ_ALL,
         _P.SSH_KEYS_READ,
         _P.PROJECTS_READ,
         _P.ENVIRONMENTS_READ,

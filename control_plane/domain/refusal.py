@@ -69,6 +69,11 @@ class RefusalCode(StrEnum):
     ID_TOKEN_NONCE = "id_token_nonce"
     ID_TOKEN_CLAIM_MISSING = "id_token_claim_missing"
     EMAIL_UNVERIFIED = "email_unverified"
+    EMAIL_DOMAIN = "email_domain"
+    NOT_INVITED = "not_invited"
+    SIGN_IN_STATE = "sign_in_state"
+    USER_CODE_UNKNOWN = "user_code_unknown"
+    DEVICES_TOO_MANY = "devices_too_many"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,19 @@
 """HTTP to the issuer, with a limit on time and on size. It follows no redirect, and repeats nothing."""
 
 import asyncio
-import ipaddress
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 
-from control_plane.identity.errors import IdentityError, unavailable
+from control_plane.identity.errors import unavailable
+from control_plane.identity.urls import is_trusted_url
 
 ANSWER_SECONDS_MAX = 10.0
 """For a whole exchange, from the connection to the last byte of the answer."""
 ANSWER_BYTES_MAX = 256 * 1024
 Transport = Callable[[], httpx.AsyncBaseTransport | None]
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def is_trusted_url(url: str) -> bool:
-    """Whether a URL of an issuer may be used: https, or http on this machine, for tests and development."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-    except ValueError:
-        return False
-    if not host or parts.username or parts.password or parts.fragment:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
 class Fetcher:
@@ -102,6 +82,3 @@ def _object(body: bytes, url: str) -> Mapping[str, Any]:
 def _place(url: str) -> str:
     """A URL for people: without its query."""
     return url.partition("?")[0].partition("#")[0][:200]
-
-
-__all__ = ["Fetcher", "IdentityError", "Transport", "is_loopback", "is_trusted_url"]

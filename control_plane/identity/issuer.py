@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 from control_plane.domain.id_token import Expected, Person, person
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.identity.errors import IdentityError, unavailable
-from control_plane.identity.fetching import Fetcher, is_trusted_url
+from control_plane.identity.fetching import Fetcher
 from control_plane.identity.id_tokens import claims, header, keys_for
+from control_plane.identity.urls import is_trusted_url
 
 METADATA_SECONDS = 3_600.0
 KEYS_SECONDS = 3_600.0

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from control_plane.db import organizations as organization_rows
-from control_plane.db import secrets
+from control_plane.db import secrets, signing_keys
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.audit import Act, Happening, SubjectKind
@@ -15,6 +15,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope
 from control_plane.domain.secret import MasterKey
+from control_plane.domain.signing_key import VERIFIES_AFTER, Phase, SigningKey
 from control_plane.services import api_keys, audit, billing, catalogue, organizations
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
@@ -127,3 +128,20 @@ async def load_price_book(world: World, text: str) -> int:
     async with world.db.transaction() as connection:
         await catalogue.load_price_book(connection, world, book)
     return len(book)
+
+
+async def keys_of_tokens(world: World) -> list[tuple[SigningKey, Phase]]:
+    """The keys that verify access tokens, or soon will, the first one first."""
+    now = world.now()
+    async with world.db.reading() as connection:
+        found = await signing_keys.signed_after(connection, now - VERIFIES_AFTER)
+    phases = [(stored.key, stored.key.phase(now)) for stored in found]
+    return [(key, phase) for key, phase in phases if phase is not Phase.OVER]
+
+
+async def remove_key_of_tokens(world: World, key_id: str) -> Refused | None:
+    """Let a key that may have leaked verify nothing any more. The API makes another one when it needs it."""
+    async with world.db.transaction() as connection:
+        if await signing_keys.remove(connection, key_id, now=world.now()):
+            return None
+    return Refused(RefusalCode.NOT_FOUND, f"There is no key {key_id!r}, or it is removed already.")

@@ -2,9 +2,10 @@
 
 from control_plane.db import schema
 from control_plane.db.errors import is_bad_value, is_database_trouble
+from control_plane.vault.errors import KeyManagerError
 from control_plane.world import World
 
-__all__ = ["is_bad_value", "is_database_trouble", "why_not_ready"]
+__all__ = ["is_bad_value", "is_database_trouble", "is_key_manager_trouble", "why_not_ready"]
 
 
 async def why_not_ready(world: World) -> str | None:
@@ -19,3 +20,8 @@ async def why_not_ready(world: World) -> str | None:
     if world.clock_refusal() is not None:
         return "The clock of the host and the clock of the database differ."
     return None
+
+
+def is_key_manager_trouble(error: BaseException) -> bool:
+    """Whether an error says that secrets cannot be sealed or opened now."""
+    return isinstance(error, KeyManagerError)

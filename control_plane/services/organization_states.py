@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from control_plane.db import api_keys, organization_events, organizations
+from control_plane.db import api_keys, organization_events, organizations, sessions
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.organization_events import Recorded
@@ -25,6 +25,7 @@ from control_plane.domain.organization import (
     step,
 )
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.session import SessionEnd
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import organizations as outcomes
 from control_plane.world import World
@@ -85,6 +86,7 @@ async def close(connection: Connection, world: World, order: Order) -> Changed |
     async def effect(now: datetime) -> Ended:
         ended = await _end_leases(connection, order, LeaseEvent.ORGANIZATION_CLOSED, now)
         keys = await api_keys.revoke_all(connection, order.organization_id, now=now)
+        await sessions.end_all(connection, order.organization_id, SessionEnd.ORGANIZATION_CLOSED, now=now)
         return replace(ended, api_keys=keys)
 
     return await _change(connection, world, order, OrganizationEvent.CLOSURE_REQUESTED, effect)

@@ -8,7 +8,7 @@ from datetime import datetime
 from control_plane.db import principals
 from control_plane.db.connection import Connection
 from control_plane.db.principals import KeyOwner
-from control_plane.domain.access import Principal
+from control_plane.domain.access import Principal, confined
 from control_plane.domain.api_key import narrowing
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, on_wire
 from control_plane.world import World
@@ -30,7 +30,7 @@ async def of_secret(world: World, secret: str) -> Principal | None:
 
 
 async def of_keys(world: World, key_ids: Collection[ApiKeyId]) -> Mapping[ApiKeyId, Principal]:
-    """What those of these keys, of any organization, that are valid may do now."""
+    """What those of these keys and sessions, of any organization, that are valid may do now."""
     async with world.db.reading() as connection:
         owners = await principals.of_keys(connection, key_ids, now=world.now())
     return {owner.api_key_id: _principal(owner) for owner in owners}
@@ -44,7 +44,7 @@ async def hold(connection: Connection, world: World, principal: Principal) -> Pr
     """
     await principals.hold(connection, ApiKeyId(principal.credential_id), principal.subject)
     owners = await principals.of_keys(connection, [ApiKeyId(principal.credential_id)], now=world.now())
-    return _principal(owners[0]) if owners else None
+    return confined(_principal(owners[0]), principal.confined_to) if owners else None
 
 
 def transaction(world: World, principal: Principal) -> AbstractAsyncContextManager[Connection]:
@@ -65,7 +65,7 @@ def _principal(owner: KeyOwner) -> Principal:
         organization_state=owner.organization_state,
         subject=owner.subject,
         credential_id=owner.api_key_id,
-        credential_name=on_wire(Prefix.API_KEY, owner.api_key_id),
+        credential_name=on_wire(Prefix.SESSION if owner.is_session else Prefix.API_KEY, owner.api_key_id),
         roles=owner.roles,
         narrowing=narrowing(owner.scopes, owner.project_ids),
         expires_at=owner.expires_at,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from control_plane.db import api_keys, organizations, role_bindings, service_accounts, users
+from control_plane.db import api_keys, organizations, role_bindings, service_accounts, sessions, users
 from control_plane.db.connection import Connection
 from control_plane.domain.access import Grant, HeldRole, Principal, grants_of
 from control_plane.domain.ids import (
@@ -17,6 +17,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION
 from control_plane.domain.service_account import ServiceAccount
+from control_plane.domain.session import SessionEnd
 from control_plane.domain.subject import Subject, SubjectEvent, SubjectKind, SubjectState, step
 from control_plane.domain.transitions import Ignored
 from control_plane.domain.user import User
@@ -126,6 +127,10 @@ async def _move(
     else:
         await service_accounts.move(
             connection, organization_id, found.id, before=moved.before, after=moved.after
+        )
+    if isinstance(found, User) and event in _ENDS:
+        await sessions.end_all_of(
+            connection, organization_id, found.id, SessionEnd.USER_ENDED, now=world.now()
         )
     if event is SubjectEvent.REMOVED:
         await api_keys.revoke_all_of(connection, organization_id, found.subject, now=world.now())

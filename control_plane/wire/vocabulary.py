@@ -28,6 +28,7 @@ def _id(prefix: str, noun: str) -> Meta:
 OrganizationIdText = Annotated[str, _id("org", "an organization")]
 ProjectIdText = Annotated[str, _id("prj", "a project")]
 ApiKeyIdText = Annotated[str, _id("key", "an API key")]
+SessionIdText = Annotated[str, _id("ses", "a session")]
 StoredKeyIdText = Annotated[str, _id("ssh", "an SSH key")]
 EnvironmentIdText = Annotated[str, _id("env", "an environment")]
 UserIdText = Annotated[str, _id("user", "a user")]

@@ -286,12 +286,12 @@ def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
         "",
         "Each process reads these variables of its environment once, when it starts. An empty one counts as not set. A",
         "variable that begins with `SPLITPLANE_` and is in no table is refused. A provider account has its own variables:",
-        "[providers.md](../providers.md). The command line reads `SPLITPLANE_URL`, `SPLITPLANE_API_KEY` and",
-        "`SPLITPLANE_ALLOW_HTTP`: [cli.md](../cli.md). Traces are turned on by OpenTelemetry's own variables, of which its",
+        "[providers.md](../providers.md). The command line reads `SPLITPLANE_URL`, `SPLITPLANE_API_KEY`,",
+        "`SPLITPLANE_PROFILE` and `SPLITPLANE_ALLOW_HTTP`: [cli.md](../cli.md). Traces are turned on by OpenTelemetry's own variables, of which its",
         "SDK also reads those that are not listed here.",
         "",
     ]
-    drawn = {"SPLITPLANE_URL", "SPLITPLANE_API_KEY", "SPLITPLANE_ALLOW_HTTP"}
+    drawn = {"SPLITPLANE_URL", "SPLITPLANE_API_KEY", "SPLITPLANE_PROFILE", "SPLITPLANE_ALLOW_HTTP"}
     for process_name, kinds in SETTINGS.items():
         lines += [f"## {process_name}", "", "| Variable | Meaning | Default |", "| --- | --- | --- |"]
         for kind in kinds:

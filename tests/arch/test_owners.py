@@ -32,7 +32,7 @@ OWNERS = {
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*",
     "httpx": r"control_plane/(cli|identity)/.*|providers/.*",
-    "jwt": r"control_plane/(identity|tokens)/.*",
+    "jwt": r"control_plane/identity/.*",
     "rich": r"control_plane/cli/.*",
     "argcomplete": r"control_plane/cli/(completing|commands/completion)\.py",
     "uvicorn": r"providers/emulators/__main__\.py",
@@ -41,7 +41,7 @@ OWNERS = {
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "boto3": r"control_plane/vault/kms\.py|reconciler/archive\.py",
     "botocore": r"control_plane/vault/kms\.py|reconciler/archive\.py",
-    "cryptography": r"control_plane/vault/.*|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
+    "cryptography": r"control_plane/(vault|identity)/.*|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(
     r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"

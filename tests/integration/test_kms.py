@@ -16,15 +16,19 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
+from control_plane.db.signing_keys import StoredKey
 from control_plane.domain.ids import DataKeyId, OrganizationId, SecretId
 from control_plane.domain.secret import KeyContext, MasterKey, Plain, Purpose, Sealed
+from control_plane.vault import token_keys
 from control_plane.vault.errors import KeyManagerRefused, KeyManagerUnavailable, NotOpened
 from control_plane.vault.kms import Kms
 from control_plane.vault.sealing.aws_kms import KmsKeyMaker
 from control_plane.vault.sealing.envelope import seal
+from control_plane.vault.token_keys_kms import KmsTokenKeys
 from control_plane.vault.unsealing.aws_kms import KmsKeyManager
 from control_plane.vault.unsealing.envelope import unseal
 from tests.support import iam
+from tests.support.clock import START
 
 REGION, ACCOUNT = "eu-central-1", "123456789012"
 CONTEXT = KeyContext(OrganizationId(UUID(int=1)), Purpose.PROVIDER_CREDENTIALS)
@@ -115,6 +119,22 @@ async def test_the_apis_policy_opens_and_rewraps_nothing_not_even_what_the_api_s
     for attempt in (stolen.unwrap(sealed.key), stolen.rewrap(sealed.key, aws.second)):
         with pytest.raises(KeyManagerRefused, match="AccessDenied"):
             await attempt
+
+
+async def test_the_api_opens_the_keys_of_tokens_and_the_reconciler_does_not(aws: Aws) -> None:
+    keys = KmsTokenKeys(aws.master, aws.api)
+    made, nonce, ciphertext = await token_keys.seal(keys, "key-1", Plain(b"planted"))
+    times = (START, START, None)
+    stored = StoredKey("key-1", b"", *times, made.master, made.wrapped.reveal, nonce, ciphertext)
+    assert (await token_keys.unseal(keys, stored)).reveal == b"planted"
+    with pytest.raises(NotOpened):
+        await token_keys.unseal(keys, replace(stored, id="key-2"))
+    with pytest.raises(KeyManagerRefused, match="AccessDenied"):
+        await token_keys.unseal(KmsTokenKeys(aws.master, aws.reconciler), stored)
+    secret = await _sealed(aws)
+    other = replace(stored, wrapped=secret.key.wrapped)
+    with pytest.raises(NotOpened, match="InvalidCiphertext"):
+        await token_keys.unseal(keys, other)
 
 
 async def test_a_data_key_does_not_open_in_the_context_of_another_tenant_or_purpose(aws: Aws) -> None:

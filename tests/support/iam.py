@@ -45,6 +45,8 @@ def _fulfilled(condition: Mapping[str, Mapping[str, str]], resource: str, contex
             match operator:
                 case "Null":
                     fulfilled = (name not in facts) is (value == "true")
+                case "StringEquals":
+                    fulfilled = facts.get(name) == value
                 case "StringNotEquals":
                     fulfilled = facts.get(name) != value
                 case _:

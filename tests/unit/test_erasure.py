@@ -30,6 +30,7 @@ KEPT = {
     "role_bindings": {"role", "scope", "granted_by"},
     "secrets": {"purpose"},
     "service_accounts": {"state"},
+    "sessions": {"ended_why"},
     "users": {"state"},
 }
 """Words of ours, ids, and what the outcome replaces beside the statements (the organization's name)."""

@@ -15,6 +15,7 @@ _TAGS = {
     "envelopes": "Limits, what is used of them, requests for higher ones, and what was decided by them.",
     "SSH keys": "The public keys that machines admit.",
     "API keys": "The keys that requests are authorized by, each with its owner.",
+    "sessions": "Where people are signed in.",
     "users": "The people of an organization.",
     "service accounts": "The machine identities of an organization.",
     "roles": "Who may do what where.",

@@ -44,6 +44,8 @@ _TEXTS: Mapping[str, str] = {
     "account": "lambda_cloud/research",
     "actor": f"sa_{_ID}",
     "asked_by": f"sa_{_ID}",
+    "SessionView.client": "splitplane on laptop",
+    "SessionView.address": "198.51.100.7",
     "driver": "570.124.06",
     "event": "admitted",
     "fingerprint": "SHA256:05mmdsVVB/aUXDScbZBqqK3ZnvbK3ZXUCRyX1HVi3v4",

@@ -36,6 +36,7 @@ from control_plane.wire import (
     projects,
     proofs,
     roles,
+    sessions,
     ssh_keys,
     subjects,
 )
@@ -43,9 +44,9 @@ from control_plane.wire import (
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
-    common, organizations, subjects, roles, api_keys, ssh_keys, projects, environments, catalogue, leases, explanations,
-    journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems, envelopes,
-    admissions,
+    common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, catalogue, leases,
+    explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems,
+    envelopes, admissions,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -150,7 +150,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
 
 
 def rotate(terminal: Terminal, args: Namespace) -> None:
-    login = config.current(terminal.environ)
+    login = terminal.login()
     client = terminal.client(login)
     keys = client.whole(PATH, ApiKeyList).value.items
     old = find(keys, args.key, terminal.now()) if args.key else _in_use(keys, login.api_key)
@@ -161,7 +161,7 @@ def rotate(terminal: Terminal, args: Namespace) -> None:
             otherwise="--yes",
         )
     answer = client.post(f"{PATH}/{old.id}/rotations", IssuedApiKey, RotationRequest(args.overlap_hours))
-    new = config.Login(login.url, _secret(answer.value), "the new one")
+    new = config.Login(login.url, _secret(answer.value), "the new one", profile=login.profile)
     stored = in_use and login.stored
     if stored:
         _store(terminal, new, answer.value)
@@ -183,7 +183,7 @@ def _secret(issued: IssuedApiKey) -> str:
 def _store(terminal: Terminal, new: config.Login, issued: IssuedApiKey) -> None:
     """Change the login to the new key. When that fails, its secret is shown, because the old key may have ended."""
     try:
-        config.store(terminal.environ, new)
+        config.store(terminal.environ, new, use=False)
     except CliError:
         terminal.write(f"{issued.secret}\n")
         raise

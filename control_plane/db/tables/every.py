@@ -12,6 +12,7 @@ from control_plane.db.tables import (
     proof,
     providers,
     secrets,
+    sign_in,
     subjects,
     tenancy,
 )
@@ -23,6 +24,7 @@ WINGS = (
     audit,
     tenancy,
     subjects,
+    sign_in,
     secrets,
     catalogue,
     providers,

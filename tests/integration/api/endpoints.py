@@ -48,6 +48,7 @@ class Endpoint:
     def id_prefix(self) -> str | None:
         for name, prefix in (
             ("{lease_id}", "le"),
+            ("{session_id}", "ses"),
             ("{organization_id}", "org"),
             ("{proof_id}", "pf"),
             ("{request_id}", "arq"),
@@ -117,6 +118,8 @@ ENDPOINTS = (
         {"subject": f"sa_{'0' * 32}", "role": "viewer", "scope": {"kind": "project", "id": "default"}},
     ),
     Endpoint("DELETE", "/v1/role-bindings/{role_binding_id}", Permission.ROLE_BINDINGS_DELETE),
+    _get("/v1/sessions", Permission.SESSIONS_READ, "limit", "cursor"),
+    Endpoint("DELETE", "/v1/sessions/{session_id}", Permission.SESSIONS_REVOKE),
     _get("/v1/ssh-keys", Permission.SSH_KEYS_READ, "limit", "cursor"),
     _post(
         "/v1/ssh-keys",

@@ -23,7 +23,17 @@ from tests.integration.api.problems import SOME_ID
 from tests.support.cases import case
 
 WITH_KEY = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
-PUBLIC = {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/{path}"}
+SIGN_IN = {
+    "/.well-known/jwks.json",
+    "/.well-known/oauth-authorization-server",
+    "/auth/callback",
+    "/auth/start",
+    "/device",
+    "/oauth/device_authorization",
+    "/oauth/revoke",
+    "/oauth/token",
+}
+PUBLIC = {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/{path}"} | SIGN_IN
 
 
 @pytest.fixture(scope="module")

@@ -306,7 +306,7 @@ async def test_a_reference_to_anothers_row_fails_as_one_to_no_row(
     refusals = []
     for target in (a_row(referred, B)["id"], UUID(int=0xDEAD)):
         row = a_row(table, A, 51) | {column: target}
-        if column == "user_id":
+        if column == "user_id" and "service_account_id" in row:
             row["service_account_id"] = None
         if column == "rotates":
             row["rotates"] = target
@@ -405,6 +405,8 @@ DEFINERS: dict[str, str] = {
     "api_key_principal": "No organization is known before the key is. It answers only whoever has the secret.",
     "api_key_principals": "The streams of a process belong to many tenants. It answers what the given keys may do.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
+    "session_principals": "As for keys: the open streams of a process belong to many tenants. It answers ids it was given.",
+    "sign_in_users": "A person signs in before an organization is known. It answers users of a verified address alone.",
     "take_request_tokens": "A process takes tokens for many organizations in one statement. It answers how full the"
     " buckets are that it names, and can only empty them.",
     "transaction_balances": "A trigger: the sum must not depend on what the writer sees. It answers nothing.",

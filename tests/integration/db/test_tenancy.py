@@ -110,6 +110,7 @@ POLICIES = {
     ),
 }
 LOOKED_UP = {
+    "sessions",
     "api_keys",
     "audit_events",
     "journal",
@@ -438,6 +439,8 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
         "audit_event_ids",
         "organization_ids",
         "refused_api_keys",
+        "session_principals",
+        "sign_in_users",
         "take_request_tokens",
         "transaction_balances",
     ]

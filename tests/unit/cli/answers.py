@@ -84,6 +84,33 @@ ME_OF_A_PROJECT: Json = ME | {
     ],
     "permissions": [],
 }
+SESSIONS: Json = {
+    "items": [
+        {
+            "id": "ses_019aa0000000700080000000000000da",
+            "user": USER,
+            "client": "splitplane on laptop",
+            "address": "198.51.100.7",
+            "created_at": at(days=9),
+            "last_used_at": at(minutes=4),
+            "expires_at": at(days=-21),
+            "ended_at": None,
+            "ended_why": None,
+        },
+        {
+            "id": "ses_019aa0000000700080000000000000db",
+            "user": USER,
+            "client": "splitplane on ci-runner-0042.build.example.com",
+            "address": "2001:db8:12:34::/64",
+            "created_at": at(days=12),
+            "last_used_at": at(days=2),
+            "expires_at": at(days=-18),
+            "ended_at": at(days=2),
+            "ended_why": "signed_out",
+        },
+    ],
+    "next_cursor": None,
+}
 USERS: Json = {
     "items": [
         {

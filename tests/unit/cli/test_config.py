@@ -30,7 +30,8 @@ def test_a_login_is_readable_for_its_owner_alone_whatever_the_umask(environ: dic
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert [one.name for one in path.parent.iterdir()] == ["config.toml"]
+    assert {file.name for file in path.parent.iterdir()} == {".lock", "config.toml"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
 
 
 def test_a_second_login_replaces_the_first_and_its_mode(environ: dict[str, str]) -> None:

@@ -72,6 +72,7 @@ ORGANIZATIONS = "GET /v1/operator/organizations"
 OF_FRESH = f"/v1/operator/organizations/{answers.OTHER_ORGANIZATION['id']}"
 _USER: Answer = answers.USERS["items"][0]
 _ACCOUNT: Answer = answers.SERVICE_ACCOUNTS["items"][1]
+SESSION_ID = answers.SESSIONS["items"][0]["id"]
 MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "audit_export": ("audit export", {"GET /v1/audit-events/export": _csv}),
     "audit_verify": ("audit verify", {"GET /v1/audit-events/export": _csv}),
@@ -112,6 +113,9 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
     "role revoke": ("role revoke rb_019aa10 --yes", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "environment create": ("environment create research prod", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
+    "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": httpx.Response(204)}),
+    "profile list": ("profile list", {}),
+    "profile use": ("profile use nobody", {}),
     "logout": ("logout", {}),
     "completion": ("completion bash", {}),
     "usage --csv": ("usage --csv", {"GET /v1/usage.csv": _csv}),

@@ -63,10 +63,12 @@ TENANTS = (
     "projects",
     "proofs",
     "quota_requests",
+    "refresh_tokens",
     "request_budgets",
     "role_bindings",
     "secrets",
     "service_accounts",
+    "sessions",
     "ssh_keys",
     "standings",
     "transactions",
@@ -91,6 +93,10 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
     "data_keys": (("INSERT",), ()),
+    "device_authorizations": (
+        ("DELETE", "INSERT"),
+        ("approved_organization", "approved_user", "interval_seconds", "polled_at", "state"),
+    ),
     "envelope_warnings": ((), ()),
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
@@ -124,10 +130,13 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
+    "refresh_tokens": (("INSERT",), ("replaced_at", "successor_sha256", "void_at")),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
     "service_accounts": (("INSERT",), ("state",)),
+    "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
+    "signing_keys": (("INSERT",), ()),
     "skus": ((), ()),
     "ssh_keys": (("DELETE", "INSERT"), ()),
     "standings": (("INSERT", "UPDATE"), ()),
@@ -159,6 +168,7 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "projects": ("INSERT",),
     "role_bindings": ("INSERT",),
     "service_accounts": ("INSERT",),
+    "signing_keys": ("UPDATE",),
     "skus": ("INSERT", "UPDATE"),
     "standings": ("INSERT", "UPDATE"),
     "transactions": ("INSERT",),
@@ -193,7 +203,8 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "lease_id",
     ),
     "service_accounts": ("id", "state"),
-    "users": ("id", "state"),
+    "sessions": ("id", "organization_id", "user_id", "expires_at", "ended_at"),
+    "users": ("id", "organization_id", "email", "issuer", "subject", "state"),
 }
 """The columns that functions with their owner's rights read, and the look for a restored journal (db/restored.py)."""
 
@@ -250,6 +261,35 @@ API_KEY_PRINCIPALS = (
     f"CREATE FUNCTION api_key_principals(ids uuid[], at timestamptz) {_PRINCIPAL}"
     f"{_PRINCIPALS.format(keys='k.id = ANY(ids)')}"
 )
+# The same of sessions that are open.
+SESSION_PRINCIPALS = f"""
+CREATE FUNCTION session_principals(ids uuid[], at timestamptz) {_PRINCIPAL}
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT k.organization_id, o.platform, o.state, k.user_id, NULL::uuid, k.id, NULL::text[], NULL::uuid[], k.expires_at,
+    coalesce((
+      SELECT jsonb_agg(jsonb_build_object('binding_id', b.id, 'role', b.role, 'scope', jsonb_build_object('kind',
+        b.scope, 'project_id', b.project_id, 'environment_id', b.environment_id, 'lease_id', b.lease_id)) ORDER BY b.id)
+      FROM public.role_bindings b WHERE b.user_id = k.user_id), '[]')
+  FROM public.sessions k JOIN public.organizations o ON o.id = k.organization_id
+  JOIN public.users u ON u.id = k.user_id
+  WHERE k.id = ANY(ids) AND k.ended_at IS NULL AND k.expires_at > at
+    AND u.state = 'active' AND o.state IN ('active', 'suspended')
+$$
+"""
+# Runs with the owner's rights: a person signs in before it is known in which organizations they are users. It answers
+# only users whom this issuer and subject, or an address that the issuer verified, identify.
+SIGN_IN_USERS = """
+CREATE FUNCTION sign_in_users(from_issuer text, from_subject text, verified_email text)
+RETURNS TABLE (organization_id uuid, organization text, user_id uuid, state text, bound boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT u.organization_id, o.name, u.id, u.state, u.issuer IS NOT NULL
+  FROM public.users u JOIN public.organizations o ON o.id = u.organization_id
+  WHERE u.state IN ('active', 'invited') AND o.state IN ('active', 'suspended')
+    AND ((u.issuer = from_issuer AND u.subject = from_subject)
+      OR (u.issuer IS NULL AND lower(u.email) = lower(verified_email)))
+  ORDER BY o.name, o.id LIMIT 100
+$$
+"""
 
 # Runs with the owner's rights: operators see which organizations there are. It answers nothing about them; each is read
 # as its own tenant.
@@ -370,6 +410,11 @@ CHANGES = (
     FOR EACH ROW WHEN ((NEW.revoked_at, NEW.expires_at) IS DISTINCT FROM (OLD.revoked_at, OLD.expires_at))
     EXECUTE FUNCTION notify_api_key()
     """,
+    # A session is a credential as a key is, so those who hear of keys hear of it.
+    """
+    CREATE TRIGGER notifies AFTER UPDATE OF ended_at ON sessions
+    FOR EACH ROW WHEN (NEW.ended_at IS DISTINCT FROM OLD.ended_at) EXECUTE FUNCTION notify_api_key()
+    """,
     # What a subject may do has changed: its state, or a role of its.
     """
     CREATE FUNCTION notify_subject() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
@@ -444,6 +489,8 @@ def upgrade() -> None:
     for function, signature in (
         (API_KEY_PRINCIPAL, "api_key_principal(bytea, timestamptz)"),
         (API_KEY_PRINCIPALS, "api_key_principals(uuid[], timestamptz)"),
+        (SESSION_PRINCIPALS, "session_principals(uuid[], timestamptz)"),
+        (SIGN_IN_USERS, "sign_in_users(text, text, text)"),
     ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
@@ -604,7 +651,8 @@ def _create_tables() -> None:
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('provider_credentials', 'ssh_authority')", name=op.f("ck_data_keys_purpose_known")
+            "purpose IN ('provider_credentials', 'ssh_authority', 'token_signing')",
+            name=op.f("ck_data_keys_purpose_known"),
         ),
         sa.CheckConstraint(
             "(length(wrapped) = 0) = (destroyed_at IS NOT NULL)",
@@ -1049,7 +1097,8 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rotated_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('provider_credentials', 'ssh_authority')", name=op.f("ck_secrets_purpose_known")
+            "purpose IN ('provider_credentials', 'ssh_authority', 'token_signing')",
+            name=op.f("ck_secrets_purpose_known"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id", "data_key_id"],
@@ -2473,4 +2522,101 @@ def _create_tables() -> None:
         "quota_requests",
         ["organization_id", "asked_at", "id"],
         unique=False,
+    )
+    op.create_table(
+        "sessions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("user_id", sa.Uuid(), nullable=False),
+        sa.Column("client", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("last_used_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_why", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "ended_why IN ('organization_closed', 'reused', 'revoked', 'signed_out', 'user_ended')",
+            name=op.f("ck_sessions_ended_why_known"),
+        ),
+        sa.CheckConstraint(
+            "(ended_at IS NULL) = (ended_why IS NULL)", name=op.f("ck_sessions_end_has_its_reason")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "user_id"],
+            ["users.organization_id", "users.id"],
+            name=op.f("fk_sessions_organization_id_users"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_sessions_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_sessions_organization_id_id")),
+    )
+    op.create_index("ix_sessions_expires_at", "sessions", ["expires_at"], unique=False)
+    op.create_index("ix_sessions_user_id", "sessions", ["user_id"], unique=False)
+    op.create_table(
+        "refresh_tokens",
+        sa.Column("secret_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("session_id", sa.Uuid(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("replaced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("successor_sha256", sa.LargeBinary(), nullable=True),
+        sa.Column("void_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "session_id"],
+            ["sessions.organization_id", "sessions.id"],
+            name=op.f("fk_refresh_tokens_organization_id_sessions"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_refresh_tokens_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("secret_sha256", name=op.f("pk_refresh_tokens")),
+    )
+    op.create_index("ix_refresh_tokens_session_id", "refresh_tokens", ["session_id"], unique=False)
+    op.create_table(
+        "device_authorizations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("device_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("user_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("client", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("interval_seconds", sa.Integer(), nullable=False),
+        sa.Column("polled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("approved_organization", sa.Uuid(), nullable=True),
+        sa.Column("approved_user", sa.Uuid(), nullable=True),
+        sa.CheckConstraint(
+            "state IN ('approved', 'denied', 'pending', 'redeemed')",
+            name=op.f("ck_device_authorizations_state_known"),
+        ),
+        sa.CheckConstraint(
+            "(approved_organization IS NULL) = (approved_user IS NULL)",
+            name=op.f("ck_device_authorizations_approved_for_a_user_of_an_organization"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_device_authorizations")),
+        sa.UniqueConstraint("device_sha256", name=op.f("uq_device_authorizations_device_sha256")),
+        sa.UniqueConstraint("user_sha256", name=op.f("uq_device_authorizations_user_sha256")),
+    )
+    op.create_index(
+        "ix_device_authorizations_expires_at", "device_authorizations", ["expires_at"], unique=False
+    )
+    op.create_table(
+        "signing_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("public", sa.LargeBinary(), nullable=False),
+        sa.Column("master", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column("nonce", sa.LargeBinary(), nullable=False),
+        sa.Column("ciphertext", sa.LargeBinary(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("signs_from", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("signs_until", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_keys")),
     )

@@ -225,9 +225,7 @@ KINDS: dict[str, Kind] = {
         403, "Let an administrator of your organization invite your email address."
     ),
     RefusalCode.SIGN_IN_STATE: Kind(400, "Start the sign-in again, and finish it in the same browser."),
-    RefusalCode.USER_CODE_UNKNOWN: Kind(
-        404, "Run `splitplane login` again, and type the code that it shows.", "user_code"
-    ),
+    RefusalCode.DEVICE_NOT_FOUND: Kind(404, "Run `splitplane login` again, and type the code that it shows."),
     RefusalCode.DEVICES_TOO_MANY: Kind(429, "Confirm the terminals that wait, or let their codes expire."),
 }
 

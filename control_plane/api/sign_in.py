@@ -128,7 +128,7 @@ async def _waiting(request: ApiRequest, person: Person, text: str) -> Device | R
     code = typed(text)
     if code is None:
         found: Device | Refused = Refused(
-            RefusalCode.USER_CODE_UNKNOWN,
+            RefusalCode.DEVICE_NOT_FOUND,
             "A code has eight letters, such as BCDF-GHJK; type it as it is shown.",
         )
     else:

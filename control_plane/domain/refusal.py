@@ -72,7 +72,7 @@ class RefusalCode(StrEnum):
     EMAIL_DOMAIN = "email_domain"
     NOT_INVITED = "not_invited"
     SIGN_IN_STATE = "sign_in_state"
-    USER_CODE_UNKNOWN = "user_code_unknown"
+    DEVICE_NOT_FOUND = "device_not_found"
     DEVICES_TOO_MANY = "devices_too_many"
 
 

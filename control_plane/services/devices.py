@@ -33,7 +33,7 @@ TRIES_MAX = 5
 """How often a user code is drawn that another terminal has."""
 KEPT = timedelta(hours=1)
 _UNKNOWN = Refused(
-    RefusalCode.USER_CODE_UNKNOWN,
+    RefusalCode.DEVICE_NOT_FOUND,
     "No terminal waits with this code. Codes are valid for ten minutes: run `splitplane login` again.",
 )
 

@@ -113,7 +113,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
     "role revoke": ("role revoke rb_019aa10 --yes", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "environment create": ("environment create research prod", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
-    "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": httpx.Response(204)}),
+    "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": {}}),
     "profile list": ("profile list", {}),
     "profile use": ("profile use nobody", {}),
     "logout": ("logout", {}),

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.integration.api.conftest import ProofOf, Tenant
+from control_plane.domain.ids import Prefix, UserId, off_wire, on_wire
+from control_plane.services import sessions
+from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY
 from tests.integration.api.problems import hold
 from tests.support.cases import case
@@ -11,7 +13,7 @@ pytestmark = pytest.mark.database
 
 
 async def test_what_belongs_to_another_tenant_does_not_exist(
-    acme: Tenant, other: Tenant, operator: Tenant, proof_of: ProofOf
+    api: Api, acme: Tenant, other: Tenant, operator: Tenant, proof_of: ProofOf
 ) -> None:
     lease = await other.lease()
     key = {"name": "theirs", "public_key": SSH_KEY}
@@ -27,6 +29,9 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
         "rb": (await other.http.get("/v1/role-bindings")).json()["items"][0]["id"],
         "key": (await other.http.post("/v1/api-keys", json={"name": "second"})).json()["key"]["id"],
     }
+    quota = {"limits": {"gpus": 128}, "reason": "a larger model"}
+    theirs["qr"] = (await other.http.post("/v1/quota-requests", json=quota)).json()["id"]
+    theirs["ses"] = await _session_of(api, other, theirs["user"])
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue
@@ -39,6 +44,18 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     keys = (await other.http.get("/v1/api-keys")).json()["items"]
     assert [key["revoked_at"] for key in keys] == [None, None]
     assert len((await other.http.get("/v1/ssh-keys")).json()["items"]) == 1
+    assert [session["ended_at"] for session in (await other.http.get("/v1/sessions")).json()["items"]] == [
+        None
+    ]
+
+
+async def _session_of(api: Api, tenant: Tenant, user: str) -> str:
+    user_id = UserId(off_wire(Prefix.USER, user))
+    async with api.world.db.transaction(tenant.id) as connection:
+        session_id, _ = await sessions.begin(
+            connection, api.world, tenant.id, user_id, client="laptop", address="198.51.100.7"
+        )
+    return on_wire(Prefix.SESSION, session_id)
 
 
 async def test_lists_show_one_tenant_only(acme: Tenant, other: Tenant) -> None:

@@ -188,7 +188,9 @@ async def test_an_answer_of_the_issuer_is_of_no_use_in_another_browser(world: Si
     await world.invite(world.acme, "ada@example.com")
     begun = await world.http().get("/auth/start")
     back = world.provider.sign_in(begun.headers["location"], "ada")
-    for browser in (world.http(), (await world.browser("ada"))[0]):
+    busy = world.http()
+    await busy.get("/auth/start")  # It has a sign-in of its own under way.
+    for browser in (world.http(), busy):
         stolen = await browser.get(back)
         assert stolen.status_code == 400
         assert "sign_in_state" in stolen.text
@@ -555,6 +557,15 @@ async def test_forged_and_foreign_tokens_are_refused(world: SignIn) -> None:
         "eyJ" + "a" * 5_000 + ".b.c",
     ):
         hold(await me(world, forged), "unauthenticated")
+
+
+async def test_an_access_token_is_no_sign_in_of_a_browser(world: SignIn) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    tokens = await world.sign_in()
+    browser = world.http()
+    browser.cookies.set("splitplane-person", tokens["access_token"])
+    answer = await browser.get("/device")
+    assert (answer.status_code, answer.headers.get("location")) == (303, "/auth/start")
 
 
 async def test_a_token_of_another_url_is_refused(world: SignIn) -> None:

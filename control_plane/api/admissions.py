@@ -7,24 +7,25 @@ from litestar.params import FromPath, QueryParameter
 
 from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
-from control_plane.api.errors import ApiError, refusal
+from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id, read_lease_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.admissions import decision_view
 from control_plane.domain.decision import Verdict
-from control_plane.domain.ids import LeaseId, OrganizationId, Prefix
+from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import admissions, organizations
 from control_plane.wire.admissions import DecisionPage
-from control_plane.wire.problems import FieldError
+from control_plane.wire.common import LEASE_ID_PATTERN
 
 OfLease = Annotated[
     str | None,
     QueryParameter(
         name="lease",
+        pattern=LEASE_ID_PATTERN,
         max_length=35,
         description="Only decisions about the lease with this id.",
     ),
@@ -96,7 +97,7 @@ async def _page(
     found = await admissions.page(
         request.world,
         organization_id,
-        lease_id=None if lease is None else _lease_id(lease),
+        lease_id=None if lease is None else read_lease_id(lease),
         outcome=outcome,
         before=paging.moment("admission_decisions", cursor),
         limit=limit + 1,
@@ -105,11 +106,3 @@ async def _page(
         found, limit, lambda row: paging.after_moment("admission_decisions", row.decided_at, row.id)
     )
     return DecisionPage(tuple(decision_view(row) for row in page), following)
-
-
-def _lease_id(text: str) -> LeaseId:
-    try:
-        return read_lease_id(text)
-    except ApiError as error:
-        why = "must be the id of a lease: le_ and 32 lower-case hexadecimal digits"
-        raise ApiError("invalid_parameter", f"`lease` {why}.", errors=[FieldError("lease", why)]) from error

@@ -14,7 +14,7 @@ from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.audit import audit_chain_view, audit_event_view
-from control_plane.domain.audit import EVENTS, PLATFORM_CHAIN
+from control_plane.domain.audit import EVENTS, PLATFORM_CHAIN, AuditOutcome
 from control_plane.domain.audit_chain import SealedLine
 from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.permission import Permission
@@ -22,27 +22,45 @@ from control_plane.domain.refusal import choose
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import audit
 from control_plane.services.audit import Filter
-from control_plane.wire.audit import AuditChainView, AuditEventPage, AuditOutcomeWord
+from control_plane.wire.audit import (
+    ACTOR_PATTERN,
+    CHAIN_PATTERN,
+    TARGET_PATTERN,
+    AuditChainView,
+    AuditEventPage,
+)
 from control_plane.wire.problems import FieldError
 
 NDJSON = "application/x-ndjson"
 Event = Annotated[
-    str | None, QueryParameter(max_length=100, description="An event, such as `leases.create`.")
+    str | None,
+    QueryParameter(schema_extra={"enum": sorted(EVENTS)}, description="An event, such as `leases.create`."),
 ]
-Outcome = Annotated[AuditOutcomeWord | None, QueryParameter(description="What came of it.")]
+Outcome = Annotated[AuditOutcome | None, QueryParameter(description="What came of it.")]
 Who = Annotated[
     str | None,
-    QueryParameter(name="subject", max_length=100, description="The id of a subject or a credential."),
+    QueryParameter(
+        name="subject",
+        pattern=ACTOR_PATTERN,
+        max_length=100,
+        description="The id of a subject or a credential, or the name of a loop.",
+    ),
 ]
 Target = Annotated[
-    str | None, QueryParameter(max_length=100, description="The id of what it was about, such as a lease's.")
+    str | None,
+    QueryParameter(
+        pattern=TARGET_PATTERN, max_length=100, description="The id of what it was about, such as a lease's."
+    ),
 ]
 After = Annotated[
     int,
     QueryParameter(ge=0, le=10**15, description="Export what is behind this place in the chain."),
 ]
 Chain = Annotated[
-    str | None, QueryParameter(max_length=40, description="The id of an organization, or `platform`.")
+    str | None,
+    QueryParameter(
+        pattern=CHAIN_PATTERN, max_length=40, description="The id of an organization, or `platform`."
+    ),
 ]
 
 

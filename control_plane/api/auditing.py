@@ -13,7 +13,7 @@ from litestar.types import Scope
 from control_plane.api import observe
 from control_plane.api.auth import SECRET_LENGTH_MAX
 from control_plane.domain.access import Allowed, decide
-from control_plane.domain.audit import Act, Outcome, SubjectKind, cleaned, ids_among
+from control_plane.domain.audit import Act, AuditOutcome, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services import audit, principals
 from control_plane.services.api_keys import KEY_PREFIX
@@ -36,12 +36,14 @@ def recorded(request: "ApiRequest", world: World) -> World:
     """The world in which this request may change something."""
     if request.method in READS:
         return world
-    return replace(world, db=world.db.recording(partial(_record, request, world)))
+    begin = None if request.method == "POST" else audit.begin
+    return replace(world, db=world.db.recording(partial(_record, request, world), begin=begin))
 
 
 async def _record(request: "ApiRequest", world: World, connection: Connection) -> None:
     took_effect = _MADE in observe.notes(request.scope)
-    await audit.record(connection, world, act_of(request), surely=took_effect)
+    if took_effect or request.method != "POST":  # A POST that took effect has noted what it made.
+        await audit.record(connection, world, act_of(request), surely=took_effect)
 
 
 def act_of(request: "ApiRequest") -> Act:
@@ -104,7 +106,7 @@ def note_refusal(request: "ApiRequest") -> None:
     elif code not in FAILURES:
         refusals.note(act_of(request), code)
     elif request.method not in READS:
-        refusals.note(act_of(request), code, Outcome.FAILED)
+        refusals.note(act_of(request), code, AuditOutcome.FAILED)
 
 
 def _note_secret(request: "ApiRequest") -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from control_plane.domain.audit import Act, AuditLine, Outcome, summarized
+from control_plane.domain.audit import Act, AuditLine, AuditOutcome, summarized
 from control_plane.domain.ids import OrganizationId
 from control_plane.services import audit, health
 from control_plane.services.audit import RefusedSecret
@@ -56,7 +56,7 @@ class Refusals:
         self.uncounted = 0
         """Refusals that nobody counted, because too many organizations or keys were refused at once."""
 
-    def note(self, act: Act, code: str, outcome: Outcome = Outcome.REFUSED) -> None:
+    def note(self, act: Act, code: str, outcome: AuditOutcome = AuditOutcome.REFUSED) -> None:
         """A request of an organization was refused, or failed."""
         now, organization_id = self._world.now(), act.organization_id
         if organization_id is None:

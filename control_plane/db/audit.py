@@ -27,10 +27,13 @@ _GIVEN = ", ".join(
     for column in _COLUMNS
 )
 _INSERT = text(f"INSERT INTO audit_pending ({COLUMNS}) SELECT {_GIVEN} FROM {_LINES}")
-_CHANGED = text("""
-SELECT EXISTS (SELECT FROM pg_stat_xact_user_tables
-               WHERE schemaname = 'public' AND n_tup_ins + n_tup_upd + n_tup_del > 0)
-""")
+# PostgreSQL counts here what the session wrote since it last passed its counters on, which it does about once a second:
+# rows of earlier transactions may be among them, so the count at the beginning of the transaction is subtracted.
+_ROWS_WRITTEN = """
+(SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'public')
+"""
+_NOTE_ROWS = text(f"SELECT set_config('app.rows_before', CAST({_ROWS_WRITTEN} AS text), true)")
+_CHANGED = text(f"SELECT {_ROWS_WRITTEN} > CAST(current_setting('app.rows_before') AS bigint)")
 
 
 async def insert(connection: Connection, lines: Sequence[AuditLine]) -> None:
@@ -39,8 +42,13 @@ async def insert(connection: Connection, lines: Sequence[AuditLine]) -> None:
         await write(connection, _INSERT, lines=_LINES.document(lines))
 
 
+async def begin(connection: Connection) -> None:
+    """Begin to count the rows that this transaction writes."""
+    await connection.execute(_NOTE_ROWS)
+
+
 async def has_changed(connection: Connection) -> bool:
-    """Whether this transaction has written any row."""
+    """Whether this transaction has written any row since `begin`."""
     return bool(await read_one(connection, _CHANGED, bool))
 
 

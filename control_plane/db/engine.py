@@ -90,6 +90,7 @@ class Database:
             pool_pre_ping=False,
         )
         self._record: Callable[[Connection], Awaitable[None]] | None = None
+        self._begin: Callable[[Connection], Awaitable[None]] | None = None
         self._bell = Bell(url, settings=settings) if rings else None
         if self._bell is not None:
             event.listen(self._writes.sync_engine, "connect", _collect)
@@ -98,13 +99,20 @@ class Database:
             url, settings=settings, size=pool_size, wait_seconds=10, bell=self._bell
         )
 
-    def recording(self, record: Callable[[Connection], Awaitable[None]]) -> Self:
+    def recording(
+        self,
+        record: Callable[[Connection], Awaitable[None]],
+        *,
+        begin: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> Self:
         """The same pools, where `record` writes something into every transaction before it is committed.
 
         What `record` raises rolls the transaction back, so that no change is committed without its record.
+        `begin` is called when a transaction has begun.
         """
         same = copy.copy(self)
         vars(same)["_record"] = record
+        vars(same)["_begin"] = begin
         return same
 
     @asynccontextmanager
@@ -117,6 +125,8 @@ class Database:
             try:
                 if tenant is not None:
                     await connection.execute(_SET_TENANT, {"organization": str(tenant)})
+                if self._begin is not None:
+                    await self._begin(connection)
                 yield connection
                 if self._record is not None:
                     await self._record(connection)
@@ -137,6 +147,8 @@ class Database:
     async def fast_transaction(self, tenant: UUID) -> AsyncIterator[Connection]:
         """As `transaction`, directly on asyncpg: for writes that the API makes hundreds of times per second."""
         async with self._fast_writers.connection("") as connection, connection.transaction(tenant):
+            if self._begin is not None:
+                await self._begin(connection)
             yield connection
             if self._record is not None:
                 await self._record(connection)

@@ -23,6 +23,7 @@ ERASED: Mapping[str, Mapping[str, str]] = {
     "environments": {"name": _UNLESS.format(name=environment.DEFAULT_NAME, unique=_UNIQUE)},
     "leases": {"name": "''", "labels": "'{}'", "ssh_keys": "'[]'"},
     "projects": {"name": _UNLESS.format(name=project.DEFAULT_NAME, unique=_UNIQUE)},
+    "quota_requests": {"reason": "''", "answer": "NULL"},
     "sessions": {"client": "''", "address": "''"},
     "service_accounts": {"name": "''", "state": _REMOVED},
     "users": {"email": "''", "name": "''", "issuer": "NULL", "subject": "NULL", "state": _REMOVED},

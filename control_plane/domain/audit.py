@@ -61,7 +61,7 @@ EVENTS = frozenset({*map(str, Permission), *map(str, Happening)})
 """The closed list: the permissions that endpoints ask for, and what happens without a request."""
 
 
-class Outcome(StrEnum):
+class AuditOutcome(StrEnum):
     ALLOWED = "allowed"
     """It took effect."""
     REFUSED = "refused"
@@ -117,7 +117,7 @@ class AuditLine:
     """Whose chain it belongs to; None: the platform's."""
     at: datetime
     event: str
-    outcome: Outcome
+    outcome: AuditOutcome
     subject: str
     """The subject's id on the wire, the loop's name, or `administrator`."""
     subject_kind: SubjectKind
@@ -201,7 +201,7 @@ class Act:
         self,
         line_id: UUID,
         at: datetime,
-        outcome: Outcome = Outcome.ALLOWED,
+        outcome: AuditOutcome = AuditOutcome.ALLOWED,
         *,
         code: str | None = None,
     ) -> AuditLine:
@@ -255,7 +255,7 @@ def summarized(
         organization_id=organization_id,
         at=at,
         event=Happening.REFUSALS_SUMMARIZE,
-        outcome=Outcome.REFUSED,
+        outcome=AuditOutcome.REFUSED,
         subject="api",
         subject_kind=SubjectKind.SYSTEM,
         rule="too_many_refusals",

@@ -9,7 +9,7 @@ from uuid import UUID
 from control_plane.db import audit, audit_retention
 from control_plane.db.audit import Pending
 from control_plane.db.connection import Connection
-from control_plane.domain.audit import AuditLine, Detail, Happening, Outcome, SubjectKind
+from control_plane.domain.audit import AuditLine, AuditOutcome, Detail, Happening, SubjectKind
 from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, seal_all
 from control_plane.domain.ids import OrganizationId, Prefix, off_wire
 from control_plane.domain.permission import Permission
@@ -108,7 +108,7 @@ async def prune(
         organization_id=organization_id,
         at=now,
         event=Happening.AUDIT_PRUNE,
-        outcome=Outcome.ALLOWED,
+        outcome=AuditOutcome.ALLOWED,
         subject="prune_audit",
         subject_kind=SubjectKind.LOOP,
         rule="retention",

@@ -104,7 +104,7 @@ def recorded(world: World, event: Happening | Permission, organization: str | No
         )
         await audit.record(connection, world, act, surely=False)
 
-    return replace(world, db=world.db.recording(record))
+    return replace(world, db=world.db.recording(record, begin=audit.begin))
 
 
 async def _organization(connection: Connection, organization: str) -> OrganizationId | Refused:

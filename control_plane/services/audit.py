@@ -21,6 +21,11 @@ __all__ = ["Filter"]  # For controllers, which must not import the layer below.
 LINES_PER_READ = 500
 
 
+async def begin(connection: Connection) -> None:
+    """Begin to count what a transaction changes, for `record`."""
+    await audit.begin(connection)
+
+
 async def record(connection: Connection, world: World, act: Act, *, surely: bool) -> None:
     """Write the lines of an act in the transaction of its effect, which acts for the act's organization.
 

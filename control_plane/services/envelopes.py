@@ -117,7 +117,9 @@ async def put(
         scope = await scope_of(connection, organization_id, place, reach=reach, writes=True)
         if isinstance(scope, Refused):
             return scope
-        await organizations.standing(connection, organization_id, lock=True)  # Who is admitting waits.
+        # Who is admitting waits.
+        if await organizations.standing(connection, organization_id, lock=True) is None:
+            return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
         why = too_wide(scope.level, limits, await rows.above(connection, scope))
         if why is not None:
             return Refused(RefusalCode.ENVELOPE_TOO_WIDE, why)

@@ -29,6 +29,36 @@ AuditSubjectKindWord = Annotated[
         administrator="Somebody who ran a command at the host.",
     ),
 ]
+ACTOR_PATTERN = r"^((user|sa|key|ses)_[0-9a-f]{32}|[a-z]+(_[a-z]+)+)$(?!\n)"
+ActorText = Annotated[
+    str,
+    Meta(
+        pattern=ACTOR_PATTERN,
+        description="Who acted: the id of a user, service account, API key or session, or the name of a loop.",
+        examples=["user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of a user, service account, API key or session, or the name of a loop"},
+    ),
+]
+TARGET_PATTERN = r"^[!-~]+$(?!\n)"
+TargetText = Annotated[
+    str,
+    Meta(
+        pattern=TARGET_PATTERN,
+        description="The id of what an event was about.",
+        examples=["le_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "an id, without spaces"},
+    ),
+]
+CHAIN_PATTERN = r"^(platform|org_[0-9a-f]{32})$(?!\n)"
+ChainText = Annotated[
+    str,
+    Meta(
+        pattern=CHAIN_PATTERN,
+        description="A chain of the audit log: the id of an organization, or `platform`.",
+        examples=["platform"],
+        extra={"must": "the id of an organization (`org_...`), or `platform`"},
+    ),
+]
 HashText = Annotated[
     str,
     Meta(

@@ -10,7 +10,7 @@ from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.account_request import AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
-from control_plane.domain.audit import AuditLine, Outcome, SubjectKind
+from control_plane.domain.audit import AuditLine, AuditOutcome, SubjectKind
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId, OrganizationId
@@ -157,7 +157,7 @@ async def _audited(stage: Stage, organization_id: OrganizationId, *days_ago: int
             organization_id=organization_id,
             at=stage.clock.now() - timedelta(days=days),
             event="leases.create",
-            outcome=Outcome.ALLOWED,
+            outcome=AuditOutcome.ALLOWED,
             subject="test",
             subject_kind=SubjectKind.SYSTEM,
         )

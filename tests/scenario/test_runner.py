@@ -56,6 +56,8 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "bootstrap_machines",
         "challenge_machines",
         "erase_machines",
+        "export_audit",  # Waits for the bucket.
+        "prune_audit",  # Waits for the bucket too.
         "rotate_keys",  # Waits for the key manager.
     }
     assert loops["challenge_machines"].lasts >= timedelta(seconds=CHALLENGE_SECONDS_MAX)

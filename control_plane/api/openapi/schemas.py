@@ -72,6 +72,9 @@ def components() -> dict[str, Schema]:
         _describe(found[name], kind)
     found["GpuModel"]["description"] = "A GPU model: name, form factor and memory."
     found["ProblemCode"] = _codes()
+    for name in kinds:
+        if name.endswith("Request") and "gpus_of_model" in found[name]["properties"]:
+            found[name]["properties"]["gpus_of_model"]["propertyNames"] = {"$ref": f"{REF}GpuModel"}
     for name in ("Problem", "VerdictView"):
         code = found[name]["properties"]["code"]
         found[name]["properties"]["code"] = _with_ref(code, "ProblemCode")

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.schema import SchemaItem
 
 from control_plane.db.tables.marks import Tenancy, at, known, table, tenant
-from control_plane.domain.audit import Outcome, SubjectKind
+from control_plane.domain.audit import AuditOutcome, SubjectKind
 
 
 def _line() -> list[SchemaItem]:
@@ -39,7 +39,7 @@ def _line() -> list[SchemaItem]:
         Column("request_id", Text),
         Column("links", JSONB, nullable=False, server_default=text("'{}'")),
         Column("details", JSONB, nullable=False, server_default=text("'{}'")),
-        known("outcome", Outcome),
+        known("outcome", AuditOutcome),
         known("subject_kind", SubjectKind),
     ]
 

@@ -44,7 +44,16 @@ def valid_data_is_understood(ctx: CheckContext, response: Response, case: Case[A
 
 
 def _beyond_a_schema(case: Case[Any]) -> bool:
-    """Whether the request breaks the one rule that JSON Schema has no words for: each key of `label` once."""
+    """Whether the request breaks a rule that the document has in words only.
+
+    Each key of `label` once; a quota request has a limit that is not null, and a project beside its environment.
+    """
+    body = case.body if isinstance(case.body, dict) else {}
+    if case.path == "/v1/quota-requests":
+        limits = body.get("limits")
+        wanted = limits.values() if isinstance(limits, dict) else ()
+        named = body.get("environment") is None or body.get("project") is not None
+        return not named or all(limit is None or limit == {} for limit in wanted)
     labels = (case.query or {}).get("label", [])
     keys = [str(label).partition("=")[0] for label in labels]
     return len(keys) != len(set(keys))

@@ -314,3 +314,13 @@ async def test_a_chain_that_was_cut_off_and_ended_anew_is_found_by_a_head_from_e
     found = audit_chain.verify(cut, (head["sequence"], head["hash"]))
     assert isinstance(found, audit_chain.Fault)
     assert found.sequence == 3
+
+
+async def test_a_change_that_is_refused_has_no_line_of_an_effect_right_after_one_that_took_place(
+    operator: Tenant, acme: Tenant
+) -> None:
+    """PostgreSQL's counters of a session still contain the rows of the transaction before."""
+    unknown = f"org_{'0' * 31}1"
+    for organization, status in ((f"org_{acme.id.hex}", 200), (unknown, 404)) * 4:
+        path = f"/v1/operator/organizations/{organization}/envelope"
+        assert (await operator.http.put(path, json={"gpus": 64})).status_code == status

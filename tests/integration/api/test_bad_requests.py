@@ -196,6 +196,10 @@ QUERIES = {
     "subject": ["", "null", "sa_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 65],
     "account": ["", "Lambda", "a b", "a/", "%00", "a" * 101],
     "outcome": ["", "null", "PASSED", "ok", "%00"],
+    "target": ["", "%00", "a b", "a" * 101],
+    "event": ["", "null", "leases", "LEASES.CREATE", "%00"],
+    "chain": ["", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 41],
+    "after": ["-1", "x", "1.5", "%00"],
     "lease": ["x", "le_1", "a" * 36, "%00"],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
 }

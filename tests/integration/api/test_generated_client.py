@@ -20,7 +20,10 @@ PACKAGE = "generated_splitplane"
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The generated client. A warning of the generator is a part of the document that it does not understand."""
     folder = tmp_path_factory.mktemp("client")
-    (folder / "configuration.yaml").write_text(f"post_hooks: []\npackage_name_override: {PACKAGE}\n")
+    (folder / "configuration.yaml").write_text(
+        f"post_hooks: []\npackage_name_override: {PACKAGE}\n"
+        "content_type_overrides: {application/x-ndjson: application/octet-stream}\n"  # It knows no lines of JSON.
+    )
     command = [
         *(sys.executable, "-m", "openapi_python_client", "generate", "--fail-on-warning", "--meta", "none"),
         *("--path", str(Path("docs/generated/openapi.json").absolute()), "--config", "configuration.yaml"),

@@ -35,6 +35,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(
             (await shared.operator.http.post("/v1/projects", json={"name": name})).json()["id"]
         )
+    if "{quota_request_id}" in endpoint.path:
+        return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.endswith("/orphan-terminations"):
@@ -44,6 +46,30 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         name = f"{state} {next(_NUMBERS)}"
         return endpoint.at(f"org_{(await tenant_in(shared.api, shared.operator, state, name)).id.hex}")
     return endpoint.at(f"org_{shared.acme.id.hex}")
+
+
+async def _of_a_quota_request(endpoint: Endpoint, shared: Shared) -> str:
+    """A new quota request: of acme for its ceiling, or of the platform's organization for its own default project.
+
+    Nobody decides on what they asked for themselves, so another service account asks.
+    """
+    operator, wanted = shared.operator.http, {"limits": {"gpus": 8}, "reason": "more"}
+    if endpoint.id_prefix == "org":
+        asked = await shared.acme.http.post("/v1/quota-requests", json=wanted)
+        path = endpoint.path.replace("{quota_request_id}", asked.json()["id"])
+        return path.replace("{organization_id}", f"org_{shared.acme.id.hex}")
+    headers = {}
+    if not endpoint.path.endswith("/withdraw"):
+        account = {"name": f"asker {next(_NUMBERS)}"}
+        asker = (await operator.post("/v1/service-accounts", json=account)).json()["id"]
+        await operator.post(
+            "/v1/role-bindings", json={"subject": asker, "role": "admin", "scope": {"kind": "organization"}}
+        )
+        key = await operator.post("/v1/api-keys", json={"name": "asker", "subject": asker})
+        headers = {"Authorization": f"Bearer {key.json()['secret']}"}
+    asked = await operator.post("/v1/quota-requests", json=wanted | {"project": "default"}, headers=headers)
+    assert asked.is_success, asked.text
+    return endpoint.at(asked.json()["id"])
 
 
 async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from control_plane.cli import audit_chain
 from control_plane.db import audit
 from control_plane.db.engine import Database, Role
-from control_plane.domain.audit import EVENTS, AuditLine, Outcome, SubjectKind
+from control_plane.domain.audit import EVENTS, AuditLine, AuditOutcome, SubjectKind
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.outcomes.audit import seal
@@ -54,7 +54,7 @@ def line(days_ago: float = 0, tenant: UUID | None = A, **other: Any) -> AuditLin
         "organization_id": tenant,
         "at": NOW - timedelta(days=days_ago),
         "event": "leases.create",
-        "outcome": Outcome.ALLOWED,
+        "outcome": AuditOutcome.ALLOWED,
         "subject": "sa_1",
         "subject_kind": SubjectKind.SERVICE_ACCOUNT,
         "targets": ("le_" + "1" * 32, "le_" + "2" * 32),

@@ -7,7 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from control_plane.domain.audit import AuditLine, Outcome, SubjectKind, allowed_details, cleaned, ids_among
+from control_plane.domain.audit import (
+    AuditLine,
+    AuditOutcome,
+    SubjectKind,
+    allowed_details,
+    cleaned,
+    ids_among,
+)
 from control_plane.domain.audit_chain import EMPTY, Broken, SealedLine, canonical, check, fields, seal_all
 from control_plane.domain.ids import OrganizationId
 
@@ -20,7 +27,7 @@ def line(number: int, **other: object) -> AuditLine:
         "organization_id": ORGANIZATION,
         "at": datetime(2026, 11, 22, 12, 0, number % 60, tzinfo=UTC),
         "event": "leases.create",
-        "outcome": Outcome.ALLOWED,
+        "outcome": AuditOutcome.ALLOWED,
         "subject": f"sa_{number:032x}",
         "subject_kind": SubjectKind.SERVICE_ACCOUNT,
         "targets": (f"le_{number:032x}",),
@@ -75,7 +82,7 @@ def test_every_field_of_a_line_is_hashed() -> None:
         "organization_id": None,
         "at": datetime(2026, 11, 22, 12, 0, 0, 1, tzinfo=UTC),
         "event": "leases.release",
-        "outcome": Outcome.REFUSED,
+        "outcome": AuditOutcome.REFUSED,
         "subject": "else",
         "subject_kind": SubjectKind.USER,
         "targets": (),

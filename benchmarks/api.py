@@ -95,6 +95,9 @@ def started(database_url: str, **settings: str) -> Iterator[tuple[str, subproces
         "SPLITPLANE_LISTEN": f"127.0.0.1:{ports[0]}",
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{ports[1]}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "1000000",
+        "SPLITPLANE_REQUESTS_BURST": "1000000",
+        "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND": "1000000",
+        "SPLITPLANE_ORGANIZATION_REQUESTS_BURST": "1000000",
     } | settings
     process = subprocess.Popen(
         [sys.executable, "-m", "control_plane", "serve"],

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -60,7 +61,7 @@ async def measure() -> list[Figure]:
     spans: dict[str, list[float]] = {name: [] for name in tracers}
     for _ in range(ROUNDS):
         for name, app in apps.items():
-            requests[name].append(await _timed(REQUESTS, lambda app=app: _request(app)))  # type: ignore[misc]
+            requests[name].append(await _timed(REQUESTS, partial(_request, app)))
         for name, tracer in tracers.items():
             spans[name].append(_span_seconds(tracer))
     for tracer in tracers.values():

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -150,6 +151,10 @@ async def test_one_trace_leads_through_the_processes_from_the_request_to_the_pro
     assert not any("planted" in log or "Traceback" in log for log in logs)
 
 
+def _has_the_line(log: Path) -> bool:
+    return "traces_not_exported" in log.read_text()
+
+
 @pytest.mark.database
 async def test_without_a_collector_leases_are_served_and_the_log_has_one_line_about_it(
     database_url: str, tmp_path: Path
@@ -161,7 +166,7 @@ async def test_without_a_collector_leases_are_served_and_the_log_has_one_line_ab
     async with _cloud(database_url, tmp_path, variables) as cloud:
         await asyncio.to_thread(cloud.lease_until, "ready", {})
         for child in (cloud.api, cloud.reconciler):
-            wait_for("the line", SECONDS_MAX, lambda log=child.log: "traces_not_exported" in log.read_text())  # type: ignore[misc]
+            wait_for("the line", SECONDS_MAX, partial(_has_the_line, child.log))
             child.end(40)
             assert child.process.returncode == 0
     for name in ("api", "reconciler"):
@@ -194,7 +199,7 @@ def test_a_collector_that_never_answers_holds_nobody_up_and_the_queue_is_bounded
             with tracer.span("more"):
                 pass
         (processor,) = tracer._provider._active_span_processor._span_processors
-        assert len(processor._batch_processor._queue) == 2_048  # type: ignore[attr-defined]
+        assert len(processor._batch_processor._queue) == 2_048  # type: ignore[attr-defined] # private: nothing public tells
         tracer.close()
         assert "traces" in {thread.name for thread in threading.enumerate()}, "it waited for the collector"
     assert len(said) == 1

@@ -293,7 +293,7 @@ async def test_an_orphan_keeps_its_account(office: Office) -> None:
     first = office.ring.account(KEY)
     await office.done(AccountVerb.ADD, given={"api_key": KEY})
     key = f"sp-{office.stage.world.installation}-{uuid7().hex}"
-    first.plant(LaunchOrder(key, "h100-sxm-80gb.1", "us-east-1", "", ""))  # type: ignore[arg-type]
+    first.plant(LaunchOrder(key, "h100-sxm-80gb.1", "us-east-1", "", ""))  # type: ignore[arg-type] # plain texts as ids
     await office.stage.run("observe_machines", world=office.world)
     found = await office.done(AccountVerb.REMOVE)
     assert _told(found) == ("refused", "account_in_use")

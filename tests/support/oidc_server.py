@@ -68,7 +68,7 @@ def serve(port: int) -> None:
     warnings.simplefilter("ignore")
     os.environ["AUTHLIB_INSECURE_TRANSPORT"] = "1"
     import flask  # noqa: PLC0415 - the libraries are needed in the provider's process alone
-    import oidc_provider_mock._app as mock  # noqa: PLC0415
+    import oidc_provider_mock._app as mock  # noqa: PLC0415 - only this process has it
 
     app: flask.Flask = mock.app(require_nonce=True)
     app.debug = False

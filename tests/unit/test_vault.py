@@ -59,7 +59,7 @@ async def test_the_context_binds_the_secret_even_where_its_data_key_is_known() -
     sealed = await _sealed()
     data_key = await BEFORE.unwrap(sealed.key)
 
-    class Forgetful(type(BEFORE)):  # type: ignore[misc]
+    class Forgetful(type(BEFORE)):  # type: ignore[misc] # whatever class it has
         async def unwrap(self, key: object) -> Plain:
             return data_key
 

@@ -117,7 +117,7 @@ class Api:
 
     def client(self, secret: str | None) -> httpx.AsyncClient:
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
         return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
 
     async def tenant(

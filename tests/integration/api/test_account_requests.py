@@ -101,8 +101,8 @@ async def test_a_key_manager_that_fails_is_an_error_that_says_what_to_do_and_sto
         assert "planted" not in answer.text
         return answer.status_code, answer.json()["code"]
 
-    refused: KeyMaker = _Broken(KeyManagerRefused("AccessDenied"))  # type: ignore[assignment]
-    away: KeyMaker = _Broken(KeyManagerUnavailable("no answer"))  # type: ignore[assignment]
+    refused: KeyMaker = _Broken(KeyManagerRefused("AccessDenied"))  # type: ignore[assignment] # it has what is called
+    away: KeyMaker = _Broken(KeyManagerUnavailable("no answer"))  # type: ignore[assignment] # it has what is called
     assert await ask(None) == (409, "secrets_not_configured")
     assert await ask(refused) == (409, "key_manager_refused")
     assert await ask(away) == (503, "key_manager_unavailable")

@@ -145,7 +145,7 @@ async def unreachable(url: str, clock: Clock) -> AsyncIterator[httpx.AsyncClient
     """A client of an app whose database cannot be reached."""
     database = Database(url, role=Role.API, pool_size=1, readers=1)
     app = create_app(World(database, now=clock.now), Settings("unused"))
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
     async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
         yield client
     await database.close()

@@ -52,7 +52,7 @@ class SignIn:
 
     def http(self, token: str | None = None) -> httpx.AsyncClient:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        transport = httpx.ASGITransport(app=self.api.app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=self.api.app, raise_app_exceptions=False)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
         return httpx.AsyncClient(transport=transport, base_url=URL, headers=headers)
 
     async def invite(self, tenant: Tenant, email: str, *, role: str = "member") -> str:

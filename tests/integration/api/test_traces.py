@@ -65,7 +65,7 @@ async def traced(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[
     )
     assert isinstance(made, administration.FirstOrganization)
     app = create_app(stage.api, Settings(database_url="unused"))
-    transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
     authorization = {"Authorization": f"Bearer {made.issued.secret}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://api", headers=authorization) as http:
         spans.clear()

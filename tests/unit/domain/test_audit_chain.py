@@ -33,7 +33,7 @@ def line(number: int, **other: object) -> AuditLine:
         "targets": (f"le_{number:032x}",),
         "client": 'agent "é"'.encode("ascii", "replace").decode(),
     }
-    return AuditLine(**(given | other))  # type: ignore[arg-type]
+    return AuditLine(**(given | other))  # type: ignore[arg-type] # fields by name
 
 
 def chain(length: int = 5) -> list[SealedLine]:
@@ -90,7 +90,7 @@ def test_every_field_of_a_line_is_hashed() -> None:
         "details": {"count": 1},
     }
     for field in AuditLine.__dataclass_fields__:
-        changed = replace(line(1), **{field: others.get(field, "else")})  # type: ignore[arg-type]
+        changed = replace(line(1), **{field: others.get(field, "else")})  # type: ignore[arg-type] # fields by name
         assert canonical(fields(changed, sequence=1, previous="0" * 64)) != whole, field
 
 

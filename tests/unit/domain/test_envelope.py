@@ -37,7 +37,7 @@ LIMITS: dict[str, tuple[object, object]] = {
 
 
 def stating(**limits: object) -> Envelope:
-    return replace(UNLIMITED, **limits)  # type: ignore[arg-type]  # By name, from the table.
+    return replace(UNLIMITED, **limits)  # type: ignore[arg-type] # a field by name  # By name, from the table.
 
 
 def test_every_limit_of_an_envelope_is_held_against_its_parents() -> None:
@@ -143,7 +143,7 @@ def test_adding_a_limit_to_an_envelope_never_admits_more() -> None:
         for name, (narrow, _) in LIMITS.items():
             if getattr(envelope, name) not in (None, {}):
                 continue
-            after = verdict(Applied(Level.PROJECT, replace(envelope, **{name: narrow}), use))  # type: ignore[arg-type]
+            after = verdict(Applied(Level.PROJECT, replace(envelope, **{name: narrow}), use))  # type: ignore[arg-type] # a field by name
             if isinstance(after, Admitted):
                 assert isinstance(before, Admitted), (envelope, use, name)
 

@@ -108,7 +108,7 @@ def credit_page(posted: CreditView, name: str) -> RenderableType:
     return facts(
         ("Organization", name),
         ("Credited", f"{price(posted.amount)} USD"),
-        ("Balance", f"{price(posted.balance)} USD"),
+        ("Balance", f"{rounded(posted.balance)} USD"),
     )
 
 

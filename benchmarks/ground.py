@@ -10,6 +10,7 @@ from control_plane.db import embedded
 from control_plane.db.engine import Database
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.migrate import migrate
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
@@ -98,6 +99,7 @@ async def order(world: World, organization_id: OrganizationId, count: int) -> No
                 name=f"n{number}",
                 ssh_key_ids=[],
                 actor=Actor(ActorKind.CUSTOMER, "bench"),
+                reach=EVERYWHERE,
             )
 
     await asyncio.gather(*map(one, range(count)))

@@ -8,7 +8,7 @@ from control_plane.db import ledger, organizations, usage
 from control_plane.db.connection import Connection
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
-from control_plane.domain.access import EVERYWHERE, Reach
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
@@ -103,7 +103,7 @@ async def bill(
     organization_id: OrganizationId,
     *,
     project_id: ProjectId | None = None,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> Bill:
     """The bill of the current period: every rated charge, and what leases have certainly used since.
 
@@ -157,7 +157,7 @@ async def usage_page(
     since: datetime,
     until: datetime,
     project_id: ProjectId | None = None,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[Charge]:

@@ -22,7 +22,7 @@ from control_plane.db.lease_overviews import LatestProof, Overview
 from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
 from control_plane.db.proofs import Proof
 from control_plane.db.verification_reports import VerificationReport
-from control_plane.domain.access import EVERYWHERE, Reach
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.position import Position
@@ -82,7 +82,7 @@ async def _overview(
 
 
 async def get(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
         overview = await _overview(connection, organization_id, lease_id, reach)
@@ -95,7 +95,7 @@ async def page(
     world: World,
     organization_id: OrganizationId,
     *,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
     before: tuple[datetime, UUID] | None,
     states: Sequence[LeaseState] | None,
     project: str | None = None,
@@ -137,7 +137,7 @@ async def journal_page(
     *,
     position: Position,
     limit: int,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> list[tuple[Line, Position]] | Refused:
     """Journal lines behind a position, oldest first, each with the position behind it."""
     async with world.db.reading(organization_id) as connection:
@@ -193,7 +193,7 @@ class Explanation:
 
 
 async def explain(
-    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Explanation | Refused:
     async with world.db.reading(organization_id) as connection:
         overview = await _overview(connection, organization_id, lease_id, reach)

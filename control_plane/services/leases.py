@@ -25,7 +25,7 @@ from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
 from control_plane.db.ssh_keys import SshKey
-from control_plane.domain.access import EVERYWHERE, Reach
+from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, Proposal, admit
 from control_plane.domain.decision import Action, NotAdmitted
@@ -96,7 +96,7 @@ async def create(
     project: str | None = None,
     environment: str | None = None,
     terms: LeaseTerms = _NO_TERMS,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
 
@@ -286,7 +286,7 @@ async def release(
     lease_id: LeaseId,
     *,
     actor: Actor,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> Overview | Refused:
     """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
@@ -309,7 +309,7 @@ async def label(
     labels: Mapping[str, str],
     *,
     actor: Actor,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> Shown | Refused:
     """Replace the labels of a lease, live or ended. Setting the same labels again changes nothing."""
     now = world.now()

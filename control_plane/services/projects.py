@@ -7,7 +7,7 @@ from uuid import UUID
 
 from control_plane.db import projects
 from control_plane.db.connection import Connection
-from control_plane.domain.access import EVERYWHERE, Reach
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, ProjectId, off_wire
 from control_plane.domain.project import DEFAULT_NAME, Project, looks_like_an_id
 from control_plane.domain.refusal import RefusalCode, Refused, choose
@@ -36,7 +36,7 @@ async def rename(
     word: str,
     *,
     name: str,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> Project | Refused:
     """Rename a project, which keeps its id, its leases and their costs. A refusal must roll the transaction back."""
     project = await of_path(connection, organization_id, word, reach=reach)
@@ -51,7 +51,7 @@ async def rename(
 
 
 async def find(
-    world: World, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, word: str, *, reach: Reach
 ) -> Project | Refused:
     """The project that a request names by its name or its id, when it or a part of it is within reach."""
     async with world.db.reading(organization_id) as connection:
@@ -59,7 +59,7 @@ async def find(
 
 
 async def show(
-    world: World, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, word: str, *, reach: Reach
 ) -> Project | Refused:
     """One project, by its name or its id."""
     async with world.db.reading(organization_id) as connection:
@@ -67,7 +67,7 @@ async def show(
 
 
 async def of_path(
-    connection: Connection, organization_id: OrganizationId, word: str, *, reach: Reach = EVERYWHERE
+    connection: Connection, organization_id: OrganizationId, word: str, *, reach: Reach
 ) -> Project | Refused:
     """The project that is the subject of a request, not a part of its body: without it there is nothing here."""
     found = await named(connection, organization_id, word, reach=reach)
@@ -87,7 +87,7 @@ async def page(
     world: World,
     organization_id: OrganizationId,
     *,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Project]:
@@ -97,7 +97,7 @@ async def page(
 
 
 async def of_lease(
-    connection: Connection, organization_id: OrganizationId, name: str | None, *, reach: Reach = EVERYWHERE
+    connection: Connection, organization_id: OrganizationId, name: str | None, *, reach: Reach
 ) -> Project | Refused:
     """The project of a new lease: the one that its request names, or the organization's default one."""
     if name is not None:
@@ -110,7 +110,7 @@ async def of_lease(
 
 
 async def named(
-    connection: Connection, organization_id: OrganizationId, name: str, *, reach: Reach = EVERYWHERE
+    connection: Connection, organization_id: OrganizationId, name: str, *, reach: Reach
 ) -> Project | Refused:
     """The organization's project of this name or this id, when it or a part of it is within reach."""
     if looks_like_an_id(name):

@@ -7,7 +7,7 @@ from uuid import UUID
 from control_plane.db import lease_overviews, proof_records, proofs
 from control_plane.db.proof_records import RecordLine
 from control_plane.db.proofs import Finding, Proof, ProofDetail, Rate
-from control_plane.domain.access import EVERYWHERE, Reach
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -22,7 +22,7 @@ async def page(
     organization_id: OrganizationId,
     lease_id: LeaseId,
     *,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Proof] | Refused:
@@ -35,7 +35,7 @@ async def page(
 
 
 async def get(
-    world: World, organization_id: OrganizationId, proof_id: UUID, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, proof_id: UUID, *, reach: Reach
 ) -> ProofDetail | Refused:
     """One proof with its evidence."""
     async with world.db.reading(organization_id) as connection:

@@ -27,7 +27,7 @@ async def add(
     name: str,
     public_key: str,
     project: str | None = None,
-    reach: Reach = EVERYWHERE,
+    reach: Reach,
 ) -> SshKey | Refused:
     """Store a key, for one project or for the organization. Neither its name nor itself may be stored there already."""
     project_id = None
@@ -72,15 +72,13 @@ def _refusal(
     return None
 
 
-async def every(
-    world: World, organization_id: OrganizationId, *, reach: Reach = EVERYWHERE
-) -> Sequence[SshKey]:
+async def every(world: World, organization_id: OrganizationId, *, reach: Reach) -> Sequence[SshKey]:
     async with world.db.reading(organization_id) as connection:
         return await ssh_keys.every(connection, organization_id, reach)
 
 
 async def delete(
-    world: World, organization_id: OrganizationId, key_id: UUID, *, reach: Reach = EVERYWHERE
+    world: World, organization_id: OrganizationId, key_id: UUID, *, reach: Reach
 ) -> Refused | None:
     """Delete a key. Leases that were created with it keep it until they end."""
     async with world.db.transaction(organization_id) as connection:

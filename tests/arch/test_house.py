@@ -126,6 +126,34 @@ UNTYPED_ROWS = {
     "control_plane/db/fast.py": "a driver",
 }
 
+# Who may reach what.
+
+
+def test_a_reach_is_always_given_by_whoever_calls() -> None:
+    """A default would reach the whole organization where somebody forgets it; without one, mypy finds the call."""
+    found = [
+        f"{source.path}:{function.lineno} {function.name}"
+        for source in sources(*PRODUCT)
+        for function in source.functions()
+        for name, default in _defaults(function)
+        if name == "reach" and default is not None
+    ]
+    assert not found
+
+
+def _defaults(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[str, ast.expr | None]]:
+    """The parameters of a function with their defaults."""
+    placed = [*function.args.posonlyargs, *function.args.args]
+    given: list[ast.expr | None] = [
+        *[None] * (len(placed) - len(function.args.defaults)),
+        *function.args.defaults,
+    ]
+    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    return [
+        *((argument.arg, default) for argument, default in zip(placed, given, strict=True)),
+        *((argument.arg, default) for argument, default in named),
+    ]
+
 
 def _hints(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
     arguments = function.args

@@ -8,6 +8,7 @@ from control_plane.db import accounts
 from control_plane.db import catalogue as catalogue_rows
 from control_plane.db.engine import Database
 from control_plane.db.lease_overviews import Overview
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
@@ -82,6 +83,7 @@ async def _create(
             actor=CUSTOMER,
             project=project,
             terms=terms or LeaseTerms(),
+            reach=EVERYWHERE,
         )
 
 
@@ -96,7 +98,7 @@ async def test_an_admitted_lease_holds_its_first_hour_and_its_gpus(db: Database,
     lease = await _lease(world, organization_id)
     organization = await organizations.show(world, organization_id)
     assert (organization.gpus_held, organization.held_nano) == (1, 3_600_000_000)
-    shown = await lease_overviews.get(world, organization_id, lease.id)
+    shown = await lease_overviews.get(world, organization_id, lease.id, reach=EVERYWHERE)
     assert not isinstance(shown, Refused)
     assert shown.overview == Overview(lease)
     assert (shown.status.message, shown.tier) == ("Choosing a machine.", Tier.LISTED)
@@ -123,7 +125,7 @@ async def test_a_lease_belongs_to_the_project_that_it_names_or_to_the_default_on
     organization_id = await _organization(db, world)
     async with world.db.transaction(organization_id) as connection:
         research = await projects.create(connection, world, organization_id, name="research")
-        default = await projects.of_lease(connection, organization_id, None)
+        default = await projects.of_lease(connection, organization_id, None, reach=EVERYWHERE)
     assert not isinstance(research, Refused)
     assert not isinstance(default, Refused)
     assert (await _lease(world, organization_id)).project_id == default.id
@@ -140,7 +142,9 @@ async def test_a_lease_takes_the_keys_that_it_names_and_an_unknown_one_is_refuse
 ) -> None:
     organization_id = await _organization(db, world)
     async with world.db.transaction(organization_id) as connection:
-        key = await ssh_keys.add(connection, world, organization_id, name="laptop", public_key=KEY)
+        key = await ssh_keys.add(
+            connection, world, organization_id, name="laptop", public_key=KEY, reach=EVERYWHERE
+        )
     assert not isinstance(key, Refused)
     lease = await _create(world, organization_id, keys=(key.id,))
     assert isinstance(lease, Lease)
@@ -155,12 +159,14 @@ async def test_releasing_a_lease_that_was_never_ready_returns_its_hold(db: Datab
     lease = await _lease(world, organization_id)
     for _ in range(2):
         async with world.db.transaction(organization_id) as connection:
-            released = await leases.release(connection, world, organization_id, lease.id, actor=CUSTOMER)
+            released = await leases.release(
+                connection, world, organization_id, lease.id, actor=CUSTOMER, reach=EVERYWHERE
+            )
         assert isinstance(released, Overview)
         assert released.lease.state is LeaseState.ENDING
     organization = await organizations.show(world, organization_id)
     assert (organization.gpus_held, organization.held_nano) == (0, 0)
-    explained = await lease_overviews.explain(world, organization_id, lease.id)
+    explained = await lease_overviews.explain(world, organization_id, lease.id, reach=EVERYWHERE)
     assert not isinstance(explained, Refused)
     assert [line.event for line in explained.journal] == ["admitted", "released"]
     assert {(line.actor_kind, line.actor, line.request_id) for line in explained.journal} == {
@@ -172,17 +178,21 @@ async def test_another_organization_finds_no_lease_of_this_one(db: Database, wor
     lease = await _lease(world, await _organization(db, world))
     other = await _organization(db, world)
     for found in (
-        await lease_overviews.get(world, other, lease.id),
-        await lease_overviews.explain(world, other, lease.id),
-        await lease_overviews.journal_page(world, other, lease.id, position=Position(), limit=1),
+        await lease_overviews.get(world, other, lease.id, reach=EVERYWHERE),
+        await lease_overviews.explain(world, other, lease.id, reach=EVERYWHERE),
+        await lease_overviews.journal_page(
+            world, other, lease.id, position=Position(), limit=1, reach=EVERYWHERE
+        ),
         await lease_overviews.watch(world, other, lease.id, position=Position(), limit=1),
     ):
         assert isinstance(found, Refused)
         assert found.code is RefusalCode.LEASE_NOT_FOUND
     async with world.db.transaction(other) as connection:
-        refused = await leases.release(connection, world, other, lease.id, actor=CUSTOMER)
+        refused = await leases.release(connection, world, other, lease.id, actor=CUSTOMER, reach=EVERYWHERE)
     assert isinstance(refused, Refused)
-    assert await lease_overviews.page(world, other, before=None, states=None, limit=10) == []
+    assert (
+        await lease_overviews.page(world, other, before=None, states=None, limit=10, reach=EVERYWHERE) == []
+    )
 
 
 async def test_the_name_of_a_live_lease_is_unique_in_its_project_and_free_again_after_it(
@@ -201,7 +211,7 @@ async def test_the_name_of_a_live_lease_is_unique_in_its_project_and_free_again_
     assert await organizations.show(world, organization_id) == before, "nothing is held for it"
     assert isinstance(await _create(world, organization_id, name="train", project="research"), Lease)
     async with world.db.transaction(organization_id) as connection:
-        await leases.release(connection, world, organization_id, first.id, actor=CUSTOMER)
+        await leases.release(connection, world, organization_id, first.id, actor=CUSTOMER, reach=EVERYWHERE)
     assert isinstance(await _create(world, organization_id, name="train"), Lease)
 
 
@@ -229,15 +239,17 @@ async def test_a_lease_that_names_no_key_takes_all_and_without_any_it_is_refused
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.NO_SSH_KEY
     async with world.db.transaction(organization_id) as connection:
-        key = await ssh_keys.add(connection, world, organization_id, name="laptop", public_key=KEY)
+        key = await ssh_keys.add(
+            connection, world, organization_id, name="laptop", public_key=KEY, reach=EVERYWHERE
+        )
     assert not isinstance(key, Refused)
     lease = await _create(world, organization_id, keys=None)
     assert isinstance(lease, Lease)
     assert [(admitted.id, admitted.name, admitted.fingerprint) for admitted in lease.ssh_keys] == [
         (key.id, "laptop", key.fingerprint)
     ]
-    await ssh_keys.delete(world, organization_id, key.id)
-    shown = await lease_overviews.get(world, organization_id, lease.id)
+    await ssh_keys.delete(world, organization_id, key.id, reach=EVERYWHERE)
+    shown = await lease_overviews.get(world, organization_id, lease.id, reach=EVERYWHERE)
     assert not isinstance(shown, Refused)
     assert shown.overview.lease.ssh_keys == lease.ssh_keys, "a key that is deleted later still admits here"
 
@@ -252,7 +264,7 @@ async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journ
 
     async def found(**labels: str) -> list[UUID]:
         page = await lease_overviews.page(
-            world, organization_id, before=None, states=None, labels=labels, limit=9
+            world, organization_id, before=None, states=None, labels=labels, limit=9, reach=EVERYWHERE
         )
         assert not isinstance(page, Refused)
         return [shown.overview.lease.id for shown in page]
@@ -261,17 +273,19 @@ async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journ
     assert await found(team="vision", run="8") == []
     assert await found() == [plain.id, labelled.id]
     for _ in range(2):
-        shown = await leases.label(world, organization_id, plain.id, {"team": "speech"}, actor=CUSTOMER)
+        shown = await leases.label(
+            world, organization_id, plain.id, {"team": "speech"}, actor=CUSTOMER, reach=EVERYWHERE
+        )
         assert not isinstance(shown, Refused)
         assert shown.overview.lease.labels == {"team": "speech"}
     assert await found(team="speech") == [plain.id]
-    explained = await lease_overviews.explain(world, organization_id, plain.id)
+    explained = await lease_overviews.explain(world, organization_id, plain.id, reach=EVERYWHERE)
     assert not isinstance(explained, Refused)
     assert [(line.event, line.why) for line in explained.journal][1:] == [
         ("labelled", "the labels are now: team=speech")
     ]
     other = await _organization(db, world)
-    refused = await leases.label(world, other, plain.id, {}, actor=CUSTOMER)
+    refused = await leases.label(world, other, plain.id, {}, actor=CUSTOMER, reach=EVERYWHERE)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.LEASE_NOT_FOUND
 

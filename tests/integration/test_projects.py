@@ -3,6 +3,7 @@
 import pytest
 
 from control_plane.db.engine import Database
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -33,11 +34,14 @@ async def _create(world: World, organization_id: OrganizationId, name: str) -> P
 
 async def _of_lease(world: World, organization_id: OrganizationId, name: str | None) -> Project | Refused:
     async with world.db.reading(organization_id) as connection:
-        return await projects.of_lease(connection, organization_id, name)
+        return await projects.of_lease(connection, organization_id, name, reach=EVERYWHERE)
 
 
 async def _names(world: World, organization_id: OrganizationId) -> list[str]:
-    return [found.name for found in await projects.page(world, organization_id, after=None, limit=100)]
+    return [
+        found.name
+        for found in await projects.page(world, organization_id, after=None, limit=100, reach=EVERYWHERE)
+    ]
 
 
 async def test_an_organization_starts_with_one_project_and_leases_that_name_none_belong_to_it(
@@ -84,7 +88,7 @@ async def test_projects_are_paged_in_the_order_in_which_they_were_made(world: Wo
         await _create(world, organization_id, f"p{number}")
     names: list[str] = []
     after = None
-    while page := await projects.page(world, organization_id, after=after, limit=2):
+    while page := await projects.page(world, organization_id, after=after, limit=2, reach=EVERYWHERE):
         names += [found.name for found in page]
         after = (page[-1].created_at, page[-1].id)
     assert names == [DEFAULT_NAME, *(f"p{number}" for number in range(5))]

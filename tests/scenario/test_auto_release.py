@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.lease import Lease
 from control_plane.domain.metering import billing_start
@@ -50,10 +51,10 @@ async def test_a_lease_never_costs_more_than_its_limit_although_the_loops_come_h
     stage.clock.advance(2 * HOUR.total_seconds())
     for name in ("observe_machines", "meter_usage", "rate_usage", "fund_leases"):
         await stage.run(name)
-    (line,) = (await billing.bill(stage.api, lease.organization_id)).lines
+    (line,) = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
     assert line.amount_nano + line.unrated_nano == CENTS_90, "the bill of a lease that is still ready"
     await stage.finish()
-    (line,) = (await billing.bill(stage.api, lease.organization_id)).lines
+    (line,) = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
     assert line.amount_nano == CENTS_90
     ended = await stage.lease_row(lease)
     assert (ended.end_reason, ended.billed_until) == ("released", lease.release_at), "its customer was faster"

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import holds, organizations
 from control_plane.db.connection import Connection
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.admission import Standing
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import LeaseId, OrganizationId
@@ -281,7 +282,7 @@ async def test_a_month_boundary_bills_each_month_its_own_seconds(stage: Stage) -
     december = sum(one.gpu_seconds for one in charges if one.started_at >= midnight)
     assert november == (midnight - ready_at).total_seconds()
     assert december == int((released_at - midnight).total_seconds())
-    bill = await billing.bill(stage.api, lease.organization_id)
+    bill = await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)
     assert bill.since == midnight
     assert [line.gpu_seconds for line in bill.lines] == [december]
     assert bill.amount_nano == december * 1_000_000

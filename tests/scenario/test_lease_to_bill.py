@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.lease import Lease, PurchaseKind
 from control_plane.domain.money import Nano
@@ -83,6 +84,7 @@ async def _lease_in(stage: Stage, project: str | None) -> Lease | Refused:
             ssh_key_ids=[],
             project=project,
             actor=CUSTOMER,
+            reach=EVERYWHERE,
         )
 
 
@@ -109,7 +111,13 @@ async def test_every_fact_of_a_lease_says_where_how_and_for_which_project_it_was
 
     until = stage.clock.now()
     charges = await billing.usage_page(
-        stage.api, lease.organization_id, since=lease.created_at, until=until, after=None, limit=100
+        stage.api,
+        lease.organization_id,
+        since=lease.created_at,
+        until=until,
+        after=None,
+        limit=100,
+        reach=EVERYWHERE,
     )
     assert {(charge.purchase, charge.price_book) for charge in charges} == {
         (PurchaseKind.ON_DEMAND, lease.price_book)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import organizations
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.metering import billing_start
@@ -157,7 +158,7 @@ async def test_the_meter_waits_for_a_hold_that_nobody_renews_and_goes_on_once_it
     await stage.play_until(lease, "ready", seconds_max=120)
     await stage.play(HOURS_AWAY * 3_600, step=600, without={"fund_leases"})
     assert 0 < await _charged(stage, lease) <= 3_600
-    (line,) = (await billing.bill(stage.api, lease.organization_id)).lines
+    (line,) = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
     assert line.gpu_seconds + line.unrated_gpu_seconds == 3_600, "the bill follows the same rule"
     await stage.check()
     await stage.play(60, step=20)

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from control_plane.db import challenges, permits, proof_records
 from control_plane.domain import proof
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.deadline import UNATTENDED_MAX
 from control_plane.domain.failure import FailReason
@@ -850,7 +851,7 @@ async def test_a_machine_that_failed_twice_and_is_kept_is_not_paid_for_however_i
     failed = await machine(stage, lease)
     assert failed.provider_ref is not None
     assert failed.suspect_since is not None
-    [line] = (await billing.bill(stage.api, organization)).lines
+    [line] = (await billing.bill(stage.api, organization, reach=EVERYWHERE)).lines
     match end:
         case "released":
             await stage.release(lease)

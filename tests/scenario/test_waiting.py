@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.request import LeaseTerms
 from control_plane.services import lease_overviews
@@ -66,7 +67,7 @@ async def test_a_lease_that_waits_says_so_until_it_is_placed(stage: Stage) -> No
     assert (waiting.since, waiting.gives_up_at) == (since, since + timedelta(minutes=30))
     assert waiting.why == "None of 2 offers can serve it now: 2 sold out."
     page = await lease_overviews.page(
-        stage.api, lease.organization_id, before=None, states=None, waiting=True, limit=2
+        stage.api, lease.organization_id, before=None, states=None, waiting=True, limit=2, reach=EVERYWHERE
     )
     assert isinstance(page, list)
     assert [shown.overview.lease.id for shown in page] == [lease.id]
@@ -77,7 +78,13 @@ async def test_a_lease_that_waits_says_so_until_it_is_placed(stage: Stage) -> No
     assert (await stage.lease_row(lease)).waiting_why is None
     for waiting_too, expected in ((True, 0), (False, 1), (None, 1)):
         page = await lease_overviews.page(
-            stage.api, lease.organization_id, before=None, states=None, waiting=waiting_too, limit=2
+            stage.api,
+            lease.organization_id,
+            before=None,
+            states=None,
+            waiting=waiting_too,
+            limit=2,
+            reach=EVERYWHERE,
         )
         assert isinstance(page, list)
         assert len(page) == expected, waiting_too

@@ -16,6 +16,7 @@ from control_plane.db import accounts, attempts, envelopes, machines
 from control_plane.db.engine import Database
 from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import Price
 from control_plane.domain.attempt import Attempt
@@ -117,7 +118,12 @@ class Stage:
         for row in live:
             async with self.db.transaction(row.organization_id) as connection:
                 await leases.release(
-                    connection, self.api, OrganizationId(row.organization_id), LeaseId(row.id), actor=CUSTOMER
+                    connection,
+                    self.api,
+                    OrganizationId(row.organization_id),
+                    LeaseId(row.id),
+                    actor=CUSTOMER,
+                    reach=EVERYWHERE,
                 )
 
     async def states(self) -> dict[str, str]:
@@ -145,7 +151,7 @@ class Stage:
         return (await self.shown(lease)).overview.lease
 
     async def why(self, lease: Lease) -> lease_overviews.Explanation:
-        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id)
+        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id, reach=EVERYWHERE)
         assert isinstance(explained, lease_overviews.Explanation), explained
         return explained
 
@@ -279,6 +285,7 @@ class Stage:
                 ssh_key_ids=[],
                 actor=CUSTOMER,
                 terms=terms or LeaseTerms(),
+                reach=EVERYWHERE,
             )
 
     async def lease(
@@ -296,13 +303,13 @@ class Stage:
     async def release(self, lease: Lease) -> Overview:
         async with self.db.transaction(lease.organization_id) as connection:
             released = await leases.release(
-                connection, self.api, lease.organization_id, lease.id, actor=CUSTOMER
+                connection, self.api, lease.organization_id, lease.id, actor=CUSTOMER, reach=EVERYWHERE
             )
         assert isinstance(released, Overview), released
         return released
 
     async def shown(self, lease: Lease) -> lease_overviews.Shown:
-        shown = await lease_overviews.get(self.api, lease.organization_id, lease.id)
+        shown = await lease_overviews.get(self.api, lease.organization_id, lease.id, reach=EVERYWHERE)
         assert isinstance(shown, lease_overviews.Shown), shown
         return shown
 
@@ -366,7 +373,7 @@ class Stage:
 
     async def story(self, lease: Lease) -> list[str]:
         """The lease's journal in short, for assertions and for messages."""
-        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id)
+        explained = await lease_overviews.explain(self.api, lease.organization_id, lease.id, reach=EVERYWHERE)
         assert isinstance(explained, lease_overviews.Explanation)
         return [f"{'machine' if line.machine_id else 'lease'} {line.event}" for line in explained.journal]
 

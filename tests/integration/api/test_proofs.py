@@ -4,6 +4,7 @@ import pytest
 
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.leases import explanation_view
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import LeaseId, Prefix, off_wire
 from control_plane.domain.permission import OWNER, Permission
 from control_plane.services import catalogue, lease_overviews
@@ -62,7 +63,9 @@ async def test_an_explanation_shows_proofs_only_to_those_who_may_read_them(
 ) -> None:
     lease = await acme.lease()
     await proof_of(acme, lease)
-    found = await lease_overviews.explain(api.owner, acme.id, LeaseId(off_wire(Prefix.LEASE, lease)))
+    found = await lease_overviews.explain(
+        api.owner, acme.id, LeaseId(off_wire(Prefix.LEASE, lease)), reach=EVERYWHERE
+    )
     assert isinstance(found, lease_overviews.Explanation)
     for permissions, shown in ((OWNER, 1), (OWNER - {Permission.PROOFS_READ}, 0)):
         assert len(explanation_view(found, Disclosure.of(permissions)).proofs) == shown

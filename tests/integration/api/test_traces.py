@@ -10,6 +10,7 @@ from opentelemetry.trace import StatusCode
 
 from control_plane.api.app import create_app
 from control_plane.db.engine import Database
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano
@@ -49,7 +50,7 @@ class Traced:
 
     async def shown(self, wire_id: str) -> Lease:
         lease_id = LeaseId(off_wire(Prefix.LEASE, wire_id))
-        shown = await lease_overviews.get(self.stage.api, self.organization_id, lease_id)
+        shown = await lease_overviews.get(self.stage.api, self.organization_id, lease_id, reach=EVERYWHERE)
         assert isinstance(shown, lease_overviews.Shown)
         return shown.overview.lease
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import accounts, claims, leases, machines
 from control_plane.db.engine import Database
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import loop
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.claim import Claim
@@ -78,6 +79,7 @@ class Leased:
                 name=None,
                 ssh_key_ids=[],
                 actor=ACTOR,
+                reach=EVERYWHERE,
             )
         assert isinstance(lease, Lease), lease
         return lease
@@ -181,7 +183,9 @@ class Leased:
 
     async def release(self, lease_id: LeaseId, organization_id: OrganizationId) -> None:
         async with self.db.transaction(organization_id) as connection:
-            await lease_service.release(connection, self.world, organization_id, lease_id, actor=ACTOR)
+            await lease_service.release(
+                connection, self.world, organization_id, lease_id, actor=ACTOR, reach=EVERYWHERE
+            )
 
     async def lease_now(self, lease_id: LeaseId) -> Lease:
         async with self.db.transaction() as connection:

@@ -243,6 +243,9 @@ def _ran(arguments: argparse.Namespace, settings: Settings) -> int:
     except Failure as error:
         _print_message(str(error))
         return 1
+    except process.ClockDiffers as error:
+        _print_message(str(error))
+        return 1
     except process.NotMigrated as error:
         _print_message(f"The database cannot be used: {error}.")
         return 1

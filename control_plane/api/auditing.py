@@ -88,7 +88,7 @@ NOT_AUDITED = frozenset(
         ),
         *("bad_request", "route_not_found", "method_not_allowed", "request_timeout", "body_too_large"),
         *("unsupported_media_type", "invalid_request", "idempotency_key_reused", "rate_limited"),
-        *("too_many_in_progress", "overloaded", "not_ready", "streams_exhausted"),
+        *("too_many_in_progress", "overloaded", "not_ready", "clock_differs", "streams_exhausted"),
     }
 )
 """Codes of requests that could not be understood, or were not heard: nothing was decided about what they ask for."""

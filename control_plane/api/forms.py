@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from control_plane.api.errors import ApiError
-from control_plane.api.requests import AnyRequest, ApiRequest, arrive
+from control_plane.api.requests import AnyRequest, ApiRequest, arrive, refuse_wrong_clock
 
 FIELDS_MAX = 32
 VALUE_LENGTH_MAX = 4_096
@@ -19,6 +19,7 @@ async def lenient(request: AnyRequest) -> None:
     """The door of endpoints that need no API key and ignore what they do not know."""
     door = arrive(request)
     door.arrive_without_key(door.address(request.scope), time.monotonic())
+    refuse_wrong_clock(request)
 
 
 def query(request: ApiRequest) -> Mapping[str, str]:

@@ -291,6 +291,7 @@ async def authorized(request: AnyRequest) -> None:
         await public(request)
         return
     door = arrive(request)
+    refuse_wrong_clock(request)
     observe.at_end(request.scope, partial(note_refusal, cast("ApiRequest", request)))
     principal = await _principal(request)
     request.scope["auth"] = principal
@@ -318,6 +319,17 @@ def arrive(request: AnyRequest) -> Door:
     door = context.door
     door.arrive(request.scope, door.address(request.scope))
     return door
+
+
+def refuse_wrong_clock(request: AnyRequest) -> None:
+    """Do no work while this host's clock and the database's differ; another replica may. Raises ApiError.
+
+    How far they differ is in the log, and not in answers, which strangers get too.
+    """
+    world = context_of(request).world
+    world.now()  # A clock that was never read is trouble with the database, and this raises it.
+    if world.clock_refusal() is not None:
+        raise ApiError("clock_differs", "The clocks of this server and of its database differ.")
 
 
 async def _principal(request: AnyRequest) -> Principal:

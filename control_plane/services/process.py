@@ -24,6 +24,10 @@ class NotMigrated(Exception):  # noqa: N818 - it says what is the case
     """The database lacks something that this version needs; the message says what, and how to add it."""
 
 
+class ClockDiffers(Exception):  # noqa: N818 - it says what is the case
+    """The clock of this host is wrong, or the database's is; the message says by how much."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiProcess:
     """The world of the API, the watch that keeps its clock right, and what it hears of other processes' changes."""
@@ -78,7 +82,7 @@ async def check_login(url: str) -> None:
 
 @asynccontextmanager
 async def administrator(url: str) -> AsyncIterator[World]:
-    """The world of one administrator's command, on the database's clock. Raises NotMigrated."""
+    """The world of one administrator's command, on the database's clock. Raises NotMigrated and ClockDiffers."""
     db = Database(url, role=Role.ADMIN, pool_size=1, readers=1)
     try:
         async with db.reading() as connection:
@@ -87,6 +91,8 @@ async def administrator(url: str) -> AsyncIterator[World]:
             raise NotMigrated(lacks)
         clock = DatabaseClock(PostgresTime(db), host=utc_now)
         await clock.reread()
+        if (why := clock.refusal()) is not None:
+            raise ClockDiffers(why)
         yield World(db, now=clock.now, clock_refusal=clock.refusal)
     finally:
         await db.close()

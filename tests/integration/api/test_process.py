@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -13,6 +14,8 @@ import tomllib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from unittest import mock
@@ -20,6 +23,7 @@ from unittest import mock
 import httpx
 import pytest
 import structlog
+from litestar.routes import HTTPRoute
 from sqlalchemy import text
 
 from control_plane import settings as configuration
@@ -34,7 +38,7 @@ from control_plane.domain.refusal import RefusalCode
 from control_plane.services import process
 from control_plane.services.catalogue import parse_price_book
 from control_plane.settings import Settings, SettingsError
-from control_plane.world import World
+from control_plane.world import World, utc_now
 from providers.fake import DEFAULT_OFFERS
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
@@ -396,20 +400,78 @@ def test_serve_says_in_one_sentence_why_it_cannot_start_and_ends_with_2() -> Non
                 assert ran.stderr.count("\n") == 1
 
 
-@pytest.mark.database
-async def test_an_api_whose_host_is_wrong_is_not_ready_and_answers_with_the_databases_time(
-    api: Api, acme: Tenant
-) -> None:
-    host = Host(api.clock, ahead=3_600)
-    clock = await host.database_clock()
+def _on(api: Api, clock: DatabaseClock) -> httpx.AsyncClient:
+    """A client without a key, of an API process that works with this clock."""
     api.world = dataclasses.replace(api.world, now=clock.now, clock_refusal=clock.refusal)
     api.app = create_app(api.world, Settings("unused"))
-    client = api.client(acme.secret)
-    hold(await client.get("/readyz"), "not_ready")
-    lease = (await client.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []})).json()
-    assert lease["created_at"].startswith(api.clock.now().isoformat()[:19])
-    host.ahead = 0
-    assert (await client.get("/readyz")).is_success
+    return api.client(None)
+
+
+@pytest.mark.database
+async def test_an_api_whose_clock_is_wrong_in_either_direction_does_no_work_until_it_is_right(
+    api: Api, acme: Tenant
+) -> None:
+    host = Host(api.clock)
+    client = _on(api, await host.database_clock())
+    client.headers["Authorization"] = f"Bearer {acme.secret}"
+    lease = {"sku": "h100x1", "ssh_key_ids": []}
+    for earlier, ahead in enumerate((5.5, -5.5, 3_600, -3_600)):
+        with case(ahead):
+            host.ahead = ahead
+            again = {"Idempotency-Key": f"asked {ahead}"}
+            refused = await client.post("/v1/leases", json=lease, headers=again)
+            hold(refused, "clock_differs")
+            assert int(refused.headers["retry-after"]) > 0
+            assert str(int(ahead)) not in refused.json()["detail"], (
+                "how far they differ is no stranger's business"
+            )
+            hold(await client.get("/readyz"), "not_ready")
+            assert (await client.get("/healthz")).is_success
+
+            host.ahead = 0
+            assert (await client.get("/readyz")).is_success
+            leases = (await client.get("/v1/leases")).json()["items"]
+            assert len(leases) == earlier, "the refused request took effect"
+            made = (await client.post("/v1/leases", json=lease, headers=again)).json()
+            assert made["created_at"].startswith(api.clock.now().isoformat()[:19])
+            assert (await client.post(f"/v1/leases/{made['id']}/release")).is_success
+            api.clock.advance(1)
+    for ahead in (4.5, -4.5):
+        host.ahead = ahead
+        assert (await client.get("/v1/leases")).is_success, ahead
+
+
+@pytest.mark.database
+async def test_with_a_wrong_clock_every_endpoint_is_refused_before_anybody_is_asked_for_a_key(
+    api: Api,
+) -> None:
+    client = _on(api, await Host(api.clock, ahead=3_600).database_clock())
+    served = set()
+    for route in api.app.routes:
+        for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
+            for method in handler.http_methods - {"OPTIONS"}:
+                path = re.sub(r"{\w+(:\w+)?}", "x", route.path)
+                answer = await client.request(method, path)
+                if answer.status_code != 503 or answer.json()["code"] != "clock_differs":
+                    served.add(path)
+    assert served == {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/x"}
+
+
+@pytest.mark.database
+async def test_an_administrators_command_says_by_how_much_the_clock_is_wrong(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hours, said in ((1, "ahead of"), (-1, "behind")):
+        with case(hours):
+            host = partial(_wrong_by, timedelta(hours=hours))
+            monkeypatch.setattr(process, "utc_now", host)
+            with pytest.raises(process.ClockDiffers, match=f"3[56][0-9][0-9].* s {said} the database's"):
+                async with process.administrator(database_url):
+                    pass
+
+
+def _wrong_by(difference: timedelta) -> datetime:
+    return utc_now() + difference
 
 
 async def test_the_metrics_show_how_far_the_host_is_ahead_of_the_databases_clock(clock: Clock) -> None:

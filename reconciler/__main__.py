@@ -22,6 +22,7 @@ from prometheus_client import REGISTRY
 
 from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
+from control_plane.db.listen import Listener as Notifications
 from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
 from control_plane.world import uuid7
@@ -126,7 +127,13 @@ async def _run(environ: Mapping[str, str], wings: Sequence[str]) -> None:
         REGISTRY.register(pools)
         closing.callback(REGISTRY.unregister, pools)
         health = Health()
-        process = Process(db, build, registry.discovered(wings).values(), health)
+        process = Process(
+            db,
+            build,
+            registry.discovered(wings).values(),
+            health,
+            lambda: Notifications(chosen.database_url, role=Role.RECONCILER.value),
+        )
         listener = _listen(chosen, health)
         closing.callback(listener.close)
         stop_on_signals(process)

@@ -88,6 +88,9 @@ class Loop(Generic[Needs_contra]):
     """Loops that may have work after this one acted."""
     lasts: timedelta = LASTS
     """How long one activation may take before the loop counts as unhealthy."""
+    hears: tuple[str, ...] = ()
+    """Channels of PostgreSQL. A notification there starts an activation at once, in every replica. One may be lost, so
+    that the loop must find its work without it, at its interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +105,5 @@ class AccountLoop(Generic[Needs_contra]):
     lanes: int = 1
     """How many activations of one account run concurrently. More than one where an activation may take minutes, so
     that a slow machine does not delay the others. Each takes rows of its own, as replicas do."""
+    hears: tuple[str, ...] = ()
+    """As of `Loop`; a notification wakes the loop of every account."""

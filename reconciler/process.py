@@ -21,6 +21,7 @@ from control_plane.db import accounts
 from control_plane.db.clock import DatabaseClock, PostgresTime
 from control_plane.db.engine import Database
 from control_plane.db.errors import sentence
+from control_plane.db.listen import Listener
 from control_plane.db.watch import RETRY_SECONDS, DatabaseWatch
 from control_plane.world import utc_now
 from reconciler.health import CLOCK_DIFFERENCE, Health, note_clock, note_database, note_not_started
@@ -42,8 +43,19 @@ log = structlog.get_logger()
 class Process:
     """Waits for the database and runs the loops, again and again, until it is stopped."""
 
-    def __init__(self, db: Database, build: BuildWorld, loops: Iterable[AnyLoop], health: Health) -> None:
-        """`build` makes the world of the loops. It may raise what the database raises, and is then called again."""
+    def __init__(
+        self,
+        db: Database,
+        build: BuildWorld,
+        loops: Iterable[AnyLoop],
+        health: Health,
+        listen: Callable[[], Listener] | None = None,
+    ) -> None:
+        """`build` makes the world of the loops. It may raise what the database raises, and is then called again.
+
+        `listen` makes what hears PostgreSQL's notifications, once for each time that the loops begin.
+        """
+        self._listen = listen
         self._db = db
         self._build = build
         self._loops = tuple(loops)
@@ -81,7 +93,9 @@ class Process:
             return
         if self._stopping.is_set():
             return
-        runner = self._health.runner = Runner(world, self._loops)
+        runner = self._health.runner = Runner(
+            world, self._loops, None if self._listen is None else self._listen()
+        )
         log.info("loops_started", loops=len(self._loops))
         try:
             await runner.run()

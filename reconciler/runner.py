@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
@@ -16,6 +17,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from control_plane.db import loops as loop_reports
 from control_plane.db.connection import Connection
 from control_plane.db.errors import is_database_trouble
+from control_plane.db.listen import Listener
 from control_plane.db.loops import Turn
 from control_plane.domain.ids import AccountName
 from reconciler import traced
@@ -62,8 +64,10 @@ log = structlog.get_logger()
 class Runner:
     """All loops of one reconciler process."""
 
-    def __init__(self, world: World, loops: Iterable[AnyLoop]) -> None:
+    def __init__(self, world: World, loops: Iterable[AnyLoop], notifications: Listener | None = None) -> None:
+        """Without `notifications` every loop runs at its interval only, and when another loop wakes it."""
         self._world = world
+        self._notifications = notifications
         self._loops = tuple(loops)
         self._wake: dict[tuple[str, AccountName | None], asyncio.Event] = {}
         self._finished: dict[tuple[str, AccountName | None], float] = {}
@@ -84,8 +88,10 @@ class Runner:
         self._keep(self._roster.keep(self._stopping), "roster")
         if isinstance(self._world, AccountWorld):
             self._keep(self._follow_accounts(self._world), "accounts")
+        hearing = self._keep(self._hear(), "notifications")
         try:
             await self._stopping.wait()
+            hearing.cancel()
             await _ended(self._tasks, FINISH_SECONDS_MAX, "activations_cancelled")
         finally:
             self.stop()
@@ -93,6 +99,23 @@ class Runner:
                 task.cancel()
             await _ended(self._tasks, UNWIND_SECONDS_MAX, "activations_stuck")
         await self._roster.withdraw()
+
+    async def _hear(self) -> None:
+        """Wake loops when PostgreSQL notifies them, until cancelled."""
+        listener = self._notifications
+        if listener is None:
+            return
+        hearing = [loop for loop in self._loops if loop.hears]
+        for channel in {channel for loop in hearing for channel in loop.hears}:
+            names = tuple(loop.name for loop in hearing if channel in loop.hears)
+            listener.on(channel, partial(self._wake_hearing, names))
+        # Notifications were missed before.
+        listener.on_connected(partial(self._wake_loops, tuple(loop.name for loop in hearing)))
+        if hearing:
+            await listener.run()
+
+    def _wake_hearing(self, names: tuple[str, ...], _payload: str) -> None:
+        self._wake_loops(names)
 
     async def _follow_accounts(self, world: AccountWorld) -> None:
         """Start the loops of accounts that operators add, and end those of accounts that they remove. Never raises."""

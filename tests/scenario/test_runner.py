@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from control_plane.db import loops as loop_reports
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
+from control_plane.db.listen import Listener
 from control_plane.domain.ids import AccountName
 from control_plane.domain.request import CapacityRequest
 from control_plane.world import utc_now, uuid7
@@ -32,6 +33,8 @@ from reconciler.world import World
 from tests.support.cases import case
 from tests.support.challenger import PASSED, Answer
 from tests.support.clock import Clock, WallClock
+from tests.support.database import login_url
+from tests.support.listening import until
 from tests.support.rows import rows
 from tests.support.stage import FAKE, set_stage
 
@@ -127,6 +130,40 @@ async def test_a_turn_is_logged_once_and_as_acting_only_when_it_acted(db: Databa
         ("meter_usage", "orphan_terminated"),
         ("rate_usage", "loop_failed"),
     ]
+
+
+async def test_a_notification_wakes_the_loops_that_hear_its_channel_and_each_new_connection_wakes_them(
+    db: Database, database_url: str
+) -> None:
+    stage = await set_stage(db, WallClock())
+    runs: Counter[str] = Counter()
+
+    def counts(name: str) -> Callable[[World], Awaitable[Report]]:
+        async def activate(_: World) -> Report:
+            runs[name] += 1
+            return Report()
+
+        return activate
+
+    hour = timedelta(hours=1)
+    loops = [
+        Loop("meter_usage", hour, counts("hears"), hears=("bell",)),
+        Loop("rate_usage", hour, counts("deaf"), hears=("another_bell",)),
+        Loop("fund_leases", hour, counts("paced")),
+    ]
+    listener = Listener(login_url(database_url, Role.RECONCILER), role=Role.RECONCILER.value)
+    runner = Runner(stage.world, loops, listener)
+    running = asyncio.create_task(runner.run())
+    # Once when it starts, and once more when notifications arrive, because some may have been missed.
+    await until(lambda: runs["hears"] == runs["deaf"] == 2, seconds_max=SECONDS_MAX)
+    async with db.transaction() as connection:
+        await connection.execute(text("SELECT pg_notify('bell', '')"))
+    await until(lambda: runs["hears"] == 3, seconds_max=SECONDS_MAX)
+    assert (runs["deaf"], runs["paced"]) == (2, 1)
+    runner.stop()
+    await asyncio.wait_for(
+        running, timeout=5
+    )  # It does not wait for the listener, which never ends by itself.
 
 
 def test_a_loop_per_account_in_a_wing_without_accounts_is_refused_when_it_is_discovered() -> None:

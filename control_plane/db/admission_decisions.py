@@ -102,19 +102,22 @@ SELECT_FOR_LEASE = """:decision_id, organization_id, project_id, environment_id,
   :actor_kind, :actor, :request_id, :decision_sha256"""
 """SQL: a decision about a lease, of which these columns are selected."""
 
-# The same refusal again is not stored, nor the same decision on the same lease if the last one was equal.
+# The same refusal of the same caller is stored once a minute. Whether a lease may be placed is decided again and again
+# while it waits, so that is stored when it changes.
 _INSERT = text(f"""
 INSERT INTO admission_decisions ({_NAMES}, sha256)
 SELECT {_NAMES}, decode(sha256, 'hex') FROM {Recordset(_New, "made")}
 WHERE NOT EXISTS (
-  SELECT FROM (SELECT d.sha256 FROM admission_decisions d WHERE d.lease_id = made.lease_id
+  SELECT FROM (SELECT d.sha256 FROM admission_decisions d
+               WHERE d.lease_id = made.lease_id AND d.action = '{Action.LEASE_PLACE}'
                ORDER BY d.decided_at DESC, d.id DESC LIMIT 1) last
-  WHERE last.sha256 = decode(made.sha256, 'hex')
+  WHERE made.action = '{Action.LEASE_PLACE}' AND last.sha256 = decode(made.sha256, 'hex')
 ) AND NOT EXISTS (
   SELECT FROM admission_decisions d
-  WHERE made.lease_id IS NULL AND made.outcome = '{Verdict.REFUSED}' AND d.organization_id = made.organization_id
+  WHERE made.outcome = '{Verdict.REFUSED}' AND d.organization_id = made.organization_id
     AND d.decided_at > made.decided_at - CAST(:within AS interval) AND d.sha256 = decode(made.sha256, 'hex')
     AND d.actor = made.actor AND d.environment_id IS NOT DISTINCT FROM made.environment_id
+    AND d.lease_id IS NOT DISTINCT FROM made.lease_id
 )
 """)
 _PAGE = text(f"""

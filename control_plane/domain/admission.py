@@ -134,16 +134,14 @@ _CAPACITY = frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.SOLD, Rule.PRICE, Rul
 APPLIES: Mapping[Action, frozenset[Rule]] = {
     Action.LEASE_CREATE: _CAPACITY,
     Action.LEASE_RESIZE: _CAPACITY,
-    Action.LEASE_TIER: _CAPACITY,
     Action.BATCH_SIZE: _CAPACITY,
-    Action.SHARING_REQUEST: _CAPACITY,
     Action.LEASE_MOVE: _CAPACITY,
     Action.LEASE_PLACE: frozenset({Rule.ORGANIZATION, *_ENVELOPE}),
     Action.LEASE_EXTEND: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
     Action.LEASE_PRIORITY: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
-    Action.QUOTA_INCREASE: frozenset({Rule.ORGANIZATION, Rule.APPROVER, Rule.PARENT}),
 }
-"""The rules that speak on each action. A quota increase is decided in `domain/quota_request.py`."""
+"""The rules that speak on each action that somebody asks for. A quota increase is decided in
+`domain/quota_request.py`, and whether a lease may run on in `domain/envelope_watch.py`."""
 
 
 def admit(proposal: Proposal) -> Admitted | NotAdmitted:

@@ -18,15 +18,16 @@ class Action(StrEnum):
     LEASE_CREATE = "lease_create"
     LEASE_PLACE = "lease_place"
     """A lease that waited is to get its machine: its limits may have been narrowed meanwhile."""
+    LEASE_RUN = "lease_run"
+    """A live lease is held against an envelope: it may have been narrowed, or too much is used by now."""
     LEASE_EXTEND = "lease_extend"
     """A lease is to be released later than it was to be."""
     LEASE_RESIZE = "lease_resize"
+    """A lease is to have another SKU: other GPUs, more of them, or GPUs that prove more."""
     LEASE_MOVE = "lease_move"
     """A lease is to be placed elsewhere: other regions, other providers or another ceiling of its price."""
-    LEASE_TIER = "lease_tier"
     LEASE_PRIORITY = "lease_priority"
     BATCH_SIZE = "batch_size"
-    SHARING_REQUEST = "sharing_request"
     QUOTA_INCREASE = "quota_increase"
 
 

@@ -4,9 +4,10 @@ Each level is asked on its own and may only refuse, or demand a higher price: so
 more, and the order of the levels does not matter. Tests hold both as laws.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from control_plane.domain.decision import Rule, Spoken, Verdict
 from control_plane.domain.envelope import NAMES, Burst, Envelope, Level
@@ -55,6 +56,12 @@ class Wanted:
     gpus: int = 0
     nano_per_hour: Nano = NOTHING
     hold_nano: Nano = NOTHING
+    lives: bool = False
+    """Whether it is a live lease that has what is named, instead of a request."""
+
+    def unplaced(self, places: Collection[str]) -> bool:
+        """Whether it is a lease without a machine, which is nowhere yet."""
+        return self.lives and not places
 
 
 def without(use: Use, model: GpuModel, gpus: int, nano_per_hour: Nano, hold_nano: Nano) -> Use:
@@ -97,19 +104,17 @@ def burst_left(applied: Applied, now: datetime) -> Burst | None:
 
 
 def _choices(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
-    envelope = applied.envelope
+    envelope, say = applied.envelope, partial(_choice, applied, lives=wanted.lives)
     if envelope.skus is not None and wanted.sku is not None:
-        yield _choice(applied, Rule.SKU, envelope.skus, (wanted.sku,), met=envelope.allows_sku(wanted.sku))
+        yield say(Rule.SKU, envelope.skus, (wanted.sku,), met=envelope.allows_sku(wanted.sku))
     if envelope.tiers is not None and wanted.tier is not None:
-        yield _choice(
-            applied, Rule.TIER, envelope.tiers, (wanted.tier,), met=envelope.allows_tier(wanted.tier)
-        )
-    if envelope.regions is not None:
+        yield say(Rule.TIER, envelope.tiers, (wanted.tier,), met=envelope.allows_tier(wanted.tier))
+    if envelope.regions is not None and not wanted.unplaced(wanted.regions):
         met = envelope.meets_regions(wanted.regions)
-        yield _choice(applied, Rule.REGIONS, envelope.regions, wanted.regions, met=met)
-    if envelope.providers is not None:
+        yield say(Rule.REGIONS, envelope.regions, wanted.regions, met=met)
+    if envelope.providers is not None and not wanted.unplaced(wanted.providers):
         met = envelope.meets_providers(wanted.providers)
-        yield _choice(applied, Rule.PROVIDERS, envelope.providers, wanted.providers, met=met)
+        yield say(Rule.PROVIDERS, envelope.providers, wanted.providers, met=met)
 
 
 _NOUNS = {
@@ -127,10 +132,12 @@ def _choice(
     wanted: tuple[str, ...],
     *,
     met: bool,
+    lives: bool,
 ) -> Spoken:
     words = ", ".join(sorted(allowed)) or "none"
     asked = ", ".join(wanted) or "any"
-    why = f"{NAMES[applied.level].capitalize()} allows these {_NOUNS[rule]}: {words}; {asked} is asked for."
+    found = f"the lease has {asked}" if lives else f"{asked} is asked for"
+    why = f"{NAMES[applied.level].capitalize()} allows these {_NOUNS[rule]}: {words}; {found}."
     return Spoken(
         rule=rule,
         level=applied.level,
@@ -167,9 +174,9 @@ def _counts(applied: Applied, wanted: Wanted, now: datetime) -> Iterator[Spoken]
             Rule.SPEND_PER_HOUR,
             figures,
             _verdict(figures, burst),
-            f"All leases together would cost {dollars_up(Nano(figures.after))} USD per hour, and the limit of"
-            f" {NAMES[applied.level]} is {dollars_down(envelope.spend_nano_per_hour)} USD; release a lease, or ask"
-            " for a higher limit.",
+            f"All leases together {_would(figures, 'cost')} {dollars_up(Nano(figures.after))} USD per hour, and"
+            f" the limit of {NAMES[applied.level]} is {dollars_down(envelope.spend_nano_per_hour)} USD; release a"
+            " lease, or ask for a higher limit.",
         )
 
 
@@ -183,10 +190,15 @@ def _month(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
         Rule.SPEND_PER_MONTH,
         figures,
         _verdict(figures, None),
-        f"{dollars_up(Nano(figures.after))} USD would be charged or held in this calendar month, and the limit of"
-        f" {NAMES[applied.level]} is {dollars_down(limit)} USD; wait for the next month (UTC), or ask for a higher"
-        " limit.",
+        f"{dollars_up(Nano(figures.after))} USD {_would(figures, 'are')} charged or held in this calendar month,"
+        f" and the limit of {NAMES[applied.level]} is {dollars_down(limit)} USD; wait for the next month (UTC), or"
+        " ask for a higher limit.",
     )
+
+
+def _would(figures: _Figures, verb: str) -> str:
+    """The verb of what is so already, or of what would be so with what is wanted."""
+    return verb if not figures.wanted else {"are": "would be"}.get(verb, f"would {verb}")
 
 
 def _verdict(figures: _Figures, burst: Burst | None) -> Verdict:
@@ -202,8 +214,8 @@ def _gpus(applied: Applied, model: GpuModel | None, figures: _Figures, burst: Bu
     refused = verdict is Verdict.REFUSED
     noun = "GPUs" if model is None else f"{model} GPUs"
     why = (
-        f"{figures.after} {noun} would be held and the limit of {NAMES[applied.level]} is {figures.limit};"
-        " release a lease or ask for a higher quota."
+        f"{figures.after} {noun} {_would(figures, 'are')} held and the limit of {NAMES[applied.level]} is"
+        f" {figures.limit}; release a lease or ask for a higher quota."
     )
     return Spoken(
         rule=Rule.GPUS if model is None else Rule.GPUS_OF_MODEL,

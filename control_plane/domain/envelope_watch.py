@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from control_plane.domain.envelope import NAMES, Envelope
-from control_plane.domain.envelope_rules import Applied, Use, burst_left, exceeds
+from control_plane.domain.decision import Action, Decision, Rule, decided
+from control_plane.domain.envelope_rules import Applied, Wanted, exceeds, says, without
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LeaseId
-from control_plane.domain.money import Nano, dollars_down, dollars_up
+from control_plane.domain.ids import EnvironmentId, LeaseId, ProjectId
+from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.proof import Tier
 
 UNWATCHED_AFTER = timedelta(minutes=10)
@@ -25,6 +25,8 @@ class Watched:
     """A live lease, with what an envelope limits of it."""
 
     id: LeaseId
+    project_id: ProjectId
+    environment_id: EnvironmentId
     sku: str
     tier: Tier
     gpu_model: GpuModel
@@ -46,30 +48,41 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
-class Warn:
+class _Outside:
+    lease_id: LeaseId
+    decision: Decision
+    """What the envelope says of the lease, with at least one refusal."""
+
+    @property
+    def why(self) -> str:
+        """The first refusal, as a sentence."""
+        return next(spoken.why for spoken in self.decision.refusals if spoken.why is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Warn(_Outside):
     """Tell the customer, for the first time or anew."""
 
-    lease_id: LeaseId
-    why: str
     ends_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class StillOutside:
-    lease_id: LeaseId
+class StillOutside(_Outside):
+    """It was warned, and its grace is not over, or there is none."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    lease_id: LeaseId
-    why: str
+class End(_Outside):
+    """Its grace is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """The lease is within the envelope again."""
+    """The lease is within the envelope again, or no longer lives."""
 
     lease_id: LeaseId
+    decision: Decision | None
+    """What the envelope says of it now; None when it no longer lives."""
 
 
 Step = Warn | StillOutside | End | Clear
@@ -85,105 +98,72 @@ def over_since(applied: Applied, now: datetime) -> datetime | None:
 def watch(
     applied: Applied, leases: Sequence[Watched], warned: Mapping[LeaseId, Warned], now: datetime
 ) -> tuple[Step, ...]:
-    """What to do about the live leases of an envelope's scope, in the order of their ids."""
-    outside = outsiders(applied, leases, now)
+    """What to do about the live leases of an envelope's scope, those that were admitted last first.
+
+    Leases end in this order, and each end is decided anew: where the first ones suffice, the others run on.
+    """
+    decisions = judged(applied, leases, now)
+    outside = {lease_id: decision for lease_id, decision in decisions.items() if not decision.admitted}
     ends_after = applied.envelope.ends_after_seconds
     grace = None if ends_after is None else timedelta(seconds=ends_after)
     steps: list[Step] = [
-        _step(lease_id, why, warned.get(lease_id), grace, now) for lease_id, why in sorted(outside.items())
+        _step(lease_id, decision, warned.get(lease_id), grace, now) for lease_id, decision in outside.items()
     ]
-    steps += [Clear(lease_id) for lease_id in sorted(warned.keys() - outside.keys())]
+    steps += [Clear(each, decisions.get(each)) for each in sorted(warned.keys() - outside.keys())]
     return tuple(steps)
 
 
-def _step(lease_id: LeaseId, why: str, warned: Warned | None, grace: timedelta | None, now: datetime) -> Step:
+def _step(
+    lease_id: LeaseId, decision: Decision, warned: Warned | None, grace: timedelta | None, now: datetime
+) -> Step:
     if warned is None or now - warned.confirmed_at > UNWATCHED_AFTER:
-        ends_at = None if grace is None else now + grace
-        return Warn(lease_id, why, ends_at)
+        return Warn(lease_id, decision, None if grace is None else now + grace)
     if grace is not None and now >= warned.at + grace:
-        return End(lease_id, why)
-    return StillOutside(lease_id)
+        return End(lease_id, decision)
+    return StillOutside(lease_id, decision)
 
 
-def outsiders(applied: Applied, leases: Sequence[Watched], now: datetime) -> dict[LeaseId, str]:
-    """The leases that are outside of an envelope, each with the reason as a sentence.
+def judged(applied: Applied, leases: Sequence[Watched], now: datetime) -> dict[LeaseId, Decision]:
+    """What an envelope says of each of its live leases. A lease whose decision refuses is outside.
 
-    What is chosen wrongly is outside itself. Where too much is used, the leases that were admitted last are outside,
-    as many as it takes for the others to be within.
+    What is chosen wrongly is outside itself, and when the month is used up all leases are. Where too much is used at
+    once, the leases that were admitted last are outside, as many as it takes for the others to be within.
     """
-    found = {lease.id: why for lease in leases if (why := _excluded(applied, lease)) is not None}
-    month = _month_used_up(applied)
-    if month is not None:
-        return {lease.id: found.get(lease.id, month) for lease in leases}
-    allowed = _allowed(applied, now)
-    use = applied.use
     latest = sorted(leases, key=lambda lease: (lease.created_at, lease.id), reverse=True)
-    for lease in [lease for lease in latest if lease.id in found]:
-        use = _without(use, lease)
-    for lease in [lease for lease in latest if lease.id not in found]:
-        why = _too_much(allowed, use, lease, applied)
-        if why is not None:
-            found[lease.id] = why
-            use = _without(use, lease)
-    return found
+    decisions = {lease.id: _held_against(applied, lease, now) for lease in latest}
+    inside = [lease for lease in latest if not _outside_whatever_else_is_used(decisions[lease.id])]
+    for lease in latest:
+        if lease not in inside:
+            applied = _without(applied, lease)
+    for lease in inside:
+        decision = _held_against(applied, lease, now)
+        if decision.admitted:
+            decisions[lease.id] = decision
+        else:
+            applied = _without(applied, lease)
+    return decisions
 
 
-def _excluded(applied: Applied, lease: Watched) -> str | None:
-    envelope, name = applied.envelope, NAMES[applied.level].capitalize()
-    if not envelope.allows_sku(lease.sku):
-        return f"{name} does not allow the SKU {lease.sku}."
-    if not envelope.allows_tier(lease.tier):
-        return f"{name} does not allow the proof tier {lease.tier}."
-    if lease.region is not None and not envelope.allows_region(lease.region):
-        return f"{name} does not allow the region {lease.region}."
-    if lease.provider is not None and not envelope.allows_provider(lease.provider):
-        return f"{name} does not allow the provider {lease.provider}."
-    return None
-
-
-def _month_used_up(applied: Applied) -> str | None:
-    limit = applied.envelope.spend_nano_per_month
-    if limit is None or applied.use.month_nano <= limit:
-        return None
-    return (
-        f"{dollars_up(applied.use.month_nano)} USD are charged or held in this calendar month, and the limit of"
-        f" {NAMES[applied.level]} is {dollars_down(limit)} USD."
+def _held_against(applied: Applied, lease: Watched, now: datetime) -> Decision:
+    wanted = Wanted(
+        sku=lease.sku,
+        tier=lease.tier,
+        regions=() if lease.region is None else (lease.region,),
+        providers=() if lease.provider is None else (lease.provider,),
+        gpu_model=lease.gpu_model,
+        lives=True,
     )
+    return decided(Action.LEASE_RUN, says(applied, wanted, now))
 
 
-def _allowed(applied: Applied, now: datetime) -> Envelope:
-    """The limits that hold now: stretched while a burst has time left."""
-    envelope, burst = applied.envelope, burst_left(applied, now)
-    if burst is None:
-        return envelope
-    spend = envelope.spend_nano_per_hour
-    return replace(
-        envelope,
-        gpus=None if envelope.gpus is None else burst.stretched(envelope.gpus),
-        gpus_of_model={model: burst.stretched(limit) for model, limit in envelope.gpus_of_model.items()},
-        spend_nano_per_hour=None if spend is None else Nano(burst.stretched(spend)),
-    )
+_AT_ONCE = frozenset({Rule.GPUS, Rule.GPUS_OF_MODEL, Rule.SPEND_PER_HOUR})
+"""Limits on what is used at once, which other leases keep by ending."""
 
 
-def _too_much(allowed: Envelope, use: Use, lease: Watched, applied: Applied) -> str | None:
-    """Why this lease has to go for the others to be within; None when it may stay."""
-    name = NAMES[applied.level]
-    if allowed.gpus is not None and use.gpus > allowed.gpus:
-        return f"{applied.use.gpus} GPUs are held, and the limit of {name} is {allowed.gpus}."
-    of_model, limit = use.gpus_of_model.get(lease.gpu_model, 0), allowed.gpus_of_model.get(lease.gpu_model)
-    if limit is not None and of_model > limit:
-        held = applied.use.gpus_of_model.get(lease.gpu_model, 0)
-        return f"{held} {lease.gpu_model} GPUs are held, and the limit of {name} is {limit}."
-    spend = allowed.spend_nano_per_hour
-    if spend is not None and use.nano_per_hour > spend:
-        return (
-            f"All leases together cost {dollars_up(applied.use.nano_per_hour)} USD per hour, and the limit of {name} is"
-            f" {dollars_down(spend)} USD."
-        )
-    return None
+def _outside_whatever_else_is_used(decision: Decision) -> bool:
+    return any(spoken.rule not in _AT_ONCE for spoken in decision.refusals)
 
 
-def _without(use: Use, lease: Watched) -> Use:
-    left = dict(use.gpus_of_model)
-    left[lease.gpu_model] = max(0, left.get(lease.gpu_model, 0) - lease.gpu_count)
-    return replace(use, gpus_of_model=left, nano_per_hour=Nano(use.nano_per_hour - lease.nano_per_hour))
+def _without(applied: Applied, lease: Watched) -> Applied:
+    use = without(applied.use, lease.gpu_model, lease.gpu_count, lease.nano_per_hour, NOTHING)
+    return replace(applied, use=use)

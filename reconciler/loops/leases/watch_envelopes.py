@@ -8,16 +8,26 @@ which this loop looked again and again: after an outage of ours the grace begins
 An envelope is looked at when it has changed, and otherwise every few minutes, while leases of its scope are live.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import envelopes, journal, leases
+from control_plane.db import admission_decisions, envelopes, journal, leases
+from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.db.envelopes import NewWarning, WatchedEnvelope
-from control_plane.domain.actor import Actor
-from control_plane.domain.envelope_watch import Clear, End, Step, StillOutside, Warn, over_since, watch
-from control_plane.domain.ids import EnvelopeId, LeaseId
+from control_plane.domain.envelope_watch import (
+    Clear,
+    End,
+    Step,
+    StillOutside,
+    Warn,
+    Watched,
+    over_since,
+    watch,
+)
+from control_plane.domain.ids import AdmissionDecisionId, EnvelopeId, LeaseId
 from control_plane.domain.lease import LeaseEvent
 from control_plane.outcomes.leases import end
 from reconciler.loop import Loop, Report, each
@@ -57,51 +67,71 @@ async def _watch(world: World, report: Report, now: datetime, envelope_id: Envel
         )
         if found is None:
             return  # Another replica was faster.
-        steps = await _steps(connection, found, now)
-        report.acted_on += await _record(connection, found, steps, world.actor(NAME), now)
+        live, steps = await _steps(connection, found, now)
+        report.acted_on += await _record(connection, world, _Seen(found, live, steps), now)
     for step in steps:
         if isinstance(step, End):
             report.acted_on += await _end(world, envelope_id, step.lease_id, now)
             report.notes.append(f"{step.lease_id}: {step.why}")
 
 
-async def _steps(connection: Connection, found: WatchedEnvelope, now: datetime) -> tuple[Step, ...]:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """An envelope with the live leases of its scope, and what is to be done about them."""
+
+    envelope: WatchedEnvelope
+    live: Mapping[LeaseId, Watched]
+    steps: tuple[Step, ...]
+
+
+async def _steps(
+    connection: Connection, found: WatchedEnvelope, now: datetime
+) -> tuple[Mapping[LeaseId, Watched], tuple[Step, ...]]:
     live = await envelopes.live_leases(connection, found.id)
-    return watch(found.applied, live, await envelopes.warned(connection, found.id), now)
+    warned = await envelopes.warned(connection, found.id)
+    return {lease.id: lease for lease in live}, watch(found.applied, live, warned, now)
 
 
-async def _record(
-    connection: Connection, found: WatchedEnvelope, steps: Sequence[Step], actor: Actor, now: datetime
-) -> int:
-    """Store warnings, and that leases are within again. Returns how many of them are new."""
-    warnings = [step for step in steps if isinstance(step, Warn)]
-    live = {lease.id for lease in await envelopes.live_leases(connection, found.id)}
-    within = [step.lease_id for step in steps if isinstance(step, Clear)]
-    still = [step.lease_id for step in steps if isinstance(step, StillOutside | End)]
-    await envelopes.warn(
-        connection,
-        found.id,
-        [NewWarning(step.lease_id, step.ends_at, step.why) for step in warnings],
-        now=now,
-    )
-    await envelopes.confirm(connection, found.id, still, now=now)
-    await envelopes.clear(connection, found.id, within)
-    await envelopes.looked(connection, found.id, over_since(found.applied, now), now=now)
+async def _record(connection: Connection, world: World, seen: _Seen, now: datetime) -> int:
+    """Store warnings, that leases are within again, and the decisions. Returns how many of them are new."""
+    envelope_id, actor = seen.envelope.id, world.actor(NAME)
+    warnings = [step for step in seen.steps if isinstance(step, Warn)]
+    cleared = [step for step in seen.steps if isinstance(step, Clear)]
+    still = [step.lease_id for step in seen.steps if isinstance(step, StillOutside | End)]
+    fresh = [NewWarning(step.lease_id, step.ends_at, step.why) for step in warnings]
+    await envelopes.warn(connection, envelope_id, fresh, now=now)
+    await envelopes.confirm(connection, envelope_id, still, now=now)
+    await envelopes.clear(connection, envelope_id, [step.lease_id for step in cleared])
+    await envelopes.looked(connection, envelope_id, over_since(seen.envelope.applied, now), now=now)
     for step in warnings:
-        why = (
-            step.why
-            if step.ends_at is None
-            else f"{step.why} The lease ends at {step.ends_at:%Y-%m-%d %H:%M} UTC."
-        )
+        ends = "" if step.ends_at is None else f" The lease ends at {step.ends_at:%Y-%m-%d %H:%M} UTC."
         await journal.note_lease(
-            connection, step.lease_id, event="envelope_warned", why=why, actor=actor, now=now
+            connection, step.lease_id, event="envelope_warned", why=f"{step.why}{ends}", actor=actor, now=now
         )
-    for lease_id in (lease_id for lease_id in within if lease_id in live):
+    for lease_id in (step.lease_id for step in cleared if step.lease_id in seen.live):
         why = "The lease is within its envelopes again."
         await journal.note_lease(
             connection, lease_id, event="envelope_cleared", why=why, actor=actor, now=now
         )
-    return len(warnings) + len(within)
+    await _store_decisions(connection, world, seen, [*warnings, *cleared], now)
+    return len(warnings) + len(cleared)
+
+
+async def _store_decisions(
+    connection: Connection, world: World, seen: _Seen, steps: Sequence[Warn | Clear | End], now: datetime
+) -> None:
+    """Store what the envelope said of leases, with every rule."""
+    made = [
+        (AdmissionDecisionId(world.new_id()), _about(seen, step.lease_id), step.decision)
+        for step in steps
+        if step.decision is not None
+    ]
+    await admission_decisions.insert(connection, made, actor=world.actor(NAME), now=now)
+
+
+def _about(seen: _Seen, lease_id: LeaseId) -> About:
+    lease = seen.live[lease_id]
+    return About(seen.envelope.organization_id, lease.project_id, lease.environment_id, lease_id)
 
 
 async def _end(world: World, envelope_id: EnvelopeId, lease_id: LeaseId, now: datetime) -> int:
@@ -111,13 +141,19 @@ async def _end(world: World, envelope_id: EnvelopeId, lease_id: LeaseId, now: da
         found = await envelopes.watched(connection, envelope_id, now=now)
         if lease is None or found is None:
             return 0
-        steps = await _steps(connection, found, now)
-        why = next((step.why for step in steps if isinstance(step, End) and step.lease_id == lease_id), None)
-        if why is None:
-            return 0
-        return await end(
-            connection, lease, LeaseEvent.ENVELOPE_EXCEEDED, why=why, actor=world.actor(NAME), now=now
-        )
+        live, steps = await _steps(connection, found, now)
+        ends = [step for step in steps if isinstance(step, End) and step.lease_id == lease_id]
+        for step in ends:
+            await end(
+                connection,
+                lease,
+                LeaseEvent.ENVELOPE_EXCEEDED,
+                why=step.why,
+                actor=world.actor(NAME),
+                now=now,
+            )
+        await _store_decisions(connection, world, _Seen(found, live, steps), ends, now)
+        return len(ends)
 
 
 LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("release_machines", "meter_usage"))

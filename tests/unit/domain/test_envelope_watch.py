@@ -1,25 +1,28 @@
 """Leases that are outside of an envelope while they live: who is, who is warned, and who ends when."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from control_plane.domain.decision import Rule, Verdict
 from control_plane.domain.envelope import Burst, Envelope, Level
 from control_plane.domain.envelope_rules import Applied, Use
 from control_plane.domain.envelope_watch import (
     UNWATCHED_AFTER,
     Clear,
     End,
+    Step,
     StillOutside,
     Warn,
     Warned,
     Watched,
-    outsiders,
+    judged,
     over_since,
     watch,
 )
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import LeaseId
+from control_plane.domain.ids import EnvironmentId, LeaseId, ProjectId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 
@@ -31,6 +34,8 @@ def lease(number: int, model: GpuModel = H100, gpus: int = 2) -> Watched:
     """The leases are created in the order of their numbers."""
     return Watched(
         LeaseId(UUID(int=number)),
+        ProjectId(UUID(int=1)),
+        EnvironmentId(UUID(int=2)),
         "sku",
         Tier.PROVEN,
         model,
@@ -51,8 +56,10 @@ def applied(envelope: Envelope, use: Use = USE) -> Applied:
     return Applied(Level.PROJECT, envelope, use)
 
 
-def outside(envelope: Envelope, use: Use = USE) -> set[LeaseId]:
-    return set(outsiders(applied(envelope, use), LEASES, NOW))
+def outside(envelope: Envelope, use: Use = USE, leases: Sequence[Watched] = LEASES) -> set[LeaseId]:
+    decisions = judged(applied(envelope, use), leases, NOW)
+    assert decisions.keys() == {lease.id for lease in leases}
+    return {lease_id for lease_id, decision in decisions.items() if not decision.admitted}
 
 
 def test_within_all_limits_nobody_is_outside() -> None:
@@ -88,7 +95,7 @@ def test_when_the_month_is_used_up_all_are_outside() -> None:
 def test_what_is_no_longer_allowed_is_outside_and_frees_what_it_used() -> None:
     other = replace(SECOND, sku="other")
     envelope = Envelope(skus=frozenset({"sku"}), gpus=4)
-    assert set(outsiders(applied(envelope), (FIRST, other, THIRD), NOW)) == {other.id}
+    assert outside(envelope, leases=(FIRST, other, THIRD)) == {other.id}
     for narrowed in (
         Envelope(skus=frozenset({"x"})),
         Envelope(regions=frozenset({"us"})),
@@ -101,7 +108,7 @@ def test_what_is_no_longer_allowed_is_outside_and_frees_what_it_used() -> None:
 def test_a_lease_without_a_machine_is_nowhere_yet() -> None:
     waiting = replace(FIRST, region=None, provider=None)
     envelope = Envelope(regions=frozenset({"us"}), providers=frozenset({"x"}))
-    assert outsiders(applied(envelope), (waiting,), NOW) == {}
+    assert outside(envelope, leases=(waiting,)) == set()
 
 
 def test_a_burst_shelters_until_its_time_is_over() -> None:
@@ -127,25 +134,28 @@ def warned(minutes: int, confirmed: timedelta = timedelta(minutes=1)) -> dict[Le
     return {THIRD.id: Warned(NOW - timedelta(minutes=minutes), NOW - confirmed)}
 
 
+def kinds(envelope: Envelope, warnings: Mapping[LeaseId, Warned]) -> list[tuple[type[Step], LeaseId]]:
+    return [(type(step), step.lease_id) for step in watch(applied(envelope), LEASES, warnings, NOW)]
+
+
 def test_a_lease_that_is_outside_is_warned_once() -> None:
     (first,) = watch(applied(WARNS_ONLY), LEASES, {}, NOW)
     assert isinstance(first, Warn)
     assert (first.lease_id, first.ends_at) == (THIRD.id, None)
     assert "6 GPUs are held" in first.why
-    assert watch(applied(WARNS_ONLY), LEASES, warned(1), NOW) == (StillOutside(THIRD.id),)
+    assert kinds(WARNS_ONLY, warned(1)) == [(StillOutside, THIRD.id)]
 
 
 def test_an_envelope_that_only_warns_never_ends_a_lease() -> None:
-    assert watch(applied(WARNS_ONLY), LEASES, warned(100_000), NOW) == (StillOutside(THIRD.id),)
+    assert kinds(WARNS_ONLY, warned(100_000)) == [(StillOutside, THIRD.id)]
 
 
 def test_an_envelope_that_ends_leases_gives_them_its_grace() -> None:
     (first,) = watch(applied(ENDS), LEASES, {}, NOW)
     assert isinstance(first, Warn)
     assert first.ends_at == NOW + timedelta(hours=1)
-    assert watch(applied(ENDS), LEASES, warned(59), NOW) == (StillOutside(THIRD.id),)
-    (last,) = watch(applied(ENDS), LEASES, warned(60), NOW)
-    assert isinstance(last, End)
+    assert kinds(ENDS, warned(59)) == [(StillOutside, THIRD.id)]
+    assert kinds(ENDS, warned(60)) == [(End, THIRD.id)]
 
 
 def test_after_an_outage_of_the_watch_the_grace_begins_anew() -> None:
@@ -156,4 +166,38 @@ def test_after_an_outage_of_the_watch_the_grace_begins_anew() -> None:
 
 
 def test_who_is_within_again_is_told_so() -> None:
-    assert watch(applied(Envelope(gpus=6)), LEASES, warned(5), NOW) == (Clear(THIRD.id),)
+    (step,) = watch(applied(Envelope(gpus=6)), LEASES, warned(5), NOW)
+    assert isinstance(step, Clear)
+    assert step.decision is not None
+    assert step.decision.admitted
+    (gone,) = watch(applied(Envelope(gpus=6)), LEASES[:2], warned(5), NOW)
+    assert gone == Clear(THIRD.id, None)
+
+
+def test_a_lease_that_may_stay_because_others_have_to_go_is_judged_without_them() -> None:
+    kept = replace(FIRST, created_at=NOW - timedelta(hours=1))
+    excluded = replace(SECOND, sku="other")
+    envelope = Envelope(skus=frozenset({"sku"}), gpus=4)
+    decisions = judged(applied(envelope), (kept, excluded, THIRD), NOW)
+    assert decisions[kept.id].admitted
+    assert [spoken.rule for spoken in decisions[excluded.id].refusals] == [Rule.SKU, Rule.GPUS]
+
+
+def test_every_rule_of_the_envelope_speaks_on_a_lease_with_its_figures() -> None:
+    envelope = Envelope(gpus=3, spend_nano_per_month=Nano(500), regions=frozenset({"us"}))
+    decision = judged(applied(envelope), LEASES, NOW)[THIRD.id]
+    assert [(spoken.rule, spoken.verdict, spoken.used) for spoken in decision.rules] == [
+        (Rule.REGIONS, Verdict.REFUSED, None),
+        (Rule.GPUS, Verdict.REFUSED, "6"),
+        (Rule.SPEND_PER_MONTH, Verdict.ALLOWED, "0.000000100"),
+    ]
+    assert (
+        decision.rules[0].why
+        == "The project's envelope allows these regions: us; the lease has eu-central-1."
+    )
+
+
+def test_the_leases_that_were_admitted_last_are_the_first_to_be_ended() -> None:
+    found = {lease.id: Warned(NOW - timedelta(hours=2), NOW) for lease in LEASES}
+    envelope = Envelope(spend_nano_per_month=Nano(99), ends_after_seconds=3_600)
+    assert kinds(envelope, found) == [(End, THIRD.id), (End, SECOND.id), (End, FIRST.id)]

@@ -2429,7 +2429,7 @@ def _create_tables() -> None:
             name=op.f("ck_admission_decisions_refusal_has_its_code"),
         ),
         sa.CheckConstraint(
-            "action IN ('batch_size', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_tier', 'quota_increase', 'sharing_request')",
+            "action IN ('batch_size', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_run', 'quota_increase')",
             name=op.f("ck_admission_decisions_action_known"),
         ),
         sa.CheckConstraint(

@@ -93,8 +93,8 @@ KINDS: dict[str, Kind] = {
     ),
     "clock_differs": Kind(
         503,
-        "Repeat the request with the same Idempotency-Key after `Retry-After` seconds: another server may answer, and the"
-        " operator has to correct the clock of this one.",
+        "Repeat the request with the same Idempotency-Key after `Retry-After` seconds: another server may answer, and"
+        " the operator has to correct the clock of this one.",
     ),
     "overloaded": Kind(503, "Repeat the request after `Retry-After` seconds."),
     "not_ready": Kind(503, "Migrate the database, or correct the host's clock, as `detail` says."),

@@ -4,10 +4,9 @@ Each level is asked on its own and may only refuse, or demand a higher price: so
 more, and the order of the levels does not matter. Tests hold both as laws.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 
 from control_plane.domain.decision import Rule, Spoken, Verdict
 from control_plane.domain.envelope import NAMES, Burst, Envelope, Level
@@ -104,17 +103,17 @@ def burst_left(applied: Applied, now: datetime) -> Burst | None:
 
 
 def _choices(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
-    envelope, say = applied.envelope, partial(_choice, applied, lives=wanted.lives)
+    envelope = applied.envelope
     if envelope.skus is not None and wanted.sku is not None:
-        yield say(Rule.SKU, envelope.skus, (wanted.sku,), met=envelope.allows_sku(wanted.sku))
+        yield _choice(applied, wanted, Rule.SKU, (wanted.sku,), met=envelope.allows_sku(wanted.sku))
     if envelope.tiers is not None and wanted.tier is not None:
-        yield say(Rule.TIER, envelope.tiers, (wanted.tier,), met=envelope.allows_tier(wanted.tier))
+        yield _choice(applied, wanted, Rule.TIER, (wanted.tier,), met=envelope.allows_tier(wanted.tier))
     if envelope.regions is not None and not wanted.unplaced(wanted.regions):
         met = envelope.meets_regions(wanted.regions)
-        yield say(Rule.REGIONS, envelope.regions, wanted.regions, met=met)
+        yield _choice(applied, wanted, Rule.REGIONS, wanted.regions, met=met)
     if envelope.providers is not None and not wanted.unplaced(wanted.providers):
         met = envelope.meets_providers(wanted.providers)
-        yield say(Rule.PROVIDERS, envelope.providers, wanted.providers, met=met)
+        yield _choice(applied, wanted, Rule.PROVIDERS, wanted.providers, met=met)
 
 
 _NOUNS = {
@@ -125,18 +124,17 @@ _NOUNS = {
 }
 
 
-def _choice(
-    applied: Applied,
-    rule: Rule,
-    allowed: frozenset[str] | frozenset[Tier],
-    wanted: tuple[str, ...],
-    *,
-    met: bool,
-    lives: bool,
-) -> Spoken:
-    words = ", ".join(sorted(allowed)) or "none"
-    asked = ", ".join(wanted) or "any"
-    found = f"the lease has {asked}" if lives else f"{asked} is asked for"
+def _choice(applied: Applied, wanted: Wanted, rule: Rule, named: Sequence[str], *, met: bool) -> Spoken:
+    envelope = applied.envelope
+    allowed: Mapping[Rule, Iterable[str] | None] = {
+        Rule.SKU: envelope.skus,
+        Rule.TIER: envelope.tiers,
+        Rule.REGIONS: envelope.regions,
+        Rule.PROVIDERS: envelope.providers,
+    }
+    words = ", ".join(sorted(allowed[rule] or ())) or "none"
+    asked = ", ".join(named) or "any"
+    found = f"the lease has {asked}" if wanted.lives else f"{asked} is asked for"
     why = f"{NAMES[applied.level].capitalize()} allows these {_NOUNS[rule]}: {words}; {found}."
     return Spoken(
         rule=rule,

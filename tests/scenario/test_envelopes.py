@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.admission import Price
 from control_plane.domain.decision import Action, Rule, Verdict
 from control_plane.domain.envelope import Burst, Envelope
@@ -113,9 +114,9 @@ class Play:
         assert row.ready_at is not None
         assert row.billed_until is not None
         seconds = int((row.billed_until - billing_start(row.ready_at)).total_seconds())
-        assert _charged(await billing.bill(self.stage.api, self.organization_id), row) == accrued(
-            row.nano_per_gpu_hour, row.gpu_count * seconds
-        )
+        assert _charged(
+            await billing.bill(self.stage.api, self.organization_id, reach=EVERYWHERE), row
+        ) == accrued(row.nano_per_gpu_hour, row.gpu_count * seconds)
 
 
 def _charged(bill: billing.Bill, lease: Lease) -> Nano:
@@ -206,7 +207,7 @@ async def test_a_used_up_month_warns_all_and_ends_the_last_ones_first_as_many_as
 async def _spent(play: Play) -> Nano:
     """What is charged and held now."""
     row = await play.stage.organization_row(play.organization_id)
-    bill = await billing.bill(play.stage.api, play.organization_id)
+    bill = await billing.bill(play.stage.api, play.organization_id, reach=EVERYWHERE)
     return Nano(row.held_nano + sum(line.amount_nano for line in bill.lines))
 
 

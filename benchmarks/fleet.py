@@ -27,6 +27,7 @@ from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
 from reconciler import registry, simulated
 from reconciler.loop import AccountLoop
+from reconciler.ssh_authorities import FixedAuthority
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.rows import rows
 
@@ -106,6 +107,7 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         account_names=(FAKE,),
         accounts={FAKE: cloud},
         access=simulated.access(db, hub),
+        ssh_authorities=FixedAuthority(),
         hub=hub,
         agent=AgentBundle(b"", "0" * 64),
         login_key_public="ssh-ed25519 AAAA",

@@ -38,6 +38,7 @@ from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
+from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities
 from reconciler.worlds.complete import CompleteWorld
 from tracing.tracer import Tracer
 
@@ -74,6 +75,11 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
     Raises SettingsError when an account, our SSH key or the verifier's certificates cannot be used.
     """
     keys = key_manager(reach.keys)
+    if keys is None and reach.hub is not None:
+        raise SettingsError(
+            "set SPLITPLANE_KMS_KEY or SPLITPLANE_UNSEALING_KEYS_PATH: without a key manager there is no key that signs"
+            " our SSH certificates"
+        )
     verifier = _verifier(reach.verifier)
     if isinstance(verifier, RemoteVerifier):
         closing.push_async_callback(verifier.close)
@@ -133,6 +139,7 @@ async def compose(
         installation=installation,
         accounts=live,
         access=reached.access,
+        ssh_authorities=_ssh_authorities(reached.keys, db, clock),
         hub=reached.hub,
         agent=reached.agent,
         login_key_public=reached.login_key,
@@ -147,6 +154,11 @@ async def compose(
         archive=None if reached.reach.audit.bucket is None else S3Archive(reached.reach.audit.bucket),
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
+
+
+def _ssh_authorities(keys: KeyManager | None, db: Database, clock: DatabaseClock) -> SshAuthorities:
+    """Without a key manager, machines are simulated, and so is the authority that they trust."""
+    return FixedAuthority() if keys is None else StoredAuthorities(db, clock.now, uuid7, keys)
 
 
 def _verifier(chosen: ClientSettings | None) -> Verifier:

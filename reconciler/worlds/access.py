@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from data_plane.access.port import Access
 from data_plane.inspection.bundle import AgentBundle
+from reconciler.ssh_authorities import SshAuthorities
 from reconciler.worlds.accounts import AccountWorld
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessWorld(AccountWorld):
     access: Access
+    ssh_authorities: SshAuthorities
     agent: AgentBundle

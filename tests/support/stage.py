@@ -53,6 +53,7 @@ from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
 from reconciler import registry, simulated, traced
 from reconciler.loop import AccountLoop, Loop, Report
+from reconciler.ssh_authorities import FixedAuthority
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync
 from tests.support import laws
@@ -451,6 +452,7 @@ async def set_stage(
         account_names=tuple(clouds),
         accounts=_guarded(clouds, clock, tracer),
         access=access,
+        ssh_authorities=FixedAuthority(),
         hub=hub,
         agent=AgentBundle(b"agent", "0" * 64),
         login_key_public="ssh-ed25519 ours",

@@ -1,6 +1,7 @@
 """All tables of all wings. Import `metadata` from here when it has to be complete."""
 
 from control_plane.db.tables import (
+    access,
     audit,
     catalogue,
     envelopes,
@@ -26,6 +27,7 @@ WINGS = (
     subjects,
     sign_in,
     secrets,
+    access,
     catalogue,
     providers,
     leases,

@@ -48,6 +48,7 @@ TENANT_TABLES = [
 _VALUES: dict[str, Any] = {
     "leases.state": "placing",
     "role_bindings.scope": "lease",
+    "ssh_authorities.state": "removed",
     "machines.state": "intended",
     "envelopes.level": "environment",
     "quota_requests.level": "environment",

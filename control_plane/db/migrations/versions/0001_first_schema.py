@@ -138,6 +138,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
     "signing_keys": (("INSERT",), ()),
     "skus": ((), ()),
+    "ssh_authorities": ((), ()),
     "ssh_keys": (("DELETE", "INSERT"), ()),
     "standings": (("INSERT", "UPDATE"), ()),
     "termination_permits": (("INSERT",), ()),
@@ -1112,6 +1113,37 @@ def _create_tables() -> None:
     )
     op.create_index("ix_secrets_data_key_id", "secrets", ["data_key_id"], unique=False)
     op.create_index("ix_secrets_organization_id", "secrets", ["organization_id"], unique=False)
+    op.create_table(
+        "ssh_authorities",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("secret_id", sa.Uuid(), nullable=True),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("signs_from", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "state IN ('next', 'removed', 'retired', 'signing')",
+            name=op.f("ck_ssh_authorities_state_known"),
+        ),
+        sa.CheckConstraint(
+            "(secret_id IS NULL) = (state = 'removed')",
+            name=op.f("ck_ssh_authorities_removed_has_no_secret"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["secret_id"], ["secrets.id"], name=op.f("fk_ssh_authorities_secret_id_secrets")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_authorities")),
+        sa.UniqueConstraint("public_key", name=op.f("uq_ssh_authorities_public_key")),
+    )
+    op.create_index(
+        "ix_ssh_authorities_state",
+        "ssh_authorities",
+        ["state"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('next', 'signing')"),
+    )
     op.create_table(
         "transactions",
         sa.Column("id", sa.Uuid(), nullable=False),

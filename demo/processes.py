@@ -24,7 +24,7 @@ def _end_with_parent() -> None:
 
 
 def base_environment() -> dict[str, str]:
-    """What every child gets: paths, locale and proxies, but no setting of ours and no secret."""
+    """What every child gets: paths, locale, proxies and where traces go, but no setting of ours."""
     kept = (
         "PATH",
         "HOME",
@@ -37,7 +37,8 @@ def base_environment() -> dict[str, str]:
         "SSL_CERT_FILE",
     )
     proxies = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    return {name: os.environ[name] for name in (*kept, *proxies) if name in os.environ}
+    traces = (name for name in os.environ if name.startswith("OTEL_"))
+    return {name: os.environ[name] for name in (*kept, *proxies, *traces) if name in os.environ}
 
 
 @dataclass

@@ -32,7 +32,7 @@ class Attribute(StrEnum):
 
     # A loop's activation.
     LOOP = "splitplane.loop.name"
-    REPLICA = "service.instance.id"
+    REPLICA = "splitplane.loop.replica"
     LOOKED_AT = "splitplane.loop.looked_at"
     ACTED_ON = "splitplane.loop.acted_on"
     ERRORS = "splitplane.loop.errors"

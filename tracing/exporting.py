@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Token
+from http.client import responses
 from typing import Self
 
+import requests
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -76,13 +78,17 @@ class RecordedSpan(Span):
         self._span.set_status(StatusCode.ERROR)
 
     def link(self, traceparent: str) -> None:
-        self._span.add_link(_span_context(traceparent))
+        self._span.add_link(_span_context(traceparent))  # The SDK drops a link that leads nowhere.
 
     def forget_if_childless(self) -> None:
         self._forgotten = True
 
     def has_child(self) -> None:
         self._children = True
+
+
+class CollectorRedirects(Exception):  # noqa: N818 - it says what is the case
+    """The collector answered with another address. Nobody follows it: the headers for the collector are a secret."""
 
 
 class RecordingTracer(Tracer):
@@ -118,6 +124,11 @@ class RecordingTracer(Tracer):
         current = _current()
         return None if current is None else current.traceparent
 
+    def note(self, attribute: Attribute, value: Value) -> None:
+        current = _current()
+        if current is not None:
+            current.set(attribute, value)
+
     def close(self) -> None:
         # On a thread of its own, because the SDK waits longer for a collector that does not answer.
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
@@ -143,9 +154,26 @@ def start(service: str, complain: Callable[[str], None]) -> RecordingTracer:
     logger = logging.getLogger(_LOGGER)
     logger.handlers, logger.propagate = [_Complaints(complain)], False
     provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
-    exporter = OTLPSpanExporter()
+    exporter = OTLPSpanExporter(session=_session())
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return RecordingTracer(provider, give_up=exporter.shutdown)
+
+
+def _session() -> requests.Session:
+    """How the collector is asked: its answers are not read, however long they are, and are judged by their status."""
+    session = requests.Session()
+    session.stream = True
+    session.hooks["response"] = [_judge]
+    return session
+
+
+def _judge(response: requests.Response, **_: object) -> None:
+    response.close()
+    if response.is_redirect or response.is_permanent_redirect:
+        raise CollectorRedirects  # The SDK would take it for a success.
+    response.reason = responses.get(
+        response.status_code, "unknown status"
+    )  # The collector could write anything.
 
 
 def _resource(service: str) -> Resource:

@@ -49,7 +49,7 @@ class Span:
         """Mark the span as failed, by a stable code."""
 
     def link(self, traceparent: str) -> None:
-        """Point to another trace that this span works for."""
+        """Point to another trace that this span works for; to none if this is not a valid traceparent."""
 
     def forget_if_childless(self) -> None:
         """Do not export the span, unless spans were made inside it."""
@@ -79,6 +79,9 @@ class Tracer:
     def traceparent(self) -> str | None:
         """Where we are, for those who go on with the work later; None while traces are off."""
         return None
+
+    def note(self, attribute: Attribute, value: Value) -> None:
+        """Record on the current span what it turned out to be about."""
 
     def close(self) -> None:
         """Export what is left, for a bounded time."""

@@ -219,9 +219,10 @@ def _traceparent(scope: Scope) -> str | None:
 
 def _describe(span: Span, scope: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     """Record on a span what the log line says, and which operation it was. No path: it may hold anything."""
-    matched = fields["route"] != "none"
-    span.rename(f"{fields['method']} {fields['route']}" if matched else fields["method"])
-    span.set(Attribute.METHOD, "_OTHER" if fields["method"] == "other" else fields["method"])
+    matched, known = fields["route"] != "none", fields["method"] != "other"
+    method = fields["method"] if known else "HTTP"  # As in OpenTelemetry's conventions, and so is _OTHER.
+    span.rename(f"{method} {fields['route']}" if matched else method)
+    span.set(Attribute.METHOD, fields["method"] if known else "_OTHER")
     span.set(Attribute.ROUTE, fields["route"] if matched else None)
     span.set(Attribute.STATUS, fields["status"] or None)
     span.set(Attribute.REQUEST, fields["request_id"])
@@ -231,12 +232,16 @@ def _describe(span: Span, scope: Mapping[str, Any], fields: Mapping[str, Any]) -
         span.set(Attribute.ORGANIZATION, on_wire(Prefix.ORGANIZATION, principal.organization_id))
     if fields["status"] >= 500:
         span.fail(scope[_FAULT]["error"] if _FAULT in scope else str(fields["status"]))
+    elif fields["route"] in _PROBES or (principal is None and fields["status"] >= 400):
+        # Strangers must not fill the queue of spans. They are in the log and in the metrics.
+        span.forget_if_childless()
 
 
 def _nothing(_size: int) -> None:
     """Nobody counts the parts of this answer."""
 
 
+_PROBES = frozenset({"/healthz", "/readyz"})
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -284,9 +289,16 @@ class Envelope:
                 self._record(notes(scope), name, status, time.perf_counter() - started, span)
 
     def _span(self, scope: Scope) -> Span:
-        """The span of a request, in the trace that the client is in, if it says so."""
-        parent = _traceparent(scope) if self._tracer.on else None
-        return self._tracer.span("request", Kind.SERVER, parent=parent, root=parent is None)
+        """The span of a request, the first of a trace of ours, which is linked with the client's.
+
+        A client that chose the trace would decide whether we record it, against our sampler, and could put all that
+        it ever asks for into one.
+        """
+        span = self._tracer.span("request", Kind.SERVER, root=True)
+        traceparent = _traceparent(scope) if self._tracer.on else None
+        if traceparent is not None:
+            span.link(traceparent)
+        return span
 
     def _record(self, scope: dict[str, Any], name: str, status: int, seconds: float, span: Span) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"

@@ -43,6 +43,7 @@ from control_plane.services import admissions, environments, projects
 from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
 from control_plane.services.market import Market, market_of
 from control_plane.world import World
+from tracing.attributes import Attribute
 
 __all__ = ["Overview", "Quote"]  # For controllers and views, which must not import the layer below.
 
@@ -149,7 +150,7 @@ async def create(
         if not await stored(lease):
             return await _name_taken(connection, of_project, lease.name)
     await _note_bursts(connection, proposal.envelopes, verdict, now)
-    await traces.follow(connection, lease.id, world.tracer.traceparent())
+    await _follow(connection, world, lease.id)
     return lease
 
 
@@ -279,6 +280,12 @@ async def _proposal(
     )
 
 
+async def _follow(connection: Connection, world: World, lease_id: LeaseId) -> None:
+    """Let loops go on with this request's trace, and the request be found by the lease."""
+    await traces.follow(connection, lease_id, world.tracer.traceparent())
+    world.tracer.note(Attribute.LEASE, on_wire(Prefix.LEASE, lease_id))
+
+
 async def release(
     connection: Connection,
     world: World,
@@ -295,7 +302,7 @@ async def release(
     if await outcomes.end(
         connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
     ):
-        await traces.follow(connection, lease.id, world.tracer.traceparent())
+        await _follow(connection, world, lease.id)
     overview = await lease_overviews.show(connection, organization_id, lease_id)
     if overview is None:
         raise LookupError(f"lease {lease_id} vanished while it was locked")

@@ -27,6 +27,7 @@ OWNERS = {
     ),
     "pydantic": r"environment/reading\.py|.*/settings\.py",
     "opentelemetry": r"tracing/exporting\.py",
+    "requests": r"tracing/exporting\.py",
     "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|keys|live_accounts|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -24,6 +24,12 @@ class Collector:
     port: int = 0
     status: int = 200
     """What it answers."""
+    head: bytes | None = None
+    """What it answers instead, and then closes the connection."""
+    endless: bool = False
+    """Whether a body without end follows the head."""
+    sent: int = 0
+    """Bytes of that body that somebody took."""
     answers: threading.Event = field(default_factory=threading.Event)
     """Cleared, it takes requests and does not answer."""
     asked: threading.Event = field(default_factory=threading.Event)
@@ -83,9 +89,16 @@ def collecting() -> Iterator[Collector]:
             if collector.status == 200:
                 collector.headers.append({name.lower(): value for name, value in self.headers.items()})
                 collector.take(body)
-            self.send_response(collector.status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            if collector.head is None:
+                self.send_response(collector.status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            else:
+                self.close_connection = True
+                self.wfile.write(collector.head)
+                with suppress(OSError):  # Nobody reads on.
+                    while collector.endless:
+                        collector.sent += self.wfile.write(b"x" * 65_536)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -93,7 +106,7 @@ def collecting() -> Iterator[Collector]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         collector.port = server.server_port
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield collector

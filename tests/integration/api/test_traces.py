@@ -19,6 +19,7 @@ from control_plane.settings import Settings
 from data_plane.access.port import HostKey, StepFailed, Target
 from providers.fake import Call
 from providers.faults import Fault
+from tests.support.cases import case
 from tests.support.clock import Clock
 from tests.support.spans import Spans, attributes, trace_id
 from tests.support.stage import Stage, set_stage
@@ -74,11 +75,11 @@ async def traced(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[
 
 
 async def test_the_call_that_buys_the_machine_is_in_the_trace_of_the_request(traced: Traced) -> None:
-    lease = await traced.lease({"traceparent": CLIENT})
+    lease = await traced.lease()
     await traced.stage.play_until(lease, "ready")
 
     launch = traced.spans.one("provider launch")
-    assert traced.spans.path(launch)[1:] == [
+    assert traced.spans.path(launch) == [
         "POST /v1/leases",
         "transaction",
         "launch_machines",
@@ -89,11 +90,12 @@ async def test_the_call_that_buys_the_machine_is_in_the_trace_of_the_request(tra
 async def test_the_trace_of_a_lease_shows_every_step_until_it_is_ready_and_the_release_has_its_own(
     traced: Traced,
 ) -> None:
-    lease = await traced.lease({"traceparent": CLIENT})
+    lease = await traced.lease()
     await traced.stage.play_until(lease, "ready")
 
-    of_client = [span for span in traced.spans.all if trace_id(span) == CLIENT.split("-")[1]]
-    assert {" > ".join(traced.spans.path(span)[1:]) for span in of_client} == {
+    first = trace_id(traced.spans.one("POST /v1/leases"))
+    of_request = [span for span in traced.spans.all if trace_id(span) == first]
+    assert {" > ".join(traced.spans.path(span)) for span in of_request} == {
         "POST /v1/leases",
         "POST /v1/leases > transaction",
         "POST /v1/leases > transaction > place_leases",
@@ -114,7 +116,7 @@ async def test_the_trace_of_a_lease_shows_every_step_until_it_is_ready_and_the_r
     root = traced.spans.one("POST /v1/leases/{lease_id}/release")
     assert root.parent is None
     terminate, *_ = traced.spans.named("provider terminate")
-    assert trace_id(terminate) == trace_id(root) != CLIENT.split("-")[1]
+    assert trace_id(terminate) == trace_id(root) != first
     assert traced.spans.path(terminate)[-2:] == ["terminate_machines", "provider terminate"]
     (closed,) = [span for span in traced.spans.named("close_leases") if trace_id(span) == trace_id(root)]
     assert attributes(closed)[Attribute.EVENT] == "machines_gone"
@@ -123,15 +125,15 @@ async def test_the_trace_of_a_lease_shows_every_step_until_it_is_ready_and_the_r
 async def test_an_activation_is_a_trace_of_its_own_that_is_linked_with_every_lease_it_works_for(
     traced: Traced,
 ) -> None:
-    clients = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2)]
-    found = [await traced.lease({"traceparent": client}) for client in clients]
+    found = [await traced.lease() for _ in range(2)]
+    requests = {span.context.trace_id for span in traced.spans.named("POST /v1/leases") if span.context}
     for lease in found:
         await traced.stage.play_until(lease, "ready")
 
     (activation,) = [span for span in traced.spans.named("place_leases") if span.parent is None]
     steps = [span for span in traced.spans.named("place_leases") if span.parent is not None]
-    assert {link.context.trace_id for link in activation.links} == {1, 2}
-    assert {span.context.trace_id for span in steps if span.context is not None} == {1, 2}
+    assert {link.context.trace_id for link in activation.links} == requests
+    assert {span.context.trace_id for span in steps if span.context is not None} == requests
     assert activation.context is not None
     assert {link.context.span_id for span in steps for link in span.links} == {activation.context.span_id}
 
@@ -234,31 +236,76 @@ async def test_no_secret_and_nothing_that_a_customer_wrote_is_in_any_span(traced
         assert not any(link.attributes for link in span.links)
 
 
-async def test_a_traceparent_that_is_malformed_or_repeated_starts_a_trace_of_ours(traced: Traced) -> None:
+async def test_a_clients_trace_is_linked_and_neither_chooses_ours_nor_whether_it_is_recorded(
+    traced: Traced,
+) -> None:
+    not_recorded = CLIENT[:-2] + "00"
+    for client in (CLIENT, not_recorded):
+        with case(client):
+            traced.spans.clear()
+            assert (await traced.http.get("/v1/leases", headers={"traceparent": client})).is_success
+            span = traced.spans.one("GET /v1/leases")
+            assert span.parent is None
+            assert trace_id(span) != CLIENT.split("-")[1]
+            (link,) = span.links
+            assert f"{link.context.trace_id:032x}-{link.context.span_id:016x}" == CLIENT[3:-3]
+
+
+async def test_a_traceparent_that_is_malformed_or_repeated_leaves_nothing_in_a_span(traced: Traced) -> None:
     for headers in (
         [("traceparent", "00-" + "0" * 32 + "-" + "1" * 16 + "-01")],
-        [("traceparent", "\xff")],
+        [("traceparent", "\xff\x01\x1b[31m")],
         [("traceparent", CLIENT + "-" + "x" * 5_000)],
-        [("traceparent", CLIENT), ("traceparent", CLIENT)],
-        [("tracestate", "a=b")],
+        [("traceparent", CLIENT)] * 2,
+        [("traceparent", CLIENT)] * 1_000,
+        [("tracestate", "a=" + "b" * 60_000)],
+        [("baggage", "a=b")] * 1_000,
     ):
-        traced.spans.clear()
-        answer = await traced.http.get(
-            "/healthz", headers=[(n.encode(), v.encode("latin-1")) for n, v in headers]
-        )
-        assert answer.status_code == 200
-        assert not {"traceparent", "tracestate", "traceresponse"} & set(answer.headers)
-        span = traced.spans.one("GET /healthz")
-        assert span.parent is None, headers
-        assert span.context is not None
-        assert not span.context.trace_state
+        with case(str(headers)[:80]):
+            traced.spans.clear()
+            answer = await traced.http.get(
+                "/v1/leases", headers=[(n.encode(), v.encode("latin-1")) for n, v in headers]
+            )
+            assert answer.status_code == 200
+            assert not {"traceparent", "tracestate", "traceresponse"} & set(answer.headers)
+            span = traced.spans.one("GET /v1/leases")
+            assert span.parent is None
+            assert not span.links
+            assert span.context is not None
+            assert not span.context.trace_state
 
 
-async def test_a_request_that_the_client_does_not_record_is_recorded_nowhere(traced: Traced) -> None:
-    lease = await traced.lease({"traceparent": CLIENT[:-2] + "00"})
-    await traced.stage.play_until(lease, "ready")
-    assert not [span for span in traced.spans.all if trace_id(span) == CLIENT.split("-")[1]]
-    assert traced.spans.one("launch_machines").parent is None
+async def test_strangers_and_probes_leave_no_span(traced: Traced) -> None:
+    stranger = {"Authorization": "Bearer spk_" + "x" * 43, "traceparent": CLIENT}
+    for path, headers, status in (
+        ("/v1/leases", stranger, 401),
+        ("/no/such/path", stranger, 404),
+        ("/healthz", {}, 200),
+        ("/readyz", {}, 200),
+    ):
+        with case(path):
+            assert (await traced.http.get(path, headers=headers)).status_code == status
+            assert not traced.spans.all
+    assert (await traced.http.get("/v1/leases/nothing")).status_code == 404
+    assert traced.spans.one("GET /v1/leases/{lease_id}"), "a customer's refused request has one"
+
+
+async def test_the_requests_for_a_lease_and_their_traces_are_found_by_the_lease_and_by_the_request(
+    traced: Traced,
+) -> None:
+    traced.stage.cloud.stock.clear()
+    answer = await traced.http.post("/v1/leases", json={"sku": "h100x1", "ssh_key_ids": []})
+    lease_id = answer.json()["id"]
+    released = await traced.http.post(f"/v1/leases/{lease_id}/release")
+    requests = [
+        span
+        for span in traced.spans.all
+        if attributes(span).get(Attribute.REQUEST)
+        in (answer.headers["x-request-id"], released.headers["x-request-id"])
+    ]
+    of_lease = [span for span in traced.spans.all if attributes(span).get(Attribute.LEASE) == lease_id]
+    assert len(requests) == 2
+    assert {trace_id(span) for span in requests} == {trace_id(span) for span in of_lease}
 
 
 async def test_a_loop_that_finds_nothing_to_do_and_a_lease_that_waits_add_no_spans(traced: Traced) -> None:

@@ -97,6 +97,7 @@ class AccountRequestController(Controller):
         """What was asked for concerning provider accounts, newest first, and what came of it."""
         found = await account_requests.page(
             request.world,
+            request.principal.organization_id,
             account=None if account is None else AccountName(account),
             before=paging.moment("account requests", cursor),
             limit=limit + 1,
@@ -115,7 +116,7 @@ class AccountRequestController(Controller):
     )
     async def show(self, request: ApiRequest, request_id: FromPath[str]) -> AccountRequestView:
         """One request concerning a provider account, and what came of it."""
-        found = await account_requests.get(request.world, request_id)
+        found = await account_requests.get(request.world, request.principal.organization_id, request_id)
         if isinstance(found, Refused):
             raise refusal(found)
         return account_request_view(found)

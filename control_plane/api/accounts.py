@@ -33,7 +33,7 @@ class AccountController(Controller):
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> AccountList:
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
-        found = await accounts.every(request.world)
+        found = await accounts.every(request.world, request.principal.organization_id)
         page, following = paging.window(
             "accounts", found, lambda row: row[0].name, limit=limit, cursor=cursor
         )

@@ -46,7 +46,9 @@ class OrphanController(Controller):
     ) -> OrphanList:
         """Machines with our launch keys that no open record claims, as the last lists showed them."""
         after = paging.place("orphans", cursor, Place)
-        found = await orphans.page(request.world, gone=gone, after=after, limit=limit + 1)
+        found = await orphans.page(
+            request.world, request.principal.organization_id, gone=gone, after=after, limit=limit + 1
+        )
         page, following = paging.cut(found, limit, lambda row: paging.after_place("orphans", row.place))
         return OrphanList(tuple(orphan_view(row) for row in page), following)
 

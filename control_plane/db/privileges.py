@@ -2,7 +2,8 @@
 
 PostgreSQL applies no policy to a superuser and to a role with BYPASSRLS, and lets an owner change the rules. A login
 that may take such a role is no better, because one injected statement is enough to take it. A process therefore asks
-this before its first work, and ends when there is an answer.
+this before its first work, and ends when there is an answer. It also asks whether the rules of the database itself are
+what its version needs (`defences.py`).
 """
 
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.defences import why_weakened
 from control_plane.db.engine import Role
 from control_plane.db.roles import ALL
-from control_plane.db.rows import read, read_one
-from control_plane.db.tables.every import SHARED, metadata
+from control_plane.db.rows import read_one
 
 _DEFAULT_ROLES = (
     "pg_execute_server_program",
@@ -62,19 +63,6 @@ SELECT l.rolname AS name, l.rolsuper AS superuser, l.rolbypassrls AS bypasses, C
    ) owned WHERE pg_has_role(l.oid, owned.owner, 'MEMBER') LIMIT 1) AS owns
 FROM pg_roles l WHERE l.rolname = session_user
 """)
-# Each filtered table must force its policies, and have none for this role but the ones that we know. The API's policy
-# filters; `true` would be none.
-_UNFILTERED = text("""
-SELECT c.relname FROM pg_class c
-WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relname = ANY(:tables)
-  AND NOT (c.relrowsecurity AND c.relforcerowsecurity
-    AND (SELECT count(*) = 1 AND bool_and(p.polname = :policy
-           AND (:policy <> 'tenant' OR pg_get_expr(p.polqual, p.polrelid) <> 'true'))
-         FROM pg_policy p JOIN pg_roles r ON r.rolname = :role
-         WHERE p.polrelid = c.oid AND p.polpermissive AND (r.oid = ANY(p.polroles) OR 0 = ANY(p.polroles))))
-ORDER BY c.relname LIMIT 1
-""")
-_POLICIES = {Role.API: "tenant", Role.RECONCILER: "system"}
 
 
 async def why_refused(connection: Connection, role: Role) -> str | None:
@@ -89,14 +77,7 @@ async def why_refused(connection: Connection, role: Role) -> str | None:
             f"The database login {login.name} {fault}. Use a login that is a member of {role} and of no other role"
             " (docs/operating.md, Logins of the database)."
         )
-    tables = sorted(metadata.tables.keys() - SHARED)
-    unfiltered = await read(connection, _UNFILTERED, str, tables=tables, role=role, policy=_POLICIES[role])
-    if unfiltered:
-        return (
-            f"The table {unfiltered[0]} does not have the row-level security that this version needs: restore its"
-            " policies, or migrate an empty database and load a dump of the data into it."
-        )
-    return None
+    return await why_weakened(connection, role)
 
 
 def _fault(login: _Login, role: Role) -> str | None:

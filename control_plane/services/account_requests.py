@@ -55,21 +55,26 @@ async def ask(
     return RecordedRequest(request.id, account, verb, why, actor.name, now, None, None, None, None)
 
 
-async def get(world: World, request_id: str) -> RecordedRequest | Refused:
-    """One request, by its id on the wire."""
+async def get(world: World, platform: OrganizationId, request_id: str) -> RecordedRequest | Refused:
+    """One request, by its id on the wire. `platform`: the operators' organization."""
     try:
         known = AccountRequestId(off_wire(Prefix.ACCOUNT_REQUEST, request_id))
     except MalformedIdError:
         return _unknown()
-    async with world.db.reading() as connection:
+    async with world.db.reading(platform) as connection:
         return await account_requests.get(connection, known) or _unknown()
 
 
 async def page(
-    world: World, *, account: AccountName | None, before: tuple[datetime, UUID] | None, limit: int
+    world: World,
+    platform: OrganizationId,
+    *,
+    account: AccountName | None,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
 ) -> Sequence[RecordedRequest]:
-    """Requests, newest first."""
-    async with world.db.reading() as connection:
+    """Requests, newest first. `platform`: the operators' organization."""
+    async with world.db.reading(platform) as connection:
         return await account_requests.page(connection, account=account, before=before, limit=limit)
 
 

@@ -8,16 +8,16 @@ from control_plane.db.accounts import Account
 from control_plane.db.connection import Connection
 from control_plane.db.permits import Permit
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.world import World
 
 __all__ = ["Account", "Permit"]  # For controllers, which must not import the layer below.
 
 
-async def every(world: World) -> Sequence[tuple[Account, Permit | None]]:
-    """Every account, with the termination permit that is in force, if any."""
-    async with world.db.reading() as connection:
+async def every(world: World, platform: OrganizationId) -> Sequence[tuple[Account, Permit | None]]:
+    """Every account, with the termination permit that is in force, if any. `platform`: the operators' organization."""
+    async with world.db.reading(platform) as connection:
         in_force = {permit.account: permit for permit in await permits.valid(connection, now=world.now())}
         return [(account, in_force.get(account.name)) for account in await accounts.every(connection)]
 

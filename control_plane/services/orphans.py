@@ -7,7 +7,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.orphan_terminations import OrphanTermination
 from control_plane.db.orphans import ListedOrphan, Place
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.ids import AccountName, OrganizationId, ProviderRef
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
@@ -18,9 +18,14 @@ __all__ = [
 ]  # For controllers, which must not import the layer below.
 
 
-async def page(world: World, *, gone: bool, after: Place | None, limit: int) -> Sequence[ListedOrphan]:
-    """The orphans of all accounts, as the last lists showed them; with `gone`, also those of the last 30 days."""
-    async with world.db.reading() as connection:
+async def page(
+    world: World, platform: OrganizationId, *, gone: bool, after: Place | None, limit: int
+) -> Sequence[ListedOrphan]:
+    """The orphans of all accounts, as the last lists showed them; with `gone`, also those of the last 30 days.
+
+    `platform`: the operators' organization, whose decisions on orphans they are listed with.
+    """
+    async with world.db.reading(platform) as connection:
         return await orphans.page(connection, gone=gone, after=after, limit=limit)
 
 

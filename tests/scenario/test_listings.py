@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
@@ -30,6 +31,7 @@ from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 OPERATOR = Actor(ActorKind.OPERATOR, "key_1")
+PLATFORM = OrganizationId(UUID(int=1))
 
 _METERED = text("SELECT metered_until FROM leases WHERE id = :id")
 
@@ -481,7 +483,9 @@ async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_accoun
 
 
 async def _orphans(stage: Stage) -> list[ListedOrphan]:
-    return [*await orphans.page(stage.api, gone=False, after=None, limit=1_000)]
+    """All orphans, with the operators' decisions, which only the platform's organization sees in the API's role."""
+    world = dataclasses.replace(stage.api, db=stage.db)
+    return [*await orphans.page(world, PLATFORM, gone=False, after=None, limit=1_000)]
 
 
 async def _decide(stage: Stage, machines: list[FakeMachine], *, why: str = "it is ours") -> None:

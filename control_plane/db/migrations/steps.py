@@ -84,6 +84,15 @@ def filter_claimed(table: str) -> None:
     _let_all_be_seen(table, admin=False)
 
 
+def filter_platform(table: str) -> None:
+    """The API's role sees and writes rows only while it acts for the platform's organization.
+
+    Organizations are filtered too, so the look-up below finds only the one that the API acts for.
+    """
+    platform = "EXISTS (SELECT FROM organizations WHERE organizations.platform)"
+    filter_tenants(table, shown=platform, written=platform)
+
+
 def _force(table: str) -> None:
     op.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
     op.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

@@ -14,7 +14,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.schema import SchemaItem
 
-from control_plane.db.tables.marks import Tenancy, at, known, table, tenant
+from control_plane.db.tables.marks import Lookups, Tenancy, at, known, table, tenant
 from control_plane.domain.audit import AuditOutcome, SubjectKind
 
 
@@ -78,6 +78,7 @@ audit_events = table(
     Index("ix_audit_events_at", "at", "id"),
     Index("ix_audit_events_targets", "targets", postgresql_using="gin"),
     tenancy=Tenancy.OURS_VISIBLE,
+    lookups=Lookups.READ,
 )
 
 # The head of each chain: where the next line goes. It caches the last line, and a check compares the two.

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from control_plane.db.tables.marks import (
+    Lookups,
     Tenancy,
     among,
     at,
@@ -234,6 +235,7 @@ journal = table(
     tenant(nullable=True),
     *project(nullable=True),
     Column("lease_id", Uuid),
+    own("lease_id", "leases"),
     Column("machine_id", Uuid),
     at("at", nullable=False),
     Column("actor_kind", Text, nullable=False),
@@ -256,4 +258,5 @@ journal = table(
     tenancy=Tenancy.MIXED,
     fact=True,
     api=("INSERT",),
+    lookups=Lookups.READ,
 )

@@ -44,10 +44,21 @@ class Tenancy(Enum):
     """A row has an organization, or none while it concerns only us. The API sees those of the one it acts for."""
     OURS_VISIBLE = auto()
     """As MIXED, but the API also sees the rows without an organization."""
+    PLATFORM = auto()
+    """Rows of operators. The API sees and writes them only while it acts for the platform's organization."""
     CLAIMED = auto()
     """Machines: the API sees those on which the organization that it acts for has or had a claim."""
     SHARED = auto()
     """No row belongs to a customer, so there is no filter. Needs a reason."""
+
+
+class Lookups(Enum):
+    """What functions may do with the rows of all tenants that run with the rights of `splitplane_lookups`."""
+
+    NOTHING = auto()
+    READ = auto()
+    """They read the columns that the migration grants them."""
+    WRITE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,7 @@ class Marks:
     admin: frozenset[str]
     """The rights of the administrator's commands, which may then also read: INSERT, UPDATE, DELETE. If it is empty,
     they may not even read."""
+    lookups: Lookups
 
 
 def table(
@@ -78,6 +90,7 @@ def table(
     api_updates: tuple[str, ...] = (),
     api_reads: tuple[str, ...] | None = None,
     admin: Iterable[str] = (),
+    lookups: Lookups = Lookups.NOTHING,
     unlogged: bool = False,
 ) -> Table:
     """A table with its marks. `shared` is the reason why its rows belong to no customer.
@@ -92,6 +105,7 @@ def table(
         api_updates=api_updates,
         api_reads=api_reads,
         admin=frozenset(admin),
+        lookups=lookups,
     )
     return Table(name, metadata, *parts, info={"marks": marks}, prefixes=["UNLOGGED"] if unlogged else None)
 

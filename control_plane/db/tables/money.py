@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant
+from control_plane.db.tables.marks import Lookups, Tenancy, among, at, known, own, project, table, tenant
 from control_plane.domain.lease import PurchaseKind
 from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
 
@@ -114,6 +114,7 @@ ledger_accounts = table(
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 transactions = table(
@@ -149,4 +150,5 @@ postings = table(
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )

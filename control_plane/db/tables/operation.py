@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from control_plane.db.tables.marks import at, table, tenant
+from control_plane.db.tables.marks import Lookups, at, table, tenant
 
 installation = table(
     "installation",
@@ -65,6 +65,7 @@ request_budgets = table(
     Column("granted", Double, nullable=False),
     at("refilled_at", nullable=False),
     unlogged=True,
+    lookups=Lookups.WRITE,
 )
 
 # Which API processes there are, so that each knows its share.

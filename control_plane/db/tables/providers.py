@@ -12,7 +12,7 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, known, table, work
+from control_plane.db.tables.marks import Tenancy, at, known, table, work
 from control_plane.domain.account_request import AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 
@@ -72,7 +72,7 @@ account_requests = table(
     CheckConstraint("(outcome IS NULL) = (finished_at IS NULL)", name="outcome_when_finished"),
     Index("ix_account_requests_open", "due_at", postgresql_where=text("finished_at IS NULL")),
     Index("ix_account_requests_account_asked_at", "account", "asked_at"),
-    shared="our operators' requests concerning provider accounts",
+    tenancy=Tenancy.PLATFORM,
     api=("INSERT",),
 )
 
@@ -111,7 +111,7 @@ orphan_terminations = table(
     at("at", nullable=False),
     known("actor_kind", ActorKind),
     Index("ix_orphan_terminations_account_provider_ref", "account", "provider_ref"),
-    shared="our operators' decisions on machines that no record matches",
+    tenancy=Tenancy.PLATFORM,
     fact=True,
     api=("INSERT",),
 )
@@ -130,7 +130,7 @@ termination_permits = table(
     known("actor_kind", ActorKind),
     CheckConstraint("until > at", name="until_after_at"),
     Index("ix_termination_permits_account_until", "account", "until"),
-    shared="our operators' permits for provider accounts",
+    tenancy=Tenancy.PLATFORM,
     fact=True,
     api=("INSERT",),
 )

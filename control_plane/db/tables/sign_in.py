@@ -15,7 +15,7 @@ from sqlalchemy import (
     Uuid,
 )
 
-from control_plane.db.tables.marks import at, known, table, tenant
+from control_plane.db.tables.marks import Lookups, at, known, table, tenant
 from control_plane.domain.device_flow import DeviceState
 from control_plane.domain.session import SessionEnd
 
@@ -39,6 +39,7 @@ sessions = table(
     Index("ix_sessions_expires_at", "expires_at"),
     api=("INSERT",),
     api_updates=("last_used_at", "ended_at", "ended_why"),
+    lookups=Lookups.READ,
 )
 
 refresh_tokens = table(

@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.schema import SchemaItem
 
-from control_plane.db.tables.marks import at, known, own, table, tenant
+from control_plane.db.tables.marks import Lookups, at, known, own, table, tenant
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.subject import SubjectState
@@ -52,6 +52,7 @@ users = table(
     ),
     api=("INSERT",),
     api_updates=("name", "issuer", "subject", "state"),
+    lookups=Lookups.READ,
 )
 
 service_accounts = table(
@@ -70,6 +71,7 @@ service_accounts = table(
     api=("INSERT",),
     api_updates=("state",),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 
@@ -159,6 +161,7 @@ role_bindings = table(
     Index("ix_role_bindings_service_account_id", "service_account_id"),
     api=("INSERT", "DELETE"),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 api_keys = table(
@@ -186,4 +189,5 @@ api_keys = table(
     api=("INSERT",),
     api_updates=("revoked_at", "expires_at", "last_used_at"),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )

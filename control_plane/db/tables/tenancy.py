@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import at, known, project, table, tenant
+from control_plane.db.tables.marks import Lookups, at, known, project, table, tenant
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
 
@@ -47,6 +47,7 @@ organizations = table(
     api=("INSERT",),
     api_updates=("state", "generation"),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 organization_events = table(

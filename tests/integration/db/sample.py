@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from control_plane.db.connection import Connection
-from control_plane.db.tables.every import SHARED, metadata
+from control_plane.db.tables.every import metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
 from tests.support.clock import START
 
@@ -88,7 +88,7 @@ def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
         return tenant.int  # Unique over all tenants.
     referred = _referred(column)
     if referred is not None:
-        owner = OURS if referred.table.name in SHARED else tenant
+        owner = OURS if marks_of(referred.table).tenancy in (Tenancy.SHARED, Tenancy.PLATFORM) else tenant
         return _value(referred.table, referred, owner, 1)
     word = _first_known_word(table, column)
     return word or _BY_TYPE[type(column.type)](f"{name} {tenant.int}", number)
@@ -173,7 +173,7 @@ async def fill(connection: Connection, *tenants: UUID) -> None:
         if table.name == "installation":
             continue  # The migration wrote its one row.
         match marks_of(table).tenancy:
-            case Tenancy.SHARED:
+            case Tenancy.SHARED | Tenancy.PLATFORM:
                 owners = [OURS]
             case Tenancy.CLAIMED:
                 owners = [*tenants, OURS]

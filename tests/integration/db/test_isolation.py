@@ -15,13 +15,15 @@ from sqlalchemy.dialects.postgresql import JSONB
 from control_plane.db import roles
 from control_plane.db.engine import Role
 from control_plane.db.tables.every import SHARED, metadata
-from control_plane.db.tables.marks import marks_of
-from tests.integration.db.sample import TENANT_TABLES, A, B, a_row
+from control_plane.db.tables.marks import Tenancy, marks_of
+from tests.integration.db.sample import OURS, TENANT_TABLES, A, B, a_row, tables_of
 from tests.support.database import login_url
 
 pytestmark = pytest.mark.database
 FILTERED = sorted({*TENANT_TABLES, "organizations", "machines"})
-"""Tables with row-level security."""
+"""Tables whose rows are filtered by their organization."""
+OPERATORS = tables_of(Tenancy.PLATFORM)
+"""Tables whose rows operators write."""
 _ACT = "SELECT set_config('app.organization_id', $1, false)"
 
 
@@ -192,6 +194,40 @@ async def test_no_row_is_given_to_another_organization(filled_url: str, table: s
     async with acting_as_a(filled_url) as a, rolled_back(a):
         with pytest.raises(REFUSED):
             await a.execute(f"UPDATE {table} SET {column} = '{B}'")
+
+
+# Rows of operators
+
+
+async def test_a_customer_reads_and_writes_no_row_of_operators_in_raw_sql(filled_url: str) -> None:
+    """A bug that let a customer's request order the end of machines is refused by the database as well."""
+    for table in OPERATORS:
+        row = a_row(table, OURS, 81)
+        async with acting_as_a(filled_url) as a:
+            assert await a.fetch(f"SELECT * FROM {table}") == [], table
+            async with rolled_back(a):
+                with pytest.raises(REFUSED, match="row-level security"):
+                    await a.execute(insertion(table, row), *encoded(table, row))
+            for statement in (f"UPDATE {table} SET id = id", f"DELETE FROM {table}"):
+                with pytest.raises(REFUSED):
+                    await a.execute(statement)
+            await a.execute(_ACT, "")
+            assert await a.fetch(f"SELECT * FROM {table}") == [], table
+            async with rolled_back(a):
+                with pytest.raises(REFUSED, match="row-level security"):
+                    await a.execute(insertion(table, row), *encoded(table, row))
+
+
+async def test_the_platforms_organization_reads_and_writes_the_rows_of_operators(filled_url: str) -> None:
+    platform = a_row("organizations", UUID(int=0x9), platform=True)
+    async with connected(filled_url) as connection, rolled_back(connection):
+        await connection.execute(insertion("organizations", platform), *encoded("organizations", platform))
+        await connection.execute(_ACT, str(platform["id"]))
+        await connection.execute(f"SET LOCAL ROLE {Role.API}")
+        for table in OPERATORS:
+            row = a_row(table, OURS, 82)
+            await connection.execute(insertion(table, row), *encoded(table, row))
+            assert len(await connection.fetch(f"SELECT * FROM {table}")) == 2, table
 
 
 # References

@@ -109,30 +109,6 @@ async def test_a_connection_that_acts_in_another_role_may_not_work(database_url:
     assert refusal is not None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "ALTER TABLE leases DISABLE ROW LEVEL SECURITY",
-        "ALTER TABLE leases NO FORCE ROW LEVEL SECURITY",
-        "DROP POLICY tenant ON leases",
-        "ALTER POLICY tenant ON leases USING (true)",
-        "CREATE POLICY wide ON leases TO splitplane_api USING (true)",
-        "CREATE POLICY wide ON leases USING (true)",
-    ],
-)
-async def test_a_table_whose_policies_are_missing_or_widened_is_refused(
-    database_url: str, change: str
-) -> None:
-    owner = await asyncpg.connect(database_url)
-    try:
-        await owner.execute(change)
-    finally:
-        await owner.close()
-    refusal = await _refusal(login_url(database_url, Role.API))
-    assert refusal is not None
-    assert refusal.startswith("The table leases does not have the row-level security")
-
-
 async def test_a_process_whose_database_was_away_at_its_start_is_refused_when_it_comes_back(
     database_url: str,
 ) -> None:

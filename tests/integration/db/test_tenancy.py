@@ -27,6 +27,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
+from control_plane.db.tables.policies import Policy, policies_of
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId, ServiceAccountId
 from control_plane.domain.subject import Subject, SubjectKind
@@ -97,34 +98,6 @@ def test_every_table_that_is_no_customers_says_why() -> None:
         assert bool(marks_of(table).reason) is (marks_of(table).tenancy is Tenancy.SHARED), table.name
 
 
-_TENANT = "NULLIF(current_setting('app.organization_id'::text, true), ''::text)"
-_OWN = f"(organization_id = ({_TENANT})::uuid)"
-POLICIES = {
-    Tenancy.TENANT: ("ALL", _OWN, _OWN),
-    Tenancy.MIXED: ("ALL", _OWN, _OWN),
-    Tenancy.OURS_VISIBLE: ("ALL", f"((organization_id IS NULL) OR {_OWN})", _OWN),
-    Tenancy.CLAIMED: (
-        "SELECT",
-        "(EXISTS ( SELECT\n   FROM claims\n  WHERE (claims.machine_id = machines.id)))",
-        None,
-    ),
-}
-LOOKED_UP = {
-    "sessions",
-    "api_keys",
-    "audit_events",
-    "journal",
-    "ledger_accounts",
-    "organizations",
-    "postings",
-    "role_bindings",
-    "service_accounts",
-    "users",
-}
-"""Tables of which functions with their owner's rights see some columns of all rows."""
-"""For which command a policy of the API's role is, which rows it shows, and which may be written."""
-
-
 async def test_every_table_filters_its_rows_as_its_marks_say(owner: Database) -> None:
     async with owner.reading() as connection:
         found = await rows(
@@ -136,33 +109,15 @@ async def test_every_table_filters_its_rows_as_its_marks_say(owner: Database) ->
             WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version'
             """),
         )
-    policies: dict[str, dict[str, Any]] = {table: {} for table in metadata.tables}
+    policies: dict[str, set[Policy]] = {table: set() for table in metadata.tables}
     for row in found:
         assert row.filtered is (row.policy is not None), f"{row.name} has policies without effect, or none"
         if row.policy is not None:
             assert (row.roles, row.permissive) == (1, "PERMISSIVE")
-            policies[row.name][row.role] = (row.cmd, row.qual, row.with_check)
+            shown, written = (each and " ".join(each.split()) for each in (row.qual, row.with_check))
+            policies[row.name].add(Policy(row.policy, row.role, row.cmd, shown, written))
     for table in metadata.tables.values():
-        tenancy = marks_of(table).tenancy
-        if tenancy is Tenancy.SHARED:
-            assert policies[table.name] == {}, table.name
-            continue
-        shown = POLICIES[tenancy]
-        if table.name == "organizations":
-            own = _OWN.replace("organization_id =", "id =")
-            shown = ("ALL", own, f"({own} AND (NOT platform))")
-        wanted = {
-            "splitplane_api": shown,
-            "splitplane_reconciler": ("ALL", "true", "true"),
-            "splitplane_backup": ("SELECT", "true", None),
-        }
-        if marks_of(table).admin:
-            wanted["splitplane_admin"] = ("ALL", "true", "true")
-        if table.name in LOOKED_UP:
-            wanted["splitplane_lookups"] = ("SELECT", "true", None)
-        if table.name == "request_budgets":  # Written by the function that takes tokens, and by nothing else.
-            wanted["splitplane_lookups"] = ("ALL", "true", "true")
-        assert policies[table.name] == wanted, table.name
+        assert policies[table.name] == set(policies_of(table)), table.name
 
 
 async def test_no_view_goes_around_the_filter(owner: Database) -> None:

@@ -483,6 +483,8 @@ def upgrade() -> None:
     steps.filter_with_ours("audit_events")
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_claimed("machines")
+    for table in ("account_requests", "orphan_terminations", "termination_permits"):
+        steps.filter_platform(table)
     for table in FACTS:
         steps.protect_fact(table)
     op.execute(TRANSACTION_BALANCES)
@@ -1045,48 +1047,6 @@ def _create_tables() -> None:
         ),
     )
     op.create_table(
-        "journal",
-        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("project_id", sa.Uuid(), nullable=True),
-        sa.Column("lease_id", sa.Uuid(), nullable=True),
-        sa.Column("machine_id", sa.Uuid(), nullable=True),
-        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("actor_kind", sa.Text(), nullable=False),
-        sa.Column("actor", sa.Text(), nullable=False),
-        sa.Column("request_id", sa.Text(), nullable=True),
-        sa.Column("event", sa.Text(), nullable=False),
-        sa.Column("state_before", sa.Text(), nullable=True),
-        sa.Column("state_after", sa.Text(), nullable=True),
-        sa.Column("why", sa.Text(), nullable=True),
-        sa.Column(
-            "transaction",
-            sa.BigInteger(),
-            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
-            nullable=False,
-        ),
-        sa.CheckConstraint(
-            "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
-        ),
-        sa.CheckConstraint(
-            "(lease_id IS NULL) = (organization_id IS NULL)", name=op.f("ck_journal_lease_has_its_tenant")
-        ),
-        sa.CheckConstraint(
-            "lease_id IS NOT NULL OR machine_id IS NOT NULL", name=op.f("ck_journal_about_something")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id", "project_id"],
-            ["projects.organization_id", "projects.id"],
-            name=op.f("fk_journal_organization_id_projects"),
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_journal_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
-    )
-    op.create_index("ix_journal_lease_id_transaction", "journal", ["lease_id", "transaction"], unique=False)
-    op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
-    op.create_table(
         "secrets",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -1366,6 +1326,53 @@ def _create_tables() -> None:
         unique=True,
         postgresql_where=sa.text("state IN ('placing', 'ready', 'starting')"),
     )
+    op.create_table(
+        "journal",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=True),
+        sa.Column("state_after", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column(
+            "transaction",
+            sa.BigInteger(),
+            server_default=sa.text("(pg_current_xact_id()::text)::bigint"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')", name=op.f("ck_journal_actor_kind_known")
+        ),
+        sa.CheckConstraint(
+            "(lease_id IS NULL) = (organization_id IS NULL)", name=op.f("ck_journal_lease_has_its_tenant")
+        ),
+        sa.CheckConstraint(
+            "lease_id IS NOT NULL OR machine_id IS NOT NULL", name=op.f("ck_journal_about_something")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_journal_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_journal_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_journal_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
+    )
+    op.create_index("ix_journal_lease_id_transaction", "journal", ["lease_id", "transaction"], unique=False)
+    op.create_index("ix_journal_machine_id_number", "journal", ["machine_id", "number"], unique=False)
     op.create_table(
         "postings",
         sa.Column("transaction_id", sa.Uuid(), nullable=False),

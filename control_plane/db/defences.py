@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-import msgspec
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.roles import LOOKUPS, OWNER
-from control_plane.db.rows import read, read_one
+from control_plane.db.rows import from_document, read, read_one
 from control_plane.db.tables.every import metadata
 from control_plane.db.tables.policies import Policy, policies_of
 
@@ -239,9 +238,7 @@ class Routines:
 @cache
 def expected_routines() -> Routines:
     """What `routines.json` says."""
-    return msgspec.json.decode(
-        (resources.files("control_plane.db") / "routines.json").read_bytes(), type=Routines
-    )
+    return from_document((resources.files("control_plane.db") / "routines.json").read_bytes(), Routines)
 
 
 async def routines_of(connection: Connection) -> Routines:

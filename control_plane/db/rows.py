@@ -68,6 +68,11 @@ def document(value: object) -> str:
     return json.dumps(msgspec.to_builtins(value))
 
 
+def from_document(content: bytes, kind: type[Kind]) -> Kind:
+    """Read JSON text as a `kind`. Raises msgspec.ValidationError when it is something else."""
+    return msgspec.json.decode(content, type=kind)
+
+
 class Recordset(Generic[Kind]):
     """Many values of one dataclass as a single JSON parameter.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from litestar.types import Scope
 
 from control_plane.api import observe
-from control_plane.api.auth import SECRET_LENGTH_MAX
+from control_plane.api.auth import SECRET_LENGTH_MAX, unauthenticated
 from control_plane.domain.access import Allowed, decide
 from control_plane.domain.audit import Act, AuditOutcome, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
@@ -36,8 +36,19 @@ def recorded(request: "ApiRequest", world: World) -> World:
     """The world in which this request may change something."""
     if request.method in READS:
         return world
-    begin = None if request.method == "POST" else audit.begin
+    begin = None if request.method == "POST" else partial(_begin, request)
     return replace(world, db=world.db.recording(partial(_record, request, world), begin=begin))
+
+
+async def _begin(request: "ApiRequest", connection: Connection) -> None:
+    """Hold the caller's organization open, as `idempotency.once` does for a POST, and count what changes.
+
+    Otherwise a request that stood still since its key was accepted would write into an organization that was closed,
+    or even erased, meanwhile.
+    """
+    if not await principals.hold_open(connection, request.principal):
+        raise unauthenticated()
+    await audit.begin(connection)
 
 
 async def _record(request: "ApiRequest", world: World, connection: Connection) -> None:

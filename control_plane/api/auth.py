@@ -49,7 +49,9 @@ class Authenticator:
         digest = principals.digest(secret)
         known = self._known.get(digest)
         if known is None or not self._is_fresh(known[1]):
-            known = (await self._look_up_lastingly(secret), self._world.now().timestamp())
+            # The time before the look-up: this process may stand still while it waits for the answer.
+            asked_at = self._world.now().timestamp()
+            known = (await self._look_up_lastingly(secret), asked_at)
             if len(self._known) >= KEYS_MAX:
                 self._known.clear()  # A flood of invented keys must not fill the memory.
             self._known[digest] = known

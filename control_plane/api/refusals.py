@@ -6,7 +6,7 @@ second. A flood of refusals must not fill the disk either: an organization has `
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -86,21 +86,31 @@ class Refusals:
         return found
 
     async def flush(self) -> None:
-        """Store what was collected. What the database does not take is kept for the next time."""
-        secrets, self._secrets = list(self._secrets.values()), {}
-        for act in await audit.acts_of_refused_keys(self._world, secrets):
+        """Store what was collected. What the database does not take is kept for the next time.
+
+        A line may be stored twice, when the answer of the database was lost. It gets one place in its chain.
+        """
+        secrets = list(self._secrets.values())
+        acts = await audit.acts_of_refused_keys(self._world, secrets)
+        self._secrets = {digest: secret for digest, secret in self._secrets.items() if secret not in secrets}
+        for act in acts:
             self.note(act, "unauthenticated")
-        lines, self._lines = self._lines, []
-        try:
-            await audit.store(self._world, [*lines, *self._summaries()])
-        except BaseException:
-            self._lines = [*lines, *self._lines][:WAITING_MAX]
-            raise
+        self._lines += self._summaries()
+        by_organization: dict[OrganizationId, list[AuditLine]] = defaultdict(list)
+        for line in self._lines:
+            if line.organization_id is not None:
+                by_organization[line.organization_id].append(line)
+        for organization_id, lines in by_organization.items():
+            await audit.store(self._world, organization_id, lines)
+            stored = {line.id for line in lines}
+            self._lines = [line for line in self._lines if line.id not in stored]
 
     def _summaries(self) -> list[AuditLine]:
         """The lines of what was only counted, of organizations whose minute is over."""
-        now, made = self._world.now(), []
+        now, made = self._world.now(), list[AuditLine]()
         for organization_id, tally in self._tallies.items():
+            if len(self._lines) + len(made) >= WAITING_MAX:
+                break  # The counts stay where they are.
             if tally.since is not None and now - tally.since >= SUMMARY_EVERY:
                 made.append(summarized(organization_id, tally.beyond, self._world.new_id(), now))
                 tally.beyond, tally.since = Counter(), None

@@ -152,14 +152,15 @@ def application() -> Litestar:
 
 
 async def _keep_signing_keys(signs_in: SigningIn | None) -> None:
-    """Make the next key of access tokens when it is needed."""
+    """Make the next key of access tokens when it is needed, and keep all under the newest master key."""
     while signs_in is not None:
         try:
             await signs_in.keys.keep()
+            await signs_in.keys.renew()
         except Exception as error:
             if not health.is_database_trouble(error) and not health.is_key_manager_trouble(error):
                 raise
-            observe.log.warning("signing_key_not_made", error=type(error).__name__)
+            observe.log.warning("signing_keys_not_kept", error=type(error).__name__)
         await asyncio.sleep(KEEP_SECONDS)
 
 

@@ -18,7 +18,8 @@ CLIENT_ID = "splitplane-cli"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 EARLY_SECONDS = 60.0
 """So long before its end an access token is replaced."""
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 8.0
+"""Three tries fit into the half minute in which a refresh token may be used again because its answer was lost."""
 SLOWED_BY_SECONDS = 5
 Post = Callable[[str, Mapping[str, str]], httpx.Response]
 

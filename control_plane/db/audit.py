@@ -69,9 +69,14 @@ class _Waits(AuditLine):
 
 _LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('splitplane audit log', 0))")
 _PENDING = text(f"SELECT number, transaction, {COLUMNS} FROM audit_pending ORDER BY number LIMIT :limit")
-_WAITING = text("SELECT count(*) FROM (SELECT FROM audit_pending LIMIT :limit) AS some")
 _OLDEST = text("SELECT min(at) FROM audit_pending")
+_SEALED_AMONG = text("SELECT id FROM audit_events WHERE id = ANY(:ids)")
 _DELETE_PENDING = text("DELETE FROM audit_pending WHERE number = ANY(:numbers)")
+
+
+async def sealed_among(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these lines have their places already."""
+    return set(await read(connection, _SEALED_AMONG, UUID, ids=list(ids)))
 
 
 async def lock(connection: Connection) -> bool:
@@ -88,11 +93,6 @@ async def pending(connection: Connection, *, limit: int) -> list[Pending]:
     """The lines that wait for their places, in the order in which they were written."""
     found = await read(connection, _PENDING, _Waits, limit=limit)
     return [Pending(number=row.number, transaction=row.transaction, line=line_of(row)) for row in found]
-
-
-async def waiting(connection: Connection, *, limit: int) -> int:
-    """How many lines wait for their places, counted up to `limit`."""
-    return await read_one(connection, _WAITING, int, limit=limit) or 0
 
 
 async def oldest_pending(connection: Connection) -> datetime | None:

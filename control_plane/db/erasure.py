@@ -15,6 +15,8 @@ from control_plane.domain.subject import SubjectState
 
 DELETED = ("ssh_keys", "idempotency_keys")
 """Tables whose rows of the organization are deleted."""
+_TERMINALS = text("DELETE FROM device_authorizations WHERE approved_organization = :organization_id")
+"""Terminals that were confirmed for it, with their names and addresses. The table is no tenant's."""
 _UNIQUE = "'deleted-' || replace(CAST(id AS text), '-', '')"
 _UNLESS = "CASE WHEN name = '{name}' THEN name ELSE {unique} END"
 _REMOVED = f"'{SubjectState.REMOVED}'"
@@ -30,6 +32,7 @@ ERASED: Mapping[str, Mapping[str, str]] = {
 }
 """Columns that get another value, as SQL, by table. A test holds it against the tables."""
 _STATEMENTS = [
+    _TERMINALS,
     *(text(f"DELETE FROM {table} WHERE organization_id = :organization_id") for table in DELETED),
     *(
         text(

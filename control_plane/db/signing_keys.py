@@ -20,6 +20,10 @@ _INSERT = text("""
 INSERT INTO signing_keys (id, public, master, wrapped, nonce, ciphertext, made_at, signs_from, signs_until)
 VALUES (:id, :public, :master, :wrapped, :nonce, :ciphertext, :now, :signs_from, :signs_until)
 """)
+_RESEALED = text("""
+UPDATE signing_keys SET master = :master, wrapped = :wrapped, nonce = :nonce, ciphertext = :ciphertext
+WHERE id = :id AND master = :before
+""")
 _REMOVE = text("UPDATE signing_keys SET removed_at = :now WHERE id = :id AND removed_at IS NULL")
 
 
@@ -65,6 +69,12 @@ async def insert(connection: Connection, key: StoredKey, *, now: datetime) -> No
         signs_until=key.signs_until,
         now=now,
     )
+
+
+async def resealed(connection: Connection, key: StoredKey, *, before: MasterKey) -> bool:
+    """Store a key that is sealed under another master key than `before`. False when another process was first."""
+    values = {"master": key.master, "wrapped": key.wrapped, "nonce": key.nonce, "ciphertext": key.ciphertext}
+    return bool(await write(connection, _RESEALED, id=key.id, before=before, **values))
 
 
 async def remove(connection: Connection, key_id: str, *, now: datetime) -> bool:

@@ -30,7 +30,7 @@ async def seal(connection: Connection, *, limit: int, now: datetime) -> int:
         return 0
     heads = await audit.heads(connection)
     chains: dict[OrganizationId | None, list[AuditLine]] = defaultdict(list)
-    for line in await _linked(connection, waiting):
+    for line in await _linked(connection, await _once(connection, waiting)):
         chains[line.organization_id].append(line)
     sealed: list[SealedLine] = []
     moved: dict[OrganizationId | None, Head] = {}
@@ -39,6 +39,20 @@ async def seal(connection: Connection, *, limit: int, now: datetime) -> int:
         sealed += placed
     await audit.store(connection, sealed, moved, numbers=[each.number for each in waiting], now=now)
     return len(waiting)
+
+
+async def _once(connection: Connection, waiting: Sequence[Pending]) -> list[Pending]:
+    """The lines that have no place yet, each once.
+
+    Whoever stores lines beside their requests stores them again when the answer of the database was lost.
+    """
+    seen = await audit.sealed_among(connection, [each.line.id for each in waiting])
+    found: list[Pending] = []
+    for each in waiting:
+        if each.line.id not in seen:
+            seen.add(each.line.id)
+            found.append(each)
+    return found
 
 
 async def _linked(connection: Connection, waiting: Sequence[Pending]) -> list[AuditLine]:

@@ -44,15 +44,10 @@ async def record(connection: Connection, world: World, act: Act, *, surely: bool
                 await audit.insert(connection, [act.line_of(other, world.new_id(), now)])
 
 
-async def store(world: World, lines: Sequence[AuditLine]) -> None:
-    """Store lines of several organizations that are about no change: refusals and failures."""
-    by_tenant: dict[OrganizationId, list[AuditLine]] = defaultdict(list)
-    for line in lines:
-        if line.organization_id is not None:
-            by_tenant[line.organization_id].append(line)
-    for tenant, of_tenant in by_tenant.items():
-        async with world.db.transaction(tenant) as connection:
-            await audit.insert(connection, of_tenant)
+async def store(world: World, organization_id: OrganizationId, lines: Sequence[AuditLine]) -> None:
+    """Store lines of an organization that are about no change: refusals and failures. May be repeated."""
+    async with world.db.transaction(organization_id) as connection:
+        await audit.insert(connection, lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

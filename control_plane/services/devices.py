@@ -4,7 +4,7 @@ import secrets as randomness
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from control_plane.db import devices
+from control_plane.db import devices, organizations, users
 from control_plane.domain.device_flow import (
     ALPHABET,
     CODE_LENGTH,
@@ -19,6 +19,7 @@ from control_plane.domain.device_flow import (
 from control_plane.domain.id_token import Person
 from control_plane.domain.ids import OrganizationId, UserId
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.subject import MAY_ACT
 from control_plane.services import people, sessions
 from control_plane.services.sessions import Tokens, digest, random_secret
 from control_plane.services.signing_in import SigningIn
@@ -107,7 +108,7 @@ async def deny(world: World, user_code: str) -> Device | Refused:
 
 
 async def ask(world: World, signing_in: SigningIn, device_code: str) -> Tokens | Answer | None:
-    """What a terminal is told that asks for its tokens; None when the code is unknown."""
+    """What a terminal is told that asks for its tokens; None when the code is unknown. Raises KeyManagerError."""
     now = world.now()
     async with world.db.transaction() as connection:
         device = await devices.lock(connection, digest(device_code))
@@ -118,18 +119,28 @@ async def ask(world: World, signing_in: SigningIn, device_code: str) -> Tokens |
         await devices.polled(
             connection, device.id, now=now, interval_seconds=device.interval_seconds + slowed
         )
-        if answer is not Answer.TOKENS:
-            return answer
-        # Once: another question finds it redeemed.
-        await devices.move(connection, device, DeviceState.REDEEMED)
-    return await _begin(world, signing_in, device)
+    if answer is not Answer.TOKENS:
+        return answer
+    # A key manager that is away must not use up the code.
+    await signing_in.keys.signer()
+    return await _redeemed(world, signing_in, device)
 
 
-async def _begin(world: World, signing_in: SigningIn, device: Device) -> Tokens:
+async def _redeemed(world: World, signing_in: SigningIn, device: Device) -> Tokens | Answer:
+    """Begin the session of a terminal that is approved. One transaction: a crash leaves the code as good as it was."""
     if device.approved_organization is None or device.approved_user is None:
         raise LookupError(f"the device {device.id} is approved for nobody")
     organization_id, user_id = OrganizationId(device.approved_organization), UserId(device.approved_user)
     async with world.db.transaction(organization_id) as connection:
+        # Since the approval the organization may have been closed, or the user suspended.
+        if not await organizations.hold_open(connection, organization_id):
+            return Answer.DENIED
+        user = await users.get(connection, organization_id, user_id, lock=True)
+        if user is None or user.state not in MAY_ACT:
+            return Answer.DENIED
+        # Once: another question finds it redeemed.
+        if not await devices.move(connection, device, DeviceState.REDEEMED):
+            return Answer.EXPIRED
         session_id, refresh = await sessions.begin(
             connection, world, organization_id, user_id, client=device.client, address=device.address
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from control_plane.db import organizations
 from control_plane.db.connection import Connection
-from control_plane.db.idempotency import KeyTaken, StoredAnswer
+from control_plane.db.idempotency import StoredAnswer
 from control_plane.db.idempotency import get as get_answer
 from control_plane.db.idempotency import insert as insert_answer
 from control_plane.domain.ids import OrganizationId
@@ -78,7 +78,9 @@ async def once(
                 produced = await effect(connection)
                 answer = StoredAnswer(request_sha256, produced.status, produced.stored_body)
                 await insert_answer(connection, tenant, key, answer, now=world.now())
-        except KeyTaken:
+        except Exception:
+            # The same request may have run beside this one and committed first. Then its key is taken, or the effect
+            # was refused because of what that one did: the name is taken, the quota used up, the state another one.
             stored = await _stored(world, tenant, key)
             if stored is None:
                 raise

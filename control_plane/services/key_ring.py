@@ -6,12 +6,13 @@ the published keys again after a second, so a key that an operator removes verif
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from control_plane.db import signing_keys
 from control_plane.db.signing_keys import StoredKey
 from control_plane.domain.secret import Plain
-from control_plane.domain.signing_key import VERIFIES_AFTER, SigningKey, signing, term
+from control_plane.domain.signing_key import VERIFIES_AFTER, Phase, SigningKey, signing, term
 from control_plane.identity.tokens import Signer, new_key
 from control_plane.vault.token_keys import TokenKeyManager, seal, unseal
 from control_plane.world import World
@@ -55,6 +56,7 @@ class KeyRing:
             held = await signing_keys.signed_after(connection, now - VERIFIES_AFTER)
             dates = term([stored.key for stored in held], now)
             if dates is None:
+                self._stored = None
                 return None  # Another process was first.
             stored = StoredKey(
                 key_id, public, *dates, None, made.master, made.wrapped.reveal, nonce, ciphertext
@@ -62,6 +64,27 @@ class KeyRing:
             await signing_keys.insert(connection, stored, now=now)
         self._stored = None
         return stored.key
+
+    async def renew(self) -> None:
+        """Seal the keys that still sign anew, where another master key is the newest by now. Raises KeyManagerError.
+
+        A private key stays the same, so tokens stay valid, and the master key of before may be removed afterwards.
+        """
+        now, newest = self._world.now(), self._manager.master
+        for stored in await self._read():
+            if stored.master == newest or stored.key.phase(now) not in {Phase.NEXT, Phase.CURRENT}:
+                continue
+            made, nonce, ciphertext = await seal(self._manager, stored.id, await self._open(stored))
+            sealed = replace(
+                stored,
+                master=made.master,
+                wrapped=made.wrapped.reveal,
+                nonce=nonce,
+                ciphertext=ciphertext,
+            )
+            async with self._world.db.transaction() as connection:
+                await signing_keys.resealed(connection, sealed, before=stored.master)
+            self._stored = None
 
     def forget(self) -> None:
         """Read the keys again."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from control_plane.db import sign_ins, users
+from control_plane.db import organizations, sign_ins, users
 from control_plane.db.sign_ins import Candidate
 from control_plane.domain.id_token import Person
 from control_plane.domain.ids import OrganizationId
@@ -133,6 +133,9 @@ async def become(world: World, person: Person, organization_id: OrganizationId) 
     # A user who is bound already goes before one who has the same address and is not.
     for user in sorted(found, key=lambda user: not user.bound):
         async with world.db.transaction(organization_id) as connection:
+            # Nothing is written into an organization that is closed, and perhaps erased, since it was found.
+            if not await organizations.hold_open(connection, organization_id):
+                break
             if not await sign_ins.bind(connection, organization_id, user.user_id, person, state=user.state):
                 continue
             moved = step(user.state, SubjectEvent.SIGNED_IN)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
-from control_plane.db import principals
+from control_plane.db import organizations, principals
 from control_plane.db.connection import Connection
 from control_plane.db.principals import KeyOwner
 from control_plane.domain.access import Principal, confined
@@ -45,6 +45,11 @@ async def hold(connection: Connection, world: World, principal: Principal) -> Pr
     await principals.hold(connection, ApiKeyId(principal.credential_id), principal.subject)
     owners = await principals.of_keys(connection, [ApiKeyId(principal.credential_id)], now=world.now())
     return confined(_principal(owners[0]), principal.confined_to) if owners else None
+
+
+async def hold_open(connection: Connection, principal: Principal) -> bool:
+    """Keep the principal's organization open until the transaction is over. False when it is closed already."""
+    return await organizations.hold_open(connection, principal.organization_id)
 
 
 def transaction(world: World, principal: Principal) -> AbstractAsyncContextManager[Connection]:

@@ -111,11 +111,13 @@ async def tokens(
 async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens | None:
     """Exchange a refresh token for new tokens; None when it opens nothing any more.
 
-    One that was replaced before ends its session: it has two users, and one of them stole it.
+    One that was replaced before ends its session: it has two users, and one of them stole it. Raises KeyManagerError,
+    with nothing exchanged: a client that waits until the key manager is back would otherwise look like a thief.
     """
     organization_id = _organization_of(presented)
     if organization_id is None:
         return None
+    await signing_in.keys.signer()
     async with world.db.transaction(organization_id) as connection:
         session = await _session_of(connection, organization_id, presented)
         if session is None or not session.is_open(world.now()):
@@ -123,7 +125,6 @@ async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens
         following = await _exchange(connection, world, organization_id, session, presented)
     if following is None:
         return None
-    # Only now, with the session's end committed, may the key manager be asked.
     if not await principals.of_keys(world, [ApiKeyId(session.id)]):
         return None
     return await tokens(

@@ -28,6 +28,11 @@ CONTEXT = KeyContext(OrganizationId(UUID(int=0)), Purpose.TOKEN_SIGNING)
 
 
 class TokenKeyManager(Protocol):
+    @property
+    def master(self) -> MasterKey:
+        """The newest master key, which keys are sealed under."""
+        ...
+
     async def make_data_key(self, context: KeyContext, master: MasterKey | None = None) -> NewDataKey: ...
 
     async def unwrap(self, key: WrappedKey) -> Plain:

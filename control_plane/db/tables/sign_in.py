@@ -99,5 +99,6 @@ signing_keys = table(
     at("removed_at"),
     shared="The keys that sign the tokens of every organization.",
     api=("INSERT",),
+    api_updates=("master", "wrapped", "nonce", "ciphertext"),
     admin=("UPDATE",),
 )

@@ -1,7 +1,7 @@
 """The audit log of requests: every change has its line, in the transaction of the change, and so has every refusal."""
 
 import json
-from typing import Any
+from typing import Any, Never
 
 import asyncpg
 import pytest
@@ -194,6 +194,53 @@ async def test_refusals_wait_while_the_database_is_away(
         with pytest.raises(ConnectionRefusedError):
             await api.app.state.context.refusals.flush()
     assert len(await refused(api)) == 1
+
+
+async def test_lines_whose_storing_was_not_answered_have_one_place_each(
+    api: Api, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit of one organization's lines loses its answer, and the lines of another are not tried any more."""
+    for tenant in (acme, other):
+        await tenant.http.get("/v1/operator/organizations")
+    store = audit.store
+
+    async def unanswered(*arguments: Any) -> None:
+        await store(*arguments)
+        raise ConnectionResetError("the connection was cut at the commit")
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(audit, "store", unanswered)
+            with pytest.raises(ConnectionResetError):
+                await api.app.state.context.refusals.flush()
+        await seal(api)  # So the first copy has its place before the second one comes.
+    await api.app.state.context.refusals.flush()
+    lines = [line for line in await seal(api) if line.outcome == "refused"]
+    assert sorted(line.organization_id for line in lines) == sorted([acme.id, other.id])
+    assert await pending(api) == []
+
+
+async def test_a_count_of_refusals_and_a_refused_key_wait_for_the_database_too(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (await acme.http.post("/v1/api-keys", json={"name": "old"})).json()
+    await acme.http.delete(f"/v1/api-keys/{made['key']['id']}")
+    for _ in range(LINES_AT_ONCE + 5):
+        await acme.http.get("/v1/operator/organizations")
+    await api.client(made["secret"]).get("/v1/leases")
+    api.clock.advance(60)
+
+    async def away(*_: object) -> Never:
+        raise ConnectionRefusedError("the database is away")
+
+    for broken in ("acts_of_refused_keys", "store"):
+        with monkeypatch.context() as patched:
+            patched.setattr(audit, broken, away)
+            with pytest.raises(ConnectionRefusedError):
+                await api.app.state.context.refusals.flush()
+    lines = await refused(api)
+    assert [line.details["count"] for line in lines if line.event == "refusals.summarize"] == [5]
+    assert [line.credential for line in lines if line.code == "unauthenticated"] == [made["key"]["id"]]
 
 
 async def test_nobodys_secret_is_in_the_log(api: Api, acme: Tenant) -> None:

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db.fast import FastConnection
+from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant
 from tests.integration.api.endpoints import ENDPOINTS
 from tests.integration.api.problems import SOME_ID, hold
@@ -44,6 +46,24 @@ async def test_without_a_key_that_is_known_nothing_answers(shared: Shared) -> No
                 answer = await anonymous.request(endpoint.method, path, json=endpoint.body, headers=headers)
                 hold(answer, "unauthenticated")
                 assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_key_is_not_remembered_from_before_the_process_stood_still(
+    api: Api, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_secret = principals.of_secret
+
+    async def slow(*arguments: Any) -> Any:
+        found = await of_secret(*arguments)
+        api.clock.advance(25)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(principals, "of_secret", slow)
+        assert (await acme.http.get("/v1/me")).status_code == 200
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(text("UPDATE api_keys SET revoked_at = now()"))
+    hold(await acme.http.get("/v1/me"), "unauthenticated")
 
 
 async def test_a_revoked_key_is_refused_on_the_same_way_and_in_the_same_words_as_one_that_never_was(

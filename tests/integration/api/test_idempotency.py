@@ -125,6 +125,21 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
     assert again.json() == first.json() | ({"secret": None} if "secret" in first.json() else {})
 
 
+async def test_the_same_request_twice_at_once_has_one_effect_and_one_answer(shared: Shared) -> None:
+    """The second one finds the name taken, or the state changed, by the first; and is still the same request."""
+    for endpoint in POSTS:
+        path = await _path(endpoint, shared)
+        key = {"Idempotency-Key": f"at once: {endpoint}"}
+        twins = await asyncio.gather(
+            *(_post(shared.operator, path, endpoint.body, key) for _ in range(2)),
+        )
+        assert all(twin.is_success for twin in twins), f"{endpoint}: {[twin.text for twin in twins]}"
+        replayed = ["idempotency-replayed" in twin.headers for twin in twins]
+        assert sorted(replayed) == [False, True], str(endpoint)
+        made = [{name: value for name, value in twin.json().items() if name != "secret"} for twin in twins]
+        assert made[0] == made[1], str(endpoint)
+
+
 async def test_an_answer_is_not_replayed_to_a_key_of_another_role(shared: Shared) -> None:
     """A quote discloses our costs to an operator's key, and not to another key of the same operator that is limited."""
     key, quote = {"Idempotency-Key": "a quote of ours"}, {"sku": "h100x1"}

@@ -22,6 +22,7 @@ from tests.integration.api.endpoints import SSH_KEY
 from tests.integration.api.open_stream import OpenStream
 from tests.integration.api.problems import hold
 from tests.integration.api.test_changes import Process, processes
+from tests.support.cases import case
 from tests.support.listening import until
 from tests.support.rows import rows
 from tests.support.stage import Stage
@@ -119,12 +120,15 @@ async def test_from_the_closure_on_every_key_is_refused_also_for_a_replay(
 async def test_a_process_that_still_remembers_a_key_does_nothing_for_a_closed_organization(
     api: Api, acme: Tenant, operator: Tenant, database_url: str
 ) -> None:
-    """It heard nothing of the closure, and remembers keys for a second."""
+    """It heard nothing of the closure, and remembers keys for a second. Or it stood still for much longer."""
     deaf = Process(api, database_url)
     first, api.app = api.app, deaf.app
     there, api.app = api.client(acme.secret), first
     key = {"Idempotency-Key": "once"}
     lease = (await there.post("/v1/leases", json=LEASE, headers=key)).json()["id"]
+    made = await there.post("/v1/ssh-keys", json={"name": "one", "public_key": SSH_KEY})
+    ssh_key = made.json()["id"]
+    account = (await there.post("/v1/service-accounts", json={"name": "ci"})).json()["id"]
     await changed(operator, acme, "closures")
     assert (await there.get("/v1/organization")).status_code == 200, "it still remembers the key"
     for path, body in (
@@ -136,6 +140,15 @@ async def test_a_process_that_still_remembers_a_key_does_nothing_for_a_closed_or
         for headers in ({}, key):
             hold(await there.post(path, json=body, headers=headers), "unauthenticated")
     hold(await there.get(f"/v1/leases/{lease}/events"), "unauthenticated")
+    for method, path, body in (
+        ("PUT", f"/v1/leases/{lease}/labels", {"labels": {"team": "research"}}),
+        ("PATCH", f"/v1/leases/{lease}", {"auto_release": {"after_seconds": 60}}),
+        ("PUT", "/v1/organization/envelope", {"gpus": 1}),
+        ("DELETE", f"/v1/ssh-keys/{ssh_key}", None),
+        ("DELETE", f"/v1/service-accounts/{account}", None),
+    ):
+        with case(method, path):
+            hold(await there.request(method, path, json=body), "unauthenticated")
     api.clock.advance(1)
     hold(await there.get("/v1/organization"), "unauthenticated")
     assert await live_leases(api) == 0

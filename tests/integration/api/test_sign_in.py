@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Never
 from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 import httpx
 import jwt
@@ -18,14 +19,20 @@ from control_plane.api.oauth import DEVICE_GRANT
 from control_plane.db.rows import read
 from control_plane.db.tables.every import metadata
 from control_plane.domain.device_flow import LASTS as CODE_LASTS
+from control_plane.domain.id_token import Person
+from control_plane.domain.refusal import Refused
+from control_plane.domain.secret import Plain, WrappedKey
 from control_plane.domain.session import LASTS, REPEATS
 from control_plane.domain.signing_key import PUBLISHED_BEFORE, SIGNS_FOR, TOKEN_LASTS, VERIFIES_AFTER
 from control_plane.identity.issuer import Client, Issuer
+from control_plane.services import people, sessions
 from control_plane.services.key_ring import KeyRing
+from control_plane.services.people import Candidate
 from control_plane.services.signing_in import SigningIn
-from control_plane.vault.token_keys import LocalTokenKeys
+from control_plane.vault.errors import KeyManagerUnavailable
+from control_plane.vault.token_keys import LocalTokenKeys, TokenKeyManager
 from control_plane.world import utc_now
-from tests.integration.api.conftest import SETTINGS, Api, Tenant
+from tests.integration.api.conftest import SETTINGS, Api, Tenant, erase, settle
 from tests.integration.api.problems import hold
 from tests.support import oidc_server
 
@@ -119,6 +126,27 @@ async def world(api: Api, provider: oidc_server.Provider) -> SignIn:
     signing_in = signing_in_of(api, provider)
     api.app = create_app(api.world, SETTINGS, metrics=api.metrics, signing_in=signing_in, sleep=api.sleep)
     return SignIn(api, provider, signing_in, await api.tenant("acme"))
+
+
+async def key_manager_away() -> Never:
+    raise KeyManagerUnavailable("AWS KMS: ReadTimeoutError at decrypt")
+
+
+class Both(LocalTokenKeys):
+    """Opens what an older master key wrapped too, as KMS does while both keys are enabled."""
+
+    def __init__(self, private: X25519PrivateKey, older: TokenKeyManager) -> None:
+        super().__init__(private)
+        self._older = older
+
+    async def unwrap(self, key: WrappedKey) -> Plain:
+        return await (super().unwrap(key) if key.master == self.master else self._older.unwrap(key))
+
+    def alone(self) -> LocalTokenKeys:
+        return LocalTokenKeys(self._private)
+
+
+ADA = Person("unused", "ada", "ada@example.com", "Ada")
 
 
 async def me(world: SignIn, token: str) -> httpx.Response:
@@ -279,6 +307,69 @@ async def test_a_code_works_once_and_expires(world: SignIn) -> None:
     ] == "invalid_grant"
 
 
+async def approved(world: SignIn) -> dict[str, Any]:
+    """A terminal that Ada has confirmed, and that has not asked for its tokens yet."""
+    device = await world.device()
+    await world.decide("ada", device["user_code"], f"org_{world.acme.id.hex}")
+    return device
+
+
+async def test_a_code_is_not_used_up_when_its_tokens_cannot_be_made(
+    world: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key manager is away, and then the process dies while it begins the session."""
+    await world.invite(world.acme, "ada@example.com")
+    device = await approved(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.signing_in.keys, "signer", key_manager_away)
+        answer = await world.poll(device)
+    assert (answer.status_code, answer.json()["error"]) == (503, "temporarily_unavailable")
+    world.api.clock.advance(3)
+
+    async def dies(*_: object, **__: object) -> Never:
+        raise RuntimeError("the process dies here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sessions, "begin", dies)
+        assert (await world.poll(device)).status_code == 500
+    world.api.clock.advance(3)
+    assert (await world.poll(device)).status_code == 200
+    assert len((await world.acme.http.get("/v1/sessions")).json()["items"]) == 1
+
+
+async def test_an_approval_is_worth_nothing_once_the_user_is_suspended(world: SignIn) -> None:
+    user = await world.invite(world.acme, "ada@example.com")
+    device = await approved(world)
+    assert (await world.acme.http.post(f"/v1/users/{user}/suspend")).is_success
+    assert (await world.poll(device)).json()["error"] == "access_denied"
+    assert (await world.acme.http.get("/v1/sessions")).json()["items"] == []
+
+
+async def test_after_a_closure_no_sign_in_writes_into_the_organization(world: SignIn) -> None:
+    """Neither a terminal that was confirmed before, nor a person whose browser stood still meanwhile."""
+    await world.invite(world.acme, "ada@example.com")
+    device = await approved(world)
+    operator = await world.api.tenant("us", platform=True)
+    path = f"/v1/operator/organizations/org_{world.acme.id.hex}"
+    found = await people.users_of(world.api.world, ADA)
+    assert (await operator.http.post(f"{path}/closures", json={"reason": "test"})).status_code == 201
+    assert (await world.poll(device)).json()["error"] == "access_denied"
+
+    async def as_before(*_: object) -> list[Candidate]:
+        return list(found)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(people, "users_of", as_before)
+        late = await people.become(world.api.world, ADA, world.acme.id)
+    assert isinstance(late, Refused)
+    await settle(world.api, world.acme)
+    assert (await operator.http.post(f"{path}/deletions", json={"reason": "test"})).status_code == 201
+    await erase(world.api, world.acme)
+    async with world.api.owner.db.reading() as connection:
+        assert await read(connection, text("SELECT id FROM sessions"), UUID) == []
+        assert await read(connection, text("SELECT id FROM device_authorizations"), UUID) == []
+
+
 async def test_a_terminal_that_asks_too_often_is_slowed(world: SignIn) -> None:
     device = await world.device()
     answers = [(await world.poll(device)).json()["error"] for _ in range(2)]
@@ -338,6 +429,20 @@ async def test_a_refresh_whose_answer_was_lost_may_be_repeated_for_half_a_minute
     world.api.clock.advance(REPEATS.total_seconds())
     late = await world.token(grant_type="refresh_token", refresh_token=second["refresh_token"])
     assert late.json()["error"] == "invalid_grant"
+
+
+async def test_a_refresh_that_fails_because_the_key_manager_is_away_uses_up_nothing(
+    world: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    tokens = await world.sign_in()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.signing_in.keys, "signer", key_manager_away)
+        away = await world.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert (away.status_code, away.json()["error"]) == (503, "temporarily_unavailable")
+    world.api.clock.advance(REPEATS.total_seconds() + 1)
+    back = await world.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert back.status_code == 200
 
 
 async def test_a_session_ends_after_a_month(world: SignIn) -> None:
@@ -526,6 +631,29 @@ async def test_keys_rotate_with_an_overlap_in_which_old_tokens_verify(world: Sig
     assert (await me(world, old)).status_code == 200
     clock.advance(VERIFIES_AFTER.total_seconds())
     assert await published(world) == [both[1]]
+
+
+async def test_a_process_that_comes_second_signs_with_the_key_that_the_first_one_made(
+    world: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has looked before there was a key, and makes one at the same time."""
+    private = X25519PrivateKey.generate()
+    rings = [KeyRing(world.api.world, LocalTokenKeys(private)) for _ in range(2)]
+    assert await rings[1].keys() == []
+    made = await rings[0].keep()
+    assert made is not None
+    assert (await rings[1].signer()).id == made.id
+
+
+async def test_keys_of_tokens_follow_a_new_master_key_and_tokens_stay_valid(world: SignIn) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    token = (await world.sign_in())["access_token"]
+    [key] = await published(world)
+    new = Both(X25519PrivateKey.generate(), world.signing_in.keys._manager)
+    await KeyRing(world.api.world, new).renew()
+    only_new = KeyRing(world.api.world, new.alone())
+    assert (await only_new.signer()).id == key
+    assert (await me(world, token)).status_code == 200
 
 
 async def test_a_key_that_is_removed_verifies_nothing_any_more(world: SignIn) -> None:

@@ -97,6 +97,17 @@ async def test_each_organization_and_the_platform_has_a_chain_of_its_own(db: Dat
     assert [sealed.sequence for sealed in await chain(db, None)] == [1]
 
 
+async def test_a_line_that_was_stored_twice_gets_one_place_and_keeps_no_other_from_theirs(
+    db: Database,
+) -> None:
+    again = line()
+    await written(db, again, again)
+    await written(db, again, line())
+    assert [sealed.sequence for sealed in await chain(db)] == [1, 2]
+    async with db.reading() as connection:
+        assert await audit.oldest_pending(connection) is None
+
+
 async def test_two_processes_that_seal_at_once_make_one_chain(db: Database) -> None:
     async with db.transaction() as connection:
         await audit.insert(connection, [line() for _ in range(5)])

@@ -136,7 +136,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "secrets": (("INSERT",), ()),
     "service_accounts": (("INSERT",), ("state",)),
     "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
-    "signing_keys": (("INSERT",), ()),
+    "signing_keys": (("INSERT",), ("master", "wrapped", "nonce", "ciphertext")),
     "skus": ((), ()),
     "ssh_authorities": ((), ()),
     "ssh_keys": (("DELETE", "INSERT"), ()),

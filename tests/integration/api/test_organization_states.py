@@ -140,15 +140,16 @@ async def test_a_process_that_still_remembers_a_key_does_nothing_for_a_closed_or
         for headers in ({}, key):
             hold(await there.post(path, json=body, headers=headers), "unauthenticated")
     hold(await there.get(f"/v1/leases/{lease}/events"), "unauthenticated")
-    for method, path, body in (
+    changes: tuple[tuple[str, str, dict[str, object] | None], ...] = (
         ("PUT", f"/v1/leases/{lease}/labels", {"labels": {"team": "research"}}),
         ("PATCH", f"/v1/leases/{lease}", {"auto_release": {"after_seconds": 60}}),
         ("PUT", "/v1/organization/envelope", {"gpus": 1}),
         ("DELETE", f"/v1/ssh-keys/{ssh_key}", None),
         ("DELETE", f"/v1/service-accounts/{account}", None),
-    ):
+    )
+    for method, path, change in changes:
         with case(method, path):
-            hold(await there.request(method, path, json=body), "unauthenticated")
+            hold(await there.request(method, path, json=change), "unauthenticated")
     api.clock.advance(1)
     hold(await there.get("/v1/organization"), "unauthenticated")
     assert await live_leases(api) == 0

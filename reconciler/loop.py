@@ -35,6 +35,10 @@ class Report:
     more: bool = False
     """The activation reached its limit and work is left, so the next one starts at once."""
 
+    def count(self, acted_on: int) -> None:
+        """Add what one item came to. Unlike `acted_on += await ...`, it reads the sum after the wait, not before."""
+        self.acted_on += acted_on
+
 
 Item = TypeVar("Item")
 

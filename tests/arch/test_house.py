@@ -126,6 +126,22 @@ UNTYPED_ROWS = {
     "control_plane/db/fast.py": "a driver",
 }
 
+# What tasks share.
+
+
+def test_no_sum_that_tasks_share_is_read_before_a_wait_and_written_after_it() -> None:
+    """`report.acted_on += await act()` reads the sum first, so what other tasks count meanwhile is lost."""
+    found = [
+        f"{source.path}:{node.lineno} {ast.unparse(node.target)}"
+        for source in sources(*PRODUCT)
+        for node in source.nodes
+        if isinstance(node, ast.AugAssign)
+        and not isinstance(node.target, ast.Name)
+        and any(isinstance(part, ast.Await) for part in ast.walk(node.value))
+    ]
+    assert not found
+
+
 # Who may reach what.
 
 

@@ -384,6 +384,20 @@ async def test_a_cancelled_library_inside_one_item_is_an_error_in_the_report_and
     assert report.errors == ["CancelledError: a library gave up its own work"]
 
 
+async def test_what_items_come_to_that_end_at_the_same_time_is_counted_for_each() -> None:
+    report, together = Report(), asyncio.Barrier(3)
+
+    async def act(_: int) -> None:
+        async def end() -> int:
+            await together.wait()
+            return 1
+
+        report.count(await end())
+
+    await each([0, 1, 2], act, report)
+    assert report.acted_on == 3
+
+
 async def test_a_table_that_is_locked_for_longer_than_the_lock_timeout_ends_nothing(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ async def activate(world: AuditWorld) -> Report:
     for chain in chains:
         report.looked_at += 1
         try:
-            report.acted_on += await _export(world, world.archive, chain, midnight)
+            report.count(await _export(world, world.archive, chain, midnight))
         except ArchiveError as error:
             report.errors.append(str(error))
             break

@@ -29,12 +29,14 @@ async def activate(world: World) -> Report:
 
 async def _erase(world: World, report: Report, organization_id: OrganizationId) -> None:
     async with world.db.transaction() as connection:
-        report.acted_on += await erase(
-            connection,
-            organization_id,
-            destruction_id=world.new_id(),
-            actor=world.actor(NAME),
-            now=world.now(),
+        report.count(
+            await erase(
+                connection,
+                organization_id,
+                destruction_id=world.new_id(),
+                actor=world.actor(NAME),
+                now=world.now(),
+            )
         )
 
 

@@ -78,8 +78,8 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
     if not prepared:
         return
     async with world.db.transaction() as connection:
-        report.acted_on += await outcomes.admit(
-            connection, claim, token=token, actor=world.actor(NAME), now=world.now()
+        report.count(
+            await outcomes.admit(connection, claim, token=token, actor=world.actor(NAME), now=world.now())
         )
 
 

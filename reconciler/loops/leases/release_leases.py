@@ -37,8 +37,10 @@ async def _release(world: World, report: Report, now: datetime, lease_id: LeaseI
         if lease is None or lease.ready_at is None or lease.release_at is None:
             return  # It ended meanwhile, or another replica ends it.
         reason = why(lease.auto_release, lease.ready_at, lease.release_at)
-        report.acted_on += await end(
-            connection, lease, LeaseEvent.AUTO_RELEASED, why=reason, actor=world.actor(NAME), now=now
+        report.count(
+            await end(
+                connection, lease, LeaseEvent.AUTO_RELEASED, why=reason, actor=world.actor(NAME), now=now
+            )
         )
 
 

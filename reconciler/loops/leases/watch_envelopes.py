@@ -68,10 +68,10 @@ async def _watch(world: World, report: Report, now: datetime, envelope_id: Envel
         if found is None:
             return  # Another replica was faster.
         live, steps = await _steps(connection, found, now)
-        report.acted_on += await _record(connection, world, _Seen(found, live, steps), now)
+        report.count(await _record(connection, world, _Seen(found, live, steps), now))
     for step in steps:
         if isinstance(step, End):
-            report.acted_on += await _end(world, envelope_id, step.lease_id, now)
+            report.count(await _end(world, envelope_id, step.lease_id, now))
             report.notes.append(f"{step.lease_id}: {step.why}")
 
 

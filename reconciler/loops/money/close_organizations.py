@@ -36,7 +36,7 @@ async def activate(world: World) -> Report:
 
 async def _settle(world: World, report: Report, now: datetime, organization: Closing) -> None:
     async with world.db.transaction() as connection:
-        report.acted_on += await settle(connection, organization.id, actor=world.actor(NAME), now=now)
+        report.count(await settle(connection, organization.id, actor=world.actor(NAME), now=now))
 
 
 def _stuck(organization: Closing, now: datetime) -> str:

@@ -81,7 +81,7 @@ async def _renew(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID,
     except KeyManagerError:
         await _later(world, due, token)
         raise
-    report.acted_on += acted_on  # Read after the await: other data keys are counted meanwhile.
+    report.count(acted_on)
 
 
 async def _rewrap(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID) -> int:

@@ -3,9 +3,14 @@
 Keys belong to a user or a service account. Two requests are the same when method, path, body and what the caller may
 do are.
 A refused request has no effect, so its key stays free: the client may correct the cause and use the same key again.
+
+A body may hold credentials, so the digest by which a repetition is recognized is keyed with the Idempotency-Key, of
+which the database has no more than another digest. Whoever reads the database can try out bodies only if they guess the
+key as well, and that of our command line has 122 random bits.
 """
 
 import hashlib
+import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -19,7 +24,7 @@ from control_plane.api.requests import ApiRequest, permission_of, require, scope
 from control_plane.domain.refusal import Refused
 from control_plane.services import admissions, idempotency, principals
 from control_plane.services.admissions import NotAllowed
-from control_plane.services.idempotency import Answer, Connection, OtherBody, Produced, Shut
+from control_plane.services.idempotency import Answer, Connection, OtherBody, Produced, RequestKey, Shut
 from control_plane.wire.common import View
 from control_plane.wire.problems import FieldError
 from tracing.attributes import Attribute
@@ -64,9 +69,8 @@ async def once(
         body = msgspec.json.encode(made.view)
         return Produced(status, body, body if made.stored is None else msgspec.json.encode(made.stored))
 
-    key, digest = _key(request), await _digest(request)
     try:
-        answer = await _answer(request, key, digest, produce)
+        answer = await _answer(request, await _given(request), produce)
     except ApiError as error:
         if isinstance(error.refused, NotAllowed):
             await admissions.store(request.context.world, error.refused, request.actor)
@@ -94,8 +98,7 @@ async def hold(connection: Connection, request: ApiRequest) -> None:
 
 async def _answer(
     request: ApiRequest,
-    key: str | None,
-    digest: bytes,
+    key: RequestKey | None,
     produce: Callable[[Connection], Awaitable[Produced]],
 ) -> Answer | OtherBody | Shut:
     with request.world.tracer.span("transaction") as span:
@@ -103,7 +106,6 @@ async def _answer(
             request.world,
             request.principal.organization_id,
             key=key,
-            request_sha256=digest,
             effect=produce,
         )
         if isinstance(answer, Answer):
@@ -121,14 +123,21 @@ def _key(request: ApiRequest) -> str | None:
         raise ApiError(
             "invalid_idempotency_key", f"Idempotency-Key {why}.", errors=[FieldError("Idempotency-Key", why)]
         )
-    return f"{request.principal.subject.on_wire} {key}"  # Two subjects may choose the same key.
+    return key
 
 
-async def _digest(request: ApiRequest) -> bytes:
+async def _given(request: ApiRequest) -> RequestKey | None:
+    """What identifies the request, as it is stored; None without an Idempotency-Key. Raises ApiError."""
+    key = _key(request)
+    if key is None:
+        return None
     body = await request.body()
     # With what the caller may do, because it decides what an answer discloses, such as our costs in a quote.
     head = f"{request.method} {request.scope['path']} {request.principal.fingerprint}\n".encode()
-    return hashlib.sha256(head + body).digest()
+    owned = f"{request.principal.subject.on_wire} {key}"  # Two subjects may choose the same key.
+    return RequestKey(
+        hashlib.sha256(owned.encode()).hexdigest(), hmac.digest(key.encode(), head + body, "sha256")
+    )
 
 
 async def no_body(request: ApiRequest) -> None:

@@ -15,19 +15,19 @@ from control_plane.domain.organization import OPEN
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    request_sha256: bytes
+    request_hmac: bytes
     status: int
     answer: bytes
 
 
 _GET = text(f"""
-SELECT i.request_sha256, i.status, i.answer
+SELECT i.request_hmac, i.status, i.answer
 FROM idempotency_keys i JOIN organizations o ON o.id = i.organization_id
 WHERE i.organization_id = :organization_id AND i.key = :key AND {among("o.state", OPEN)}
 """)
 _INSERT = text("""
-INSERT INTO idempotency_keys (organization_id, key, request_sha256, status, answer, created_at)
-VALUES (:organization_id, :key, :request_sha256, :status, :answer, :now)
+INSERT INTO idempotency_keys (organization_id, key, request_hmac, status, answer, created_at)
+VALUES (:organization_id, :key, :request_hmac, :status, :answer, :now)
 """)
 _FORGET = text("""
 DELETE FROM idempotency_keys WHERE (organization_id, key) IN (
@@ -70,7 +70,7 @@ async def insert(
             _INSERT,
             organization_id=organization_id,
             key=key,
-            request_sha256=answer.request_sha256,
+            request_hmac=answer.request_hmac,
             status=answer.status,
             answer=answer.answer,
             now=now,

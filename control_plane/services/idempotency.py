@@ -16,9 +16,18 @@ __all__ = [
     "Connection",
     "OtherBody",
     "Produced",
+    "RequestKey",
     "Shut",
     "once",
 ]  # Connection: for controllers, which must not import the layer below.
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """Digests of an Idempotency-Key and, keyed with it, of the request that it belongs to."""
+
+    key: str
+    request_hmac: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,7 @@ async def once(
     world: World,
     tenant: OrganizationId,
     *,
-    key: str | None,
-    request_sha256: bytes,
+    key: RequestKey | None,
     effect: Callable[[Connection], Awaitable[Produced]],
 ) -> Answer | OtherBody | Shut:
     """Run `effect` in a transaction of `tenant`, at most once per key, unless the tenant is closing or closed.
@@ -69,24 +77,24 @@ async def once(
             produced = await effect(connection)
         return Answer(produced.status, produced.body)
 
-    stored = await _stored(world, tenant, key)
+    stored = await _stored(world, tenant, key.key)
     if stored is None:
         try:
             async with world.db.fast_transaction(tenant) as connection:
                 if not await organizations.hold_open(connection, tenant):
                     return Shut()
                 produced = await effect(connection)
-                answer = StoredAnswer(request_sha256, produced.status, produced.stored_body)
-                await insert_answer(connection, tenant, key, answer, now=world.now())
+                answer = StoredAnswer(key.request_hmac, produced.status, produced.stored_body)
+                await insert_answer(connection, tenant, key.key, answer, now=world.now())
         except Exception:
             # The same request may have run beside this one and committed first. Then its key is taken, or the effect
             # was refused because of what that one did: the name is taken, the quota used up, the state another one.
-            stored = await _stored(world, tenant, key)
+            stored = await _stored(world, tenant, key.key)
             if stored is None:
                 raise
         else:
             return Answer(produced.status, produced.body)
-    if stored.request_sha256 != request_sha256:
+    if stored.request_hmac != key.request_hmac:
         return OtherBody()
     return Answer(stored.status, stored.answer, replayed=True)
 

@@ -143,8 +143,9 @@ ssh_keys = table(
 idempotency_keys = table(
     "idempotency_keys",
     tenant(),
+    # Digests of the Idempotency-Key and of the request; the second is keyed with the first: see api/idempotency.py.
     Column("key", Text, nullable=False),
-    Column("request_sha256", LargeBinary, nullable=False),
+    Column("request_hmac", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
     Column("answer", LargeBinary, nullable=False),
     at("created_at", nullable=False),

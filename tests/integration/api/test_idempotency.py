@@ -1,18 +1,23 @@
 """One effect per Idempotency-Key, on every POST."""
 
 import asyncio
+import hashlib
+import hmac
 import itertools
 import json
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from control_plane.domain.organization import OrganizationState
+from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
 from tests.integration.api.endpoints import ENDPOINTS, Endpoint
 from tests.integration.api.problems import hold
 from tests.integration.db.sample import a_row, insert
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 POSTS = [endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"]
@@ -163,6 +168,28 @@ async def test_a_key_belongs_to_one_request(endpoint: Endpoint, shared: Shared) 
     made = await operator.http.post("/v1/api-keys", json={"name": "x"}, headers=key | same)
     assert made.status_code == 201
     hold(await _post(operator, path, endpoint.body, key), "idempotency_key_reused")
+
+
+async def test_the_stored_digest_of_a_request_cannot_be_tried_out_without_its_key(
+    acme: Tenant, api: Api
+) -> None:
+    """A body may hold credentials. Otherwise whoever reads the database could look for those that are easy to guess."""
+    body, key = b'{"sku":"h100x1","ssh_key_ids":[]}', KEY["Idempotency-Key"]
+    headers = KEY | {"Content-Type": "application/json"}
+    assert (await acme.http.post("/v1/leases", content=body, headers=headers)).status_code == 202
+    async with api.owner.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT * FROM idempotency_keys"))
+    assert key not in str(row)
+    principal = await principals.of_secret(api.world, acme.secret)
+    assert principal is not None
+    head = f"POST /v1/leases {principal.fingerprint}\n".encode()
+    for known in (b"", row.key.encode(), bytes.fromhex(row.key), principal.subject.on_wire.encode()):
+        assert hmac.digest(known, head + body, "sha256") != row.request_hmac
+    for guess in (body, head + body):
+        assert hashlib.sha256(guess).digest() != row.request_hmac
+    assert hmac.digest(key.encode(), head + body, "sha256") == row.request_hmac, (
+        "with the key, it is the digest"
+    )
 
 
 async def test_one_byte_of_difference_is_another_request(acme: Tenant) -> None:

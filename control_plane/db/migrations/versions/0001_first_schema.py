@@ -678,7 +678,7 @@ def _create_tables() -> None:
         "idempotency_keys",
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("request_sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("request_hmac", sa.LargeBinary(), nullable=False),
         sa.Column("status", sa.SmallInteger(), nullable=False),
         sa.Column("answer", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),

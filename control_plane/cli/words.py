@@ -146,7 +146,7 @@ def short_id(full: str, among: list[str]) -> str:
     prefix, _, tail = full.partition("_")
     for length in range(ID_DIGITS_MIN, len(tail)):
         candidate = f"{prefix}_{tail[:length]}"
-        if sum(1 for other in among if other.startswith(candidate)) <= 1:
+        if not any(other != full and other.startswith(candidate) for other in among):
             return candidate
     return full
 

@@ -83,7 +83,7 @@ def _add_changes(accounts: Commands) -> None:
         "drain",
         drain_account,
         "Order nothing at an account any more. Machines that exist stay as they are.",
-        examples='splitplane account drain lambda_cloud --why "ticket 4711"',
+        examples='splitplane account drain lambda_cloud --reason "ticket 4711"',
     )
     _account(parser)
     _why(parser)
@@ -92,7 +92,7 @@ def _add_changes(accounts: Commands) -> None:
         "resume",
         resume_account,
         "Order at a drained account again.",
-        examples='splitplane account resume lambda_cloud --why "ticket 4711"',
+        examples='splitplane account resume lambda_cloud --reason "ticket 4711"',
     )
     _account(parser)
     _why(parser)
@@ -106,7 +106,7 @@ def _add_changes(accounts: Commands) -> None:
             "without the credentials: drain the account first. An account that is not drained\n"
             "is drained for a minute before it is removed."
         ),
-        examples='splitplane account remove lambda_cloud/research --why "ticket 4711"',
+        examples='splitplane account remove lambda_cloud/research --reason "ticket 4711"',
     )
     _account(parser)
     _why(parser)
@@ -118,7 +118,9 @@ def _account(parser: Parser) -> None:
 
 
 def _why(parser: Parser) -> None:
-    parser.add_argument("--why", required=True, metavar="TEXT", help="stored with the id of your API key")
+    parser.add_argument(
+        "--reason", required=True, dest="why", metavar="TEXT", help="stored with the id of your API key"
+    )
 
 
 def _credentials(parser: Parser) -> None:

@@ -36,11 +36,13 @@ def add(to: Commands) -> None:
             "each run."
         ),
         examples="""
-        splitplane account permit-terminations lambda_cloud --why "ticket 4711"
+        splitplane account permit-terminations lambda_cloud --reason "ticket 4711"
         """,
     )
     parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane account list" shows it')
-    parser.add_argument("--why", required=True, metavar="TEXT", help="stored with the id of your API key")
+    parser.add_argument(
+        "--reason", required=True, dest="why", metavar="TEXT", help="stored with the id of your API key"
+    )
     parser.add_argument(
         "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
     )

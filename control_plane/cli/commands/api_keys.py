@@ -10,6 +10,7 @@ from control_plane.cli import config
 from control_plane.cli.answers import Answer
 from control_plane.cli.commands.lookup import find_subject, named
 from control_plane.cli.errors import CliError, usage
+from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command, noun, suggestion
 from control_plane.cli.render.api_keys import api_key_table, issued_page
 from control_plane.cli.terminal import Terminal
@@ -123,10 +124,13 @@ def _add_revoke(keys: Commands) -> None:
 
 
 def list_keys(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().whole(PATH, ApiKeyList)
+    client = terminal.client()
+    answer = client.whole(PATH, ApiKeyList)
     if not args.all:
         answer = _in_force(answer, terminal.now())
-    terminal.present(args.json, answer, lambda page: api_key_table(page.items, terminal.now()))
+    terminal.present(
+        args.json, answer, lambda page: api_key_table(page.items, terminal.now(), Names(client).subject)
+    )
 
 
 def _in_force(answer: Answer[ApiKeyList], now: datetime) -> Answer[ApiKeyList]:
@@ -146,7 +150,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     expires_at = None if args.days is None else terminal.now() + timedelta(days=args.days)
     request = _request(args.name, subject, args.scope, args.project, expires_at)
     answer = client.post(PATH, IssuedApiKey, request)
-    terminal.present(args.json, answer, lambda issued: issued_page(issued, terminal.now()))
+    terminal.present(args.json, answer, lambda issued: issued_page(issued, terminal.now(), owner=args.owner))
 
 
 def rotate(terminal: Terminal, args: Namespace) -> None:

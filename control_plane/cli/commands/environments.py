@@ -1,6 +1,6 @@
 """Environments, which divide a project."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from urllib.parse import quote
 
 from control_plane.cli.parsing import Commands, command, noun
@@ -20,21 +20,27 @@ def add(to: Commands) -> None:
         "Create an environment of a project.",
         more="A lease belongs to one environment of its project from its creation on.",
         examples="""
-        splitplane environment create research prod
+        splitplane environment create prod --project research
         splitplane lease create h100-sxm.1x --project research --environment prod
         """,
     )
-    parser.add_argument("project", metavar="PROJECT", help="the project's name or id")
     parser.add_argument("name", metavar="NAME", help="unique in the project; not env_...")
+    _add_project(parser)
     parser = command(
         environments,
         "list",
         list_environments,
         "List the environments of a project, oldest first.",
         more="Leases that name no environment belong to the one called default.",
-        examples="splitplane environment list research",
+        examples="splitplane environment list --project research",
     )
-    parser.add_argument("project", metavar="PROJECT", help="the project's name or id")
+    _add_project(parser)
+
+
+def _add_project(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--project", default="default", metavar="PROJECT", help="its name or id (default: default)"
+    )
 
 
 def create(terminal: Terminal, args: Namespace) -> None:

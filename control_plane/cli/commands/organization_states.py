@@ -41,8 +41,8 @@ def _add_suspend(to: Commands) -> None:
             "for them, and end when it is used; with --end-leases they end now."
         ),
         examples="""
-        splitplane organization suspend heliotrope --why "unpaid since May"
-        splitplane organization suspend heliotrope --why abuse --end-leases
+        splitplane organization suspend heliotrope --reason "unpaid since May"
+        splitplane organization suspend heliotrope --reason abuse --end-leases
         """,
     )
     _arguments(parser)
@@ -56,7 +56,7 @@ def _add_resume(to: Commands) -> None:
         "resume",
         resume,
         "End the suspension of an organization.",
-        examples='splitplane organization resume heliotrope --why "paid on 3 June"',
+        examples='splitplane organization resume heliotrope --reason "paid on 3 June"',
     )
     _arguments(parser)
 
@@ -72,8 +72,8 @@ def _add_close(to: Commands) -> None:
             "machines are confirmed gone and all usage is charged. Nobody can open it again."
         ),
         examples="""
-        splitplane organization close heliotrope --why "contract ended"
-        splitplane organization close heliotrope --why "contract ended" --yes
+        splitplane organization close heliotrope --reason "contract ended"
+        splitplane organization close heliotrope --reason "contract ended" --yes
         """,
     )
     _arguments(parser)
@@ -90,7 +90,7 @@ def _add_delete(to: Commands) -> None:
             "Names, people, SSH keys, labels and secrets are erased within seconds. The\n"
             "ledger, charges and journals stay, with ids."
         ),
-        examples='splitplane organization delete heliotrope --why "asked for by the customer"',
+        examples='splitplane organization delete heliotrope --reason "asked for by the customer"',
     )
     _arguments(parser)
     parser.add_argument("--yes", action="store_true", help="do not ask for its name")
@@ -99,7 +99,7 @@ def _add_delete(to: Commands) -> None:
 def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     parser.add_argument(
-        "--why", required=True, dest="reason", metavar="TEXT", help="the reason; it is kept in its history"
+        "--reason", required=True, metavar="TEXT", help="the reason; it is kept in its history"
     )
 
 

@@ -96,6 +96,10 @@ def create(terminal: Terminal, args: Namespace) -> None:
     request = OrganizationRequest(args.name, args.gpu_quota, args.key_name)
     answer = terminal.client().post(PATH, CreatedOrganization, request)
     terminal.present(args.json, answer, lambda created: created_page(created, terminal.now()))
+    if not args.json:
+        terminal.note(
+            f"It has no credit yet; who has the platform's role finance: splitplane credit {args.name} 100"
+        )
 
 
 def show(terminal: Terminal, args: Namespace) -> None:

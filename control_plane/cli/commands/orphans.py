@@ -48,14 +48,16 @@ def _add_terminate(orphans: Commands) -> None:
             "reason and the id of your API key."
         ),
         examples="""
-        splitplane orphan terminate lambda_cloud 0920582c7ff0 --why "ticket 4711"
-        splitplane orphan terminate lambda_cloud --held --why "ticket 4711"
+        splitplane orphan terminate lambda_cloud 0920582c7ff0 --reason "ticket 4711"
+        splitplane orphan terminate lambda_cloud --held --reason "ticket 4711"
         """,
     )
     parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane orphan list" shows it')
     parser.add_argument("refs", metavar="ID", nargs="*", help="the provider's id of the machine")
     parser.add_argument("--held", action="store_true", help="every orphan of the account that is held back")
-    parser.add_argument("--why", required=True, metavar="TEXT", help="stored with the id of your API key")
+    parser.add_argument(
+        "--reason", required=True, dest="why", metavar="TEXT", help="stored with the id of your API key"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 

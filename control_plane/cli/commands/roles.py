@@ -7,6 +7,7 @@ import msgspec
 from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import find, find_subject, named
 from control_plane.cli.errors import CliError, usage
+from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.roles import role_table
 from control_plane.cli.terminal import Terminal
@@ -78,7 +79,7 @@ def grant(terminal: Terminal, args: Namespace) -> None:
     except msgspec.ValidationError as error:
         raise usage(f"{error}.") from None
     answer = client.post(PATH, RoleBindingView, request)
-    terminal.present(args.json, answer, lambda binding: role_table([binding], terminal.now()))
+    terminal.present(args.json, answer, lambda binding: role_table([binding], Names(client), terminal.now()))
 
 
 def _scope(client: Client, args: Namespace) -> dict[str, str]:
@@ -112,7 +113,7 @@ def list_roles(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     query = {} if args.subject is None else {"subject": find_subject(client, args.subject)}
     answer = client.every(PATH, RoleBindingPage, query)
-    terminal.present(args.json, answer, lambda page: role_table(page.items, terminal.now()))
+    terminal.present(args.json, answer, lambda page: role_table(page.items, Names(client), terminal.now()))
 
 
 def revoke(terminal: Terminal, args: Namespace) -> None:
@@ -126,7 +127,9 @@ def revoke(terminal: Terminal, args: Namespace) -> None:
             code="role_binding_unknown",
         )
     [binding] = found
+    names = Names(client)
+    what = f"{binding.role} of {names.subject(binding.subject) or binding.subject} ({names.scope(binding.scope)})"
     if not args.yes:
-        terminal.confirm(f"End the role {binding.role} of {binding.subject}?", otherwise="--yes")
+        terminal.confirm(f"End the role {what}?", otherwise="--yes")
     client.delete(f"{PATH}/{binding.id}")
-    terminal.done(args.json, "revoked", binding.id, f"Ended {binding.role} of {binding.subject}.")
+    terminal.done(args.json, "revoked", binding.id, f"Ended {what}.")

@@ -14,6 +14,7 @@ from control_plane.cli import config
 from control_plane.cli.answers import Answer
 from control_plane.cli.config import PROFILE_DEFAULT, Login
 from control_plane.cli.errors import CliError, unreachable, usage
+from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.render.roles import me_page
 from control_plane.cli.signing_in import session, start, wait
@@ -202,5 +203,7 @@ def _present(terminal: Terminal, args: Namespace, answer: Answer[MeView], login:
     terminal.present(
         args.json,
         answer,
-        lambda me: me_page(me, organization, url=login.url, source=login.source),
+        lambda me: me_page(
+            me, organization, Names(terminal.client(login)), url=login.url, source=login.source
+        ),
     )

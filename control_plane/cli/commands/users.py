@@ -40,8 +40,12 @@ def add(to: Commands) -> None:
 
 
 def invite(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().post(PATH, UserView, UserRequest(args.email, args.name))
+    login = terminal.login()
+    answer = terminal.client(login).post(PATH, UserView, UserRequest(args.email, args.name))
     terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
+    if not args.json:
+        terminal.note(f"Give them a role, such as: splitplane role grant member {args.email}")
+        terminal.note(f"They sign in with: splitplane login --url {login.url}")
 
 
 def list_users(terminal: Terminal, args: Namespace) -> None:

@@ -367,7 +367,7 @@ def test_every_screen_of_the_real_api_has_its_json(city: City) -> None:
         "user list",
         "service-account list",
         "role list",
-        "environment list default",
+        "environment list",
     ):
         assert isinstance(city.answer(*command.split()), dict), command
     for command in ("loops", "orphan list", "account list", "organization list"):

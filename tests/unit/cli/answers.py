@@ -292,6 +292,13 @@ PROJECTS: Json = {
     ],
     "next_cursor": None,
 }
+NAMES: Json = {
+    "GET /v1/users": USERS,
+    "GET /v1/service-accounts": SERVICE_ACCOUNTS,
+    "GET /v1/projects": PROJECTS,
+    f"GET /v1/projects/{RESEARCH_ID}/environments": ENVIRONMENTS,
+}
+"""What ids are shown by, where a person may read it."""
 
 
 def a_sku(name: str, model: str, count: int, nano: int, *, vcpus: int, memory: int, disk: int) -> Json:

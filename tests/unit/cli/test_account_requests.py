@@ -130,7 +130,7 @@ def test_the_command_waits_for_the_reconciler_and_says_when_it_does_not_answer(t
     assert polls == 4
     polls = 5
     stand = Stand(tmp_path, known)
-    shown = stand.run("account", "drain", "lambda_cloud", "--why", "x")
+    shown = stand.run("account", "drain", "lambda_cloud", "--reason", "x")
     assert shown.code == 1
     assert "no_outcome" in shown.err
     assert sum(stand.hours.waits) < 200
@@ -139,7 +139,7 @@ def test_the_command_waits_for_the_reconciler_and_says_when_it_does_not_answer(t
 def test_an_account_is_removed_after_a_yes_only(tmp_path: Path) -> None:
     for stdin, code, asked in ((Typed("n\n"), 1, 0), (io.StringIO(), 2, 0), (Typed("y\n"), 0, 1)):
         stand = _stand(tmp_path, stdin=stdin)
-        shown = stand.run("account", "remove", "lambda_cloud", "--why", "closed")
+        shown = stand.run("account", "remove", "lambda_cloud", "--reason", "closed")
         assert shown.code == code
         assert sum(request.method == "POST" for request in stand.requests) == asked
     assert _sent(stand) == {"account": "lambda_cloud", "verb": "remove", "why": "closed"}

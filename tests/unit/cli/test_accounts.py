@@ -15,7 +15,9 @@ KNOWN = {"GET /v1/operator/provider-accounts": {"items": [answers.an_account("la
 
 def test_a_termination_permit_is_confirmed_by_a_person(tmp_path: Path) -> None:
     stand = Stand(tmp_path, KNOWN | {PERMIT: answers.PERMIT}, stdin=Typed("y\n"))
-    shown = stand.run("account", "permit-terminations", "lambda_cloud", "--why", "slices", "--minutes", "30")
+    shown = stand.run(
+        "account", "permit-terminations", "lambda_cloud", "--reason", "slices", "--minutes", "30"
+    )
     assert shown.code == 0
     assert "lambda_cloud" in shown.err
     assert "30 min" in shown.err
@@ -26,13 +28,13 @@ def test_a_termination_permit_is_confirmed_by_a_person(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("stdin", "code"), [(Typed("n\n"), 1), (Typed(""), 1), (io.StringIO(), 2)])
 def test_without_a_yes_nothing_is_permitted(stdin: io.StringIO, code: int, tmp_path: Path) -> None:
     stand = Stand(tmp_path, KNOWN | {PERMIT: answers.PERMIT}, stdin=stdin)
-    assert stand.run("account", "permit-terminations", "lambda_cloud", "--why", "slices").code == code
+    assert stand.run("account", "permit-terminations", "lambda_cloud", "--reason", "slices").code == code
     assert [request.method for request in stand.requests] == ["GET"]
 
 
 def test_an_account_that_does_not_exist_is_said_before_anything_is_confirmed(tmp_path: Path) -> None:
     stand = Stand(tmp_path, KNOWN, stdin=Typed("y\n"))
-    shown = stand.run("account", "permit-terminations", "nope", "--why", "x")
+    shown = stand.run("account", "permit-terminations", "nope", "--reason", "x")
     assert shown.code == 1
     assert "There is no provider account 'nope'." in shown.err
     assert "Terminate every machine" not in shown.err

@@ -92,7 +92,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "account rotate": ("account rotate lambda_cloud", ADDED),
     **{
         f"organization {command}": (
-            f"organization {command} fresh --why unpaid{flag}",
+            f"organization {command} fresh --reason unpaid{flag}",
             {ORGANIZATIONS: answers.ORGANIZATIONS, f"POST {OF_FRESH}/{way}": answers.CLOSURE},
         )
         for command, way, flag in (
@@ -111,8 +111,8 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account suspend": (f"service-account suspend {answers.SUBJECT}", {f"POST /v1/service-accounts/{answers.SUBJECT}/suspend": _ACCOUNT}),
     "service-account resume": (f"service-account resume {answers.SUBJECT}", {f"POST /v1/service-accounts/{answers.SUBJECT}/resume": _ACCOUNT}),
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
-    "role revoke": ("role revoke rb_019aa10 --yes", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
-    "environment create": ("environment create research prod", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
+    "role revoke": ("role revoke rb_019aa10 --yes", answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    "environment create": ("environment create prod --project research", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
     "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": {}}),
     "profile list": ("profile list", {}),
     "profile use": ("profile use nobody", {}),

@@ -32,7 +32,7 @@ def test_orphans_are_terminated_by_id_or_all_that_are_held_back_and_never_withou
                 "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
             },
         )
-        code = stand.run("orphan", "terminate", "lambda_cloud", *words, "--why", "ticket 4711").code
+        code = stand.run("orphan", "terminate", "lambda_cloud", *words, "--reason", "ticket 4711").code
         posted = [json.loads(request.content) for request in stand.requests if request.method == "POST"]
         bodies = (
             [] if sent is None else [{"account": "lambda_cloud", "provider_refs": sent, "why": "ticket 4711"}]
@@ -42,6 +42,6 @@ def test_orphans_are_terminated_by_id_or_all_that_are_held_back_and_never_withou
 
 def test_nothing_is_sent_when_no_orphan_is_held_back(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/operator/orphans": answers.ORPHANS})
-    shown = stand.run("orphan", "terminate", "lambda_cloud", "--held", "--yes", "--why", "ticket 4711")
+    shown = stand.run("orphan", "terminate", "lambda_cloud", "--held", "--yes", "--reason", "ticket 4711")
     assert shown.code == 1
     assert "nothing_held" in shown.err

@@ -60,20 +60,23 @@ def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
     return {f"POST {path}": asked, f"GET {path}/{finished['id']}": finished}
 
 
+DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
+
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
-    "whoami_project": ("whoami", {"GET /v1/me": answers.ME_OF_A_PROJECT}),
+    "whoami_project": ("whoami", answers.NAMES | {"GET /v1/me": answers.ME_OF_A_PROJECT}),
     "user_list": ("user list", {"GET /v1/users": answers.USERS}),
     "user_list_empty": ("user list", {"GET /v1/users": EMPTY}),
     "user_invite": ("user invite ada@example.com Ada", {"POST /v1/users": answers.USERS["items"][0]}),
     "service_account_list": ("service-account list", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
-    "role_list": ("role list", {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    "role_list": ("role list", answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    "role_list_ids": ("role list", DENIED_NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "role_grant": (
         f"role grant member {answers.USER} --project research",
-        {"POST /v1/role-bindings": answers.ROLE_BINDINGS["items"][1]},
+        answers.NAMES | {"POST /v1/role-bindings": answers.ROLE_BINDINGS["items"][1]},
     ),
     "environment_list": (
-        "environment list research",
+        "environment list --project research",
         {"GET /v1/projects/research/environments": answers.ENVIRONMENTS},
     ),
     "session_list": ("session list", {"GET /v1/sessions": answers.SESSIONS}),
@@ -117,8 +120,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "quote_refused": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE_REFUSED}),
     "quote_folded": ("quote h100x8", {"POST /v1/quotes": MANY_REJECTED}),
     "quote_verbose": ("quote h100x8 --verbose", {"POST /v1/quotes": MANY_REJECTED}),
-    "api_key_list": ("api-key list", {"GET /v1/api-keys": answers.API_KEYS}),
-    "api_key_list_all": ("api-key list --all", {"GET /v1/api-keys": answers.API_KEYS}),
+    "api_key_list": ("api-key list", answers.NAMES | {"GET /v1/api-keys": answers.API_KEYS}),
+    "api_key_list_all": ("api-key list --all", answers.NAMES | {"GET /v1/api-keys": answers.API_KEYS}),
     "api_key_create": ("api-key create ci", {"POST /v1/api-keys": answers.ISSUED}),
     "audit_list": ("audit list", {"GET /v1/audit-events": answers.AUDIT_EVENTS}),
     "audit_list_empty": ("audit list", {"GET /v1/audit-events": EMPTY}),
@@ -129,7 +132,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {ORGANIZATIONS: answers.ORGANIZATIONS, f"{ORGANIZATIONS}/{FRESH['id']}": FRESH},
     ),
     "organization_close": (
-        "organization close fresh --why unpaid --yes",
+        "organization close fresh --reason unpaid --yes",
         {
             ORGANIZATIONS: answers.ORGANIZATIONS,
             f"{POST_ORGANIZATION}/{FRESH['id']}/closures": answers.CLOSURE,
@@ -187,7 +190,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "proof_record": ("proof record", {"GET /v1/operator/proofs": answers.PROOF_RECORDS}),
     "proof_record_none": ("proof record --account local", {"GET /v1/operator/proofs": EMPTY}),
     "account_permit_terminations": (
-        "account permit-terminations lambda_cloud --why slices --yes",
+        "account permit-terminations lambda_cloud --reason slices --yes",
         {"POST /v1/operator/termination-permits": answers.PERMIT},
     ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
@@ -210,7 +213,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "orphan_list_none": ("orphan list", {"GET /v1/operator/orphans": EMPTY}),
     "orphan_list_held": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS_HELD}),
     "orphan_terminate": (
-        "orphan terminate lambda_cloud --held --yes --why ticket-4711",
+        "orphan terminate lambda_cloud --held --yes --reason ticket-4711",
         {
             "GET /v1/operator/orphans": answers.ORPHANS_HELD,
             "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
@@ -220,15 +223,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "account_test": ("account test lambda_cloud", _asked("test")),
     "account_test_refused": ("account test lambda_cloud", _asked("test", **answers.REFUSED_CREDENTIALS)),
     "account_drain": (
-        "account drain lambda_cloud --why slices",
+        "account drain lambda_cloud --reason slices",
         _asked("drain", said="Nothing is ordered there any more."),
     ),
     "account_resume": (
-        "account resume lambda_cloud --why mended",
+        "account resume lambda_cloud --reason mended",
         _asked("resume", said="It is used again."),
     ),
     "account_remove": (
-        "account remove lambda_cloud --yes --why closed",
+        "account remove lambda_cloud --yes --reason closed",
         _asked("remove", said="It is removed, and its credentials are deleted."),
     ),
     "account_requests": (

@@ -12,9 +12,7 @@ from tests.unit.cli.stand import Answer, Stand
 ACCOUNT = answers.SERVICE_ACCOUNTS["items"][1]["id"]
 BINDING = answers.ROLE_BINDINGS["items"][1]
 DONE = httpx.Response(204)
-KNOWN: dict[str, Answer] = {
-    "GET /v1/users": answers.USERS,
-    "GET /v1/service-accounts": answers.SERVICE_ACCOUNTS,
+KNOWN: dict[str, Answer] = answers.NAMES | {
     "GET /v1/role-bindings": answers.ROLE_BINDINGS,
     "POST /v1/role-bindings": httpx.Response(201, json=BINDING),
     "GET /v1/projects/research/environments": answers.ENVIRONMENTS,
@@ -67,7 +65,7 @@ def test_a_role_is_granted_at_the_scope_that_is_named(tmp_path: Path) -> None:
         with case(options):
             stand = Stand(tmp_path, KNOWN)
             assert stand.run("role", "grant", "viewer", "ci-runner", *options.split()).code == 0
-            sent = json.loads(stand.requests[-1].content)
+            [sent] = [json.loads(request.content) for request in stand.requests if request.method == "POST"]
             assert sent == {"subject": ACCOUNT, "role": "viewer", "scope": scope}
 
 
@@ -95,10 +93,48 @@ def test_ids_alone_are_printed_when_asked_quietly(tmp_path: Path) -> None:
         ("user list -q", 2),
         ("service-account list -q", 2),
         ("role list -q", 2),
-        ("environment list research -q", 2),
-        ("environment create research prod -q", 1),
+        ("environment list --project research -q", 2),
+        ("environment create prod --project research -q", 1),
         ("user remove ada@example.com --yes -q", 1),
     ):
         with case(command):
             shown = Stand(tmp_path, KNOWN).run(*command.split())
             assert len(shown.out.splitlines()) == lines
+
+
+def test_a_scope_is_shown_by_its_names_and_by_its_ids_where_these_cannot_be_read(tmp_path: Path) -> None:
+    prod, lease = answers.ENVIRONMENTS["items"][1]["id"], answers.LEASE_ID
+    of_research = answers.a_scope("environment", project_id=answers.RESEARCH_ID, environment_id=prod)
+    of_lease = of_research | {"kind": "lease", "lease_id": lease}
+    known = KNOWN | {f"GET /v1/leases/{lease}": answers.a_lease(name="train-1")}
+    for scope, words, ids in (
+        (answers.a_scope(), "organization", "organization"),
+        (of_research, "environment research @ heliotrope/prod", f"environment {answers.RESEARCH_ID}/{prod}"),
+        (of_lease, "lease train-1", f"lease {lease}"),
+    ):
+        with case(scope["kind"]):
+            bindings = {"items": [BINDING | {"scope": scope}], "next_cursor": None}
+            shown = (
+                Stand(tmp_path, known | {"GET /v1/role-bindings": bindings}, width=200)
+                .run("role", "list")
+                .out
+            )
+            assert words in shown
+            assert "ada@example.com" in shown
+            denied: dict[str, Answer] = dict.fromkeys(
+                known, httpx.Response(403, json={"code": "permission_denied"})
+            )
+            denied |= {"GET /v1/role-bindings": bindings}
+            shown = Stand(tmp_path, denied, width=200).run("role", "list").out
+            assert ids in shown
+            assert answers.USER in shown
+
+
+def test_a_secret_is_shown_without_a_request_that_could_fail(tmp_path: Path) -> None:
+    known: dict[str, Answer] = {
+        "GET /v1/service-accounts": answers.SERVICE_ACCOUNTS,
+        "POST /v1/api-keys": answers.ISSUED,
+    }
+    stand = Stand(tmp_path, known)
+    assert answers.ISSUED["secret"] in stand.run("api-key", "create", "ci", "--owner", "ci-runner").out
+    assert stand.requests[-1].method == "POST"

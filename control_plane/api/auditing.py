@@ -12,7 +12,7 @@ from litestar.types import Scope
 
 from control_plane.api import observe
 from control_plane.api.auth import SECRET_LENGTH_MAX, unauthenticated
-from control_plane.domain.access import Allowed, decide
+from control_plane.domain.access import Allowed, Holder, decide
 from control_plane.domain.audit import Act, AuditOutcome, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services import audit, principals
@@ -122,12 +122,38 @@ def note_refusal(request: "ApiRequest") -> None:
 
 def _note_secret(request: "ApiRequest") -> None:
     secret = request.headers.get("authorization", "").partition(" ")[2].strip()
+    event = request.route_handler.opt["permission"].value
+    holder = request.context.authenticator.holder(secret)
+    if holder is None:
+        note_refused_key(request, secret, event)
+    else:
+        note_refused_holder(request, holder, event, "unauthenticated")
+
+
+def note_refused_holder(request: "ApiRequest", holder: Holder, event: str, code: str) -> None:
+    """Note that somebody was refused who is no principal: by whose credential, or as which user."""
+    act = Act(
+        organization_id=holder.organization_id,
+        event=event,
+        subject=holder.subject.on_wire,
+        subject_kind=SubjectKind(holder.subject.kind.value),
+        credential=holder.credential_name,
+        address=request.context.door.address(request.scope),
+        client=cleaned(request.headers.get("user-agent")),
+        region=request.context.settings.region or None,
+        request_id=observe.request_id(request.scope),
+    )
+    request.context.refusals.note(act, code)
+
+
+def note_refused_key(request: "ApiRequest", secret: str, event: str) -> None:
+    """Note that an API key was refused. If it was somebody's, that is a line."""
     if not secret.startswith(KEY_PREFIX) or len(secret) > SECRET_LENGTH_MAX or not secret.isascii():
         return
     request.context.refusals.note_secret(
         audit.RefusedSecret(
             digest=principals.digest(secret),
-            event=request.route_handler.opt["permission"].value,
+            event=event,
             address=request.context.door.address(request.scope),
             client=cleaned(request.headers.get("user-agent")),
             region=request.context.settings.region or None,

@@ -11,7 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.api.errors import ApiError
-from control_plane.domain.access import Principal
+from control_plane.domain.access import Holder, Principal
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId
 from control_plane.services import access_tokens, principals
@@ -37,8 +37,8 @@ class Authenticator:
     def __init__(self, world: World, signing_in: SigningIn | None) -> None:
         self._world = world
         self._signing_in = signing_in
-        self._known: dict[bytes, tuple[Principal | None, float]] = {}
-        """For each digest of a secret: its owner, and when it was looked up (Unix seconds)."""
+        self._known: dict[bytes, tuple[Principal | Holder | None, float]] = {}
+        """For each digest of a secret: whose it is or was, and when it was looked up (Unix seconds)."""
         self._used: dict[OrganizationId, dict[ApiKeyId, datetime]] = {}
         """When keys were last used, by organization, until it is stored."""
         self._forgotten = 0
@@ -56,10 +56,17 @@ class Authenticator:
                 self._known.clear()  # A flood of invented keys must not fill the memory.
             self._known[digest] = known
         principal, now = known[0], self._world.now()
-        if principal is None or (principal.expires_at is not None and now >= principal.expires_at):
+        if not isinstance(principal, Principal) or (
+            principal.expires_at is not None and now >= principal.expires_at
+        ):
             raise unauthenticated()
         self._used.setdefault(principal.organization_id, {})[ApiKeyId(principal.credential_id)] = now
         return principal
+
+    def holder(self, secret: str) -> Holder | None:
+        """Whose this access token was that was just refused; None when it never opened anything, or is no token."""
+        known = self._known.get(principals.digest(secret))
+        return known[0] if known is not None and isinstance(known[0], Holder) else None
 
     def forget(self, key: ApiKeyId) -> None:
         """Forget a key that was revoked, or that ends sooner."""
@@ -77,7 +84,7 @@ class Authenticator:
         for digest in [
             digest
             for digest, (owner, _) in self._known.items()
-            if (refused if owner is None else concerned(owner))
+            if (concerned(owner) if isinstance(owner, Principal) else refused)
         ]:
             del self._known[digest]
 
@@ -99,7 +106,7 @@ class Authenticator:
     def _is_fresh(self, looked_up_at: float) -> bool:
         return self._world.now().timestamp() < looked_up_at + REMEMBER_SECONDS
 
-    async def _look_up_lastingly(self, secret: str) -> Principal | None:
+    async def _look_up_lastingly(self, secret: str) -> Principal | Holder | None:
         """The owner of a key, read after the last revocation that this process knows of."""
         while True:
             forgotten = self._forgotten
@@ -107,7 +114,7 @@ class Authenticator:
             if forgotten == self._forgotten:
                 return owner
 
-    async def _look_up(self, secret: str) -> Principal | None:
+    async def _look_up(self, secret: str) -> Principal | Holder | None:
         if secret.startswith(KEY_PREFIX):
             return await principals.of_secret(self._world, secret)
         if self._signing_in is None:

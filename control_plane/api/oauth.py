@@ -11,11 +11,13 @@ from urllib.parse import unquote_plus
 
 from litestar import Controller, Response, post
 
+from control_plane.api.auditing import note_refused_holder, note_refused_key
 from control_plane.api.cleaning import cleaned
 from control_plane.api.errors import refusal
 from control_plane.api.forms import form
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.access import Principal
+from control_plane.domain.audit import Happening
 from control_plane.domain.device_flow import LASTS, Answer, shown
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.permission import Permission
@@ -29,6 +31,7 @@ from control_plane.services.signing_in import NOT_CONFIGURED, SigningIn
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 CLIENT_LENGTH_MAX = 80
+_ISSUE = Happening.TOKENS_ISSUE.value
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 _INVALID_CLIENT = "The client id or its secret is wrong, or the API key is revoked or has expired."
 _INVALID_GRANT = "This code or refresh token is unknown, used or expired, or its session has ended."
@@ -129,6 +132,7 @@ async def _client_credentials(
         if scope is None or not scope <= {
             permission for permission in Permission if principal.may(permission)
         }:
+            note_refused_holder(request, principal.holder, _ISSUE, "invalid_scope")
             why = "`scope` must be permissions that the key has, separated by spaces."
             raise _OAuthError("invalid_scope", why)
     token = await access_tokens.issue(
@@ -148,13 +152,13 @@ async def _service_account(request: ApiRequest, fields: Mapping[str, str]) -> Pr
     client_id, secret = _credentials(request, fields)
     await _may_try(request, secret)
     found = await principals.of_secret(request.context.world, secret)
-    if (
-        found is None
-        or found.subject.kind is not SubjectKind.SERVICE_ACCOUNT
-        or found.subject.on_wire != client_id
-    ):
-        raise _wrong(request, secret, _OAuthError("invalid_client", _INVALID_CLIENT, 401))
-    return found
+    if found is None:
+        note_refused_key(request, secret, _ISSUE)
+    elif found.subject.kind is SubjectKind.SERVICE_ACCOUNT and found.subject.on_wire == client_id:
+        return found
+    else:
+        note_refused_holder(request, found.holder, _ISSUE, "invalid_client")
+    raise _wrong(request, secret, _OAuthError("invalid_client", _INVALID_CLIENT, 401))
 
 
 def _credentials(request: ApiRequest, fields: Mapping[str, str]) -> tuple[str, str]:
@@ -179,9 +183,11 @@ async def _refresh(request: ApiRequest, signing_in: SigningIn, fields: Mapping[s
     secret = fields.get("refresh_token", "")
     await _may_try(request, secret)
     found = await sessions.refresh(request.context.world, signing_in, secret)
-    if found is None:
-        raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
-    return _tokens(found)
+    if isinstance(found, Tokens):
+        return _tokens(found)
+    if found is not None:
+        note_refused_holder(request, found, _ISSUE, "invalid_grant")
+    raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
 
 
 async def _device(request: ApiRequest, signing_in: SigningIn, fields: Mapping[str, str]) -> dict[str, Any]:

@@ -11,15 +11,19 @@ from litestar import Controller, Response, get, post
 from litestar.datastructures import Cookie
 
 from control_plane.api import observe, sign_in_page
+from control_plane.api.auditing import note_refused_holder
 from control_plane.api.errors import KINDS
 from control_plane.api.forms import form, query
 from control_plane.api.identifiers import read_id
 from control_plane.api.oauth import configured
 from control_plane.api.requests import ApiRequest
+from control_plane.domain.access import Holder
+from control_plane.domain.audit import Happening
 from control_plane.domain.device_flow import Device, typed
 from control_plane.domain.id_token import Person
 from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.subject import Subject, SubjectKind
 from control_plane.services import devices, people
 from control_plane.services.people import PERSON_LASTS
 from control_plane.services.signing_in import SigningIn
@@ -110,9 +114,19 @@ class DeviceController(Controller):
         else:
             organization = OrganizationId(read_id(Prefix.ORGANIZATION, fields.get("organization", "")))
             refused = await devices.confirm(request.context.world, person, code, organization)
+            await _note_not_invited(request, person, refused)
         if isinstance(refused, Refused):
             return _refused(request, refused)
         return _html(sign_in_page.done(fields.get("action") == "confirm"))
+
+
+async def _note_not_invited(request: ApiRequest, person: Person, found: Device | Refused) -> None:
+    """Who tries to get into an organization that is not theirs is in the audit log of those that are."""
+    if isinstance(found, Refused) and found.code is RefusalCode.NOT_INVITED:
+        for user in await people.users_of(request.context.world, person):
+            if user.bound:
+                holder = Holder(user.organization_id, Subject(SubjectKind.USER, user.user_id), None)
+                note_refused_holder(request, holder, Happening.SESSIONS_BEGIN.value, found.code)
 
 
 async def _person(request: ApiRequest, signing_in: SigningIn) -> Person | None:

@@ -164,6 +164,16 @@ def reaches(grants: Iterable[Grant]) -> Mapping[Permission, Reach]:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose a credential was that opens nothing any more, for the audit log."""
+
+    organization_id: OrganizationId
+    subject: Subject
+    credential_name: str | None
+    """The credential's id on the wire; None when there was none, as in a sign-in."""
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks: a subject of an organization, through one of its credentials."""
 
@@ -190,6 +200,10 @@ class Principal:
         grants = grants_of(self.roles, self.narrowing, platform=self.platform)
         object.__setattr__(self, "grants", grants)
         object.__setattr__(self, "where", reaches(grants))
+
+    @property
+    def holder(self) -> Holder:
+        return Holder(self.organization_id, self.subject, self.credential_name)
 
     @property
     def fingerprint(self) -> str:

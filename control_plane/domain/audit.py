@@ -47,6 +47,8 @@ class Happening(StrEnum):
     """A person was signed in on a terminal, after a confirmation in a browser."""
     SESSIONS_END = "sessions.end"
     """A session ended by a sign-out, or because a refresh token was used that had been replaced: see the rule."""
+    TOKENS_ISSUE = "tokens.issue"
+    """An API key or a refresh token was presented for an access token. Only refusals have a line."""
     MASTER_KEYS_SET = "master_keys.set"
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from control_plane.domain.access import Principal, confined
+from control_plane.domain.access import Holder, Principal, confined
 from control_plane.domain.ids import ApiKeyId, MalformedIdError, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.permission import Permission
 from control_plane.domain.signing_key import TOKEN_LASTS
@@ -17,6 +17,7 @@ from control_plane.domain.subject import Subject
 from control_plane.identity.tokens import ACCESS, sign, verify
 from control_plane.services import principals
 from control_plane.services.signing_in import SigningIn
+from control_plane.services.subjects import read_subject
 from control_plane.world import World
 
 
@@ -61,15 +62,20 @@ async def issue(
     return AccessToken(token, int(TOKEN_LASTS.total_seconds()), words)
 
 
-async def principal_of(world: World, signing_in: SigningIn, token: str) -> Principal | None:
-    """Whose token this is; None when it is none of ours, has expired, or its credential opens nothing any more."""
+async def principal_of(world: World, signing_in: SigningIn, token: str) -> Principal | Holder | None:
+    """Whose token this is. The holder alone when its credential opens nothing any more.
+
+    None when it is none of ours, or has expired.
+    """
     keys = await signing_in.keys.keys()
     claims = verify(token, ACCESS, keys, issuer=signing_in.url, now=world.now())
     credential = None if claims is None else _credential(claims.get("cred"))
     if claims is None or credential is None:
         return None
     found = (await principals.of_keys(world, [ApiKeyId(credential)])).get(ApiKeyId(credential))
-    if found is None or not _is_of(found, claims):
+    if found is None:
+        return _holder(claims)
+    if not _is_of(found, claims):
         return None
     end = datetime.fromtimestamp(claims["exp"], UTC)
     ends = end if found.expires_at is None else min(end, found.expires_at)
@@ -79,6 +85,16 @@ async def principal_of(world: World, signing_in: SigningIn, token: str) -> Princ
 def _is_of(principal: Principal, claims: Mapping[str, object]) -> bool:
     named = (principal.subject.on_wire, on_wire(Prefix.ORGANIZATION, principal.organization_id))
     return named == (claims.get("sub"), claims.get("org"))
+
+
+def _holder(claims: Mapping[str, object]) -> Holder | None:
+    """Whose token it was, by what we signed."""
+    subject = read_subject(str(claims["sub"]))
+    try:
+        organization_id = OrganizationId(off_wire(Prefix.ORGANIZATION, str(claims.get("org"))))
+    except MalformedIdError:
+        return None
+    return None if subject is None else Holder(organization_id, subject, str(claims["cred"]))
 
 
 def _credential(text: object) -> UUID | None:

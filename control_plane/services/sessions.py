@@ -11,7 +11,7 @@ from uuid import UUID
 from control_plane.db import sessions
 from control_plane.db.connection import Connection
 from control_plane.db.sessions import NewToken
-from control_plane.domain.access import Principal
+from control_plane.domain.access import Holder, Principal
 from control_plane.domain.audit import Act, Happening, cleaned
 from control_plane.domain.audit import SubjectKind as AuditedKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, SessionId, UserId, on_wire
@@ -108,8 +108,8 @@ async def tokens(
     return Tokens(access, refresh, session_id, organization_id)
 
 
-async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens | None:
-    """Exchange a refresh token for new tokens; None when it opens nothing any more.
+async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens | Holder | None:
+    """Exchange a refresh token for new tokens; the holder when it opens nothing any more, None when it never did.
 
     One that was replaced before ends its session: it has two users, and one of them stole it. Raises KeyManagerError,
     with nothing exchanged: a client that waits until the key manager is back would otherwise look like a thief.
@@ -120,13 +120,17 @@ async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens
     await signing_in.keys.signer()
     async with world.db.transaction(organization_id) as connection:
         session = await _session_of(connection, organization_id, presented)
-        if session is None or not session.is_open(world.now()):
+        if session is None:
             return None
+        name = on_wire(Prefix.SESSION, session.id)
+        holder = Holder(organization_id, Subject(SubjectKind.USER, session.user_id), name)
+        if not session.is_open(world.now()):
+            return holder
         following = await _exchange(connection, world, organization_id, session, presented)
     if following is None:
-        return None
+        return holder
     if not await principals.of_keys(world, [ApiKeyId(session.id)]):
-        return None
+        return holder
     return await tokens(
         world, signing_in, organization_id, session.user_id, session_id=session.id, refresh=following
     )

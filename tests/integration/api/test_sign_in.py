@@ -1,8 +1,6 @@
 """People sign in with a real OpenID provider, terminals are confirmed, and service accounts get tokens."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Never
 from urllib.parse import parse_qs, urlsplit
@@ -24,20 +22,19 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.secret import Plain, WrappedKey
 from control_plane.domain.session import LASTS, REPEATS
 from control_plane.domain.signing_key import PUBLISHED_BEFORE, SIGNS_FOR, TOKEN_LASTS, VERIFIES_AFTER
-from control_plane.identity.issuer import Client, Issuer
 from control_plane.services import people, sessions
 from control_plane.services.key_ring import KeyRing
 from control_plane.services.people import Candidate
 from control_plane.services.signing_in import SigningIn
 from control_plane.vault.errors import KeyManagerUnavailable
 from control_plane.vault.token_keys import LocalTokenKeys, TokenKeyManager
-from control_plane.world import utc_now
-from tests.integration.api.conftest import SETTINGS, Api, Tenant, erase, settle
-from tests.integration.api.problems import hold
+from tests.integration.api.conftest import SETTINGS, Api, erase, settle
+from tests.integration.api.problems import SOME_ID, hold
+from tests.integration.api.sign_in import URL, SignIn, hidden, signing_in_of
 from tests.support import oidc_server
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
-URL = "http://127.0.0.1:8080"
 
 
 @pytest.fixture(scope="module")
@@ -46,79 +43,6 @@ def provider() -> Iterator[oidc_server.Provider]:
         made.user("ada", email="ada@example.com", email_verified=True, name="Ada")
         made.user("eve", email="eve@example.com", email_verified=True)
         yield made
-
-
-@dataclass
-class SignIn:
-    """The app with sign-in, as a person and their terminal use it."""
-
-    api: Api
-    provider: oidc_server.Provider
-    signing_in: SigningIn
-    acme: Tenant
-
-    def http(self, token: str | None = None) -> httpx.AsyncClient:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        transport = httpx.ASGITransport(app=self.api.app, raise_app_exceptions=False)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
-        return httpx.AsyncClient(transport=transport, base_url=URL, headers=headers)
-
-    async def invite(self, tenant: Tenant, email: str, *, role: str = "member") -> str:
-        answer = await tenant.http.post("/v1/users", json={"email": email, "name": email.partition("@")[0]})
-        assert answer.status_code == 201, answer.text
-        user = str(answer.json()["id"])
-        body = {"subject": user, "role": role, "scope": {"kind": "organization"}}
-        bound = await tenant.http.post("/v1/role-bindings", json=body)
-        assert bound.status_code == 201, bound.text
-        return user
-
-    async def browser(self, subject: str, user_code: str = "") -> tuple[httpx.AsyncClient, httpx.Response]:
-        """A browser in which a person has signed in, and the answer to its return from the issuer."""
-        browser = self.http()
-        begun = await browser.get("/auth/start", params={"user_code": user_code} if user_code else {})
-        assert begun.status_code == 303, begun.text
-        return browser, await browser.get(self.provider.sign_in(begun.headers["location"], subject))
-
-    async def device(self, name: str = "splitplane on laptop") -> dict[str, Any]:
-        form = {"client_id": "splitplane-cli", "client_name": name}
-        answer = await self.http().post("/oauth/device_authorization", data=form)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    async def token(self, **form: str) -> httpx.Response:
-        return await self.http().post("/oauth/token", data=form)
-
-    async def poll(self, device: dict[str, Any]) -> httpx.Response:
-        return await self.token(grant_type=DEVICE_GRANT, device_code=device["device_code"])
-
-    async def decide(
-        self, subject: str, user_code: str, organization: str | None = None, action: str = "confirm"
-    ) -> httpx.Response:
-        browser, _ = await self.browser(subject, user_code)
-        page = await browser.get("/device", params={"user_code": user_code})
-        assert page.status_code == 200, page.text
-        form = hidden(page.text) | {"action": action}
-        if organization is not None:
-            form["organization"] = organization
-        return await browser.post("/device", data=form)
-
-    async def sign_in(self, subject: str = "ada", organization: str | None = None) -> dict[str, Any]:
-        device = await self.device()
-        done = await self.decide(subject, device["user_code"], organization)
-        assert "Your terminal is signed in" in done.text, done.text
-        answer = await self.poll(device)
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-
-def hidden(page: str) -> dict[str, str]:
-    """The hidden fields of a page's form."""
-    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
-
-
-def signing_in_of(api: Api, provider: oidc_server.Provider, **more: Any) -> SigningIn:
-    issuer = Issuer(Client(provider.issuer, "splitplane", "planted-client-secret"), now=utc_now)
-    ring = KeyRing(api.world, LocalTokenKeys(X25519PrivateKey.generate()))
-    return SigningIn(URL, ring, issuer, **more)
 
 
 @pytest.fixture
@@ -589,6 +513,62 @@ async def test_client_errors_have_the_form_of_oauth(world: SignIn) -> None:
     basic = await world.http().post("/oauth/token", data=grant, headers={"Authorization": "Basic ???"})
     assert basic.status_code == 401
     assert basic.headers["www-authenticate"].startswith("Basic")
+
+
+async def refusals(world: SignIn) -> list[tuple[str, str | None, str | None]]:
+    """Event, code and credential of the refusals that the organization's audit log has."""
+    await world.api.app.state.context.refusals.flush()
+    statement = text("SELECT * FROM audit_pending WHERE outcome = 'refused' ORDER BY number")
+    async with world.api.owner.db.reading() as connection:
+        lines = await rows(connection, statement)
+    assert {line.organization_id for line in lines} <= {world.acme.id}
+    assert all(line.address and line.request_id for line in lines)
+    return [(line.event, line.code, line.credential) for line in lines]
+
+
+async def test_what_was_somebodys_and_is_refused_has_a_line_in_the_audit_log(world: SignIn) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    tokens = await world.sign_in()
+    account, secret, key = await service_account(world)
+    form = {"grant_type": "client_credentials", "client_secret": secret}
+    of_key = (await world.token(**form, client_id=account)).json()["access_token"]
+    assert await refusals(world) == []
+    expected: list[tuple[str, str | None, str | None]] = []
+
+    await world.token(**form, client_id=f"sa_{SOME_ID}")
+    expected.append(("tokens.issue", "invalid_client", key))
+    await world.token(**form, client_id=account, scope="loops.read")
+    expected.append(("tokens.issue", "invalid_scope", key))
+    assert (await world.acme.http.delete(f"/v1/api-keys/{key}")).status_code == 204
+    await world.token(**form, client_id=account)
+    await me(world, of_key)
+    expected += [("me.read", "unauthenticated", key), ("tokens.issue", "unauthenticated", key)]
+
+    assert (await world.acme.http.delete(f"/v1/sessions/{tokens['session']}")).status_code == 204
+    await me(world, tokens["access_token"])
+    await world.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    expected += [
+        ("me.read", "unauthenticated", tokens["session"]),
+        ("tokens.issue", "invalid_grant", tokens["session"]),
+    ]
+    assert sorted(map(str, await refusals(world))) == sorted(map(str, expected))
+
+
+async def test_credentials_that_were_never_anybodys_have_no_line(world: SignIn) -> None:
+    await world.token(grant_type="client_credentials", client_id="sa_x", client_secret="spk_invented")
+    await world.token(grant_type="refresh_token", refresh_token=f"spr_{world.acme.id.hex}_invented")
+    await me(world, "eyJ.a.b")
+    assert await refusals(world) == []
+
+
+async def test_a_person_who_tries_another_organization_is_in_the_log_of_their_own(world: SignIn) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    await world.sign_in()
+    other = await world.api.tenant("other")
+    device = await world.device()
+    refused = await world.decide("ada", device["user_code"], f"org_{other.id.hex}")
+    assert refused.status_code == 403
+    assert await refusals(world) == [("sessions.begin", "not_invited", None)]
 
 
 # Tokens

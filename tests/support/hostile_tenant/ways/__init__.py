@@ -1,0 +1,24 @@
+"""Ways to reach another tenant, a file for each means."""
+
+from tests.support.hostile_tenant.way import Way
+from tests.support.hostile_tenant.ways import (
+    bodies,
+    ids,
+    operators,
+    places,
+    queries,
+    repeats,
+    spellings,
+    tokens,
+)
+
+WAYS: tuple[Way, ...] = (
+    *ids.WAYS,
+    *bodies.WAYS,
+    *queries.WAYS,
+    *places.WAYS,
+    *repeats.WAYS,
+    *spellings.WAYS,
+    *operators.WAYS,
+    *tokens.WAYS,
+)

@@ -24,7 +24,7 @@ from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
-from control_plane.api.forms import lenient
+from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
 from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
@@ -103,10 +103,11 @@ def create_app(
     app = Litestar(
         route_handlers=[
             Router("/", before_request=public, route_handlers=[HealthController, ReferenceController]),
+            Router("/", before_request=of_credentials, route_handlers=[OAuthController]),
             Router(
                 "/",
                 before_request=lenient,
-                route_handlers=[OAuthController, WellKnownController, SignInController, DeviceController],
+                route_handlers=[WellKnownController, SignInController, DeviceController],
             ),
             Router("/v1", before_request=authorized, route_handlers=CONTROLLERS),
         ],

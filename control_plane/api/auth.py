@@ -11,6 +11,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.api.errors import ApiError
+from control_plane.api.guesses import TOKEN_PREFIX
 from control_plane.domain.access import Holder, Principal
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId
@@ -22,7 +23,6 @@ from control_plane.world import World
 REMEMBER_SECONDS = 1
 KEYS_MAX = 10_000
 SECRET_LENGTH_MAX = 200
-TOKEN_PREFIX = "eyJ"  # noqa: S105 - how every JWT begins
 TOKEN_LENGTH_MAX = 4_096
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="splitplane"'}
 
@@ -62,6 +62,13 @@ class Authenticator:
             raise unauthenticated()
         self._used.setdefault(principal.organization_id, {})[ApiKeyId(principal.credential_id)] = now
         return principal
+
+    async def is_signed(self, authorization: str | None) -> bool:
+        """Whether this is an access token that we signed and that has not expired, whatever its credential opens."""
+        secret = (authorization or "").partition(" ")[2].strip()
+        if self._signing_in is None or not secret.startswith(TOKEN_PREFIX):
+            return False
+        return await access_tokens.is_signed(self._world, self._signing_in, secret)
 
     def holder(self, secret: str) -> Holder | None:
         """Whose this access token was that was just refused; None when it never opened anything, or is no token."""

@@ -9,7 +9,7 @@ requests as it has parts of 64 KiB, and only a few requests of an organization r
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from control_plane.api import observe
 from control_plane.api.addresses import ClientAddresses
 from control_plane.api.delivery import PART_BYTES
 from control_plane.api.errors import ApiError
-from control_plane.api.guesses import Guesses
+from control_plane.api.guesses import Guesses, Lane
 from control_plane.api.limits import Grant, InProgress, Limiter, Turns
 from control_plane.domain.access import Principal
 from control_plane.domain.ids import OrganizationId
@@ -61,6 +61,7 @@ class Door:
         anonymous_burst = int(anonymous * ANONYMOUS_BURST_SECONDS)
         self._guesses = Guesses(rate=anonymous, burst=anonymous_burst)
         self._public = Limiter(rate=anonymous, burst=anonymous_burst, name="address")
+        self._sign_ins = Lane()
         self._identity = Limiter(rate=settings.requests_per_second, burst=settings.requests_burst)
         self._codes = Limiter(rate=CODES_PER_SECOND, burst=CODES_BURST, name="person")
         self._all = _Bound(InProgress(REQUESTS_MAX), "overloaded", "This server")
@@ -92,9 +93,20 @@ class Door:
         """The limiters that hold for all API processes together."""
         return self._per_key, self._per_organization
 
-    async def may_try_key(self, address: str, authorization: str | None, now: float) -> None:
+    async def arrive_at_sign_in(self, address: str, now: float) -> None:
+        """Count a request of somebody who has no credential yet.
+
+        Beyond the rate of its address it waits, so that an attacker keeps nobody from signing in. Raises ApiError.
+        """
+        grant = self._public.take(address, now)
+        if not grant.allowed and not await self._sign_ins.wait(address):
+            raise _too_fast("Your address", self._public, grant)
+
+    async def may_try_key(
+        self, address: str, authorization: str | None, now: float, is_signed: Callable[[], Awaitable[bool]]
+    ) -> None:
         """Wait until this key may be looked up. Raises ApiError when too many wrong keys were tried."""
-        grant = await self._guesses.may_try(address, authorization, now)
+        grant = await self._guesses.may_try(address, authorization, now, is_signed)
         if grant is not None:
             raise _limited("Too many requests without a valid API key came from your address.", grant)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from control_plane.api.errors import ApiError
-from control_plane.api.requests import AnyRequest, ApiRequest, arrive, refuse_wrong_clock
+from control_plane.api.requests import AnyRequest, ApiRequest, arrive, context_of, refuse_wrong_clock
 
 FIELDS_MAX = 32
 VALUE_LENGTH_MAX = 4_096
@@ -17,8 +17,19 @@ _FORM = "application/x-www-form-urlencoded"
 
 async def lenient(request: AnyRequest) -> None:
     """The door of endpoints that need no API key and ignore what they do not know."""
-    door = arrive(request)
-    door.arrive_without_key(door.address(request.scope), time.monotonic())
+    arrive(request)
+    await wait_at_sign_in(request)
+
+
+async def of_credentials(request: AnyRequest) -> None:
+    """The door of endpoints whose forms hold credentials. Each handler counts its request when it has read the form."""
+    arrive(request)
+
+
+async def wait_at_sign_in(request: AnyRequest) -> None:
+    """Count a request without a credential; beyond the rate of its address it waits. Raises ApiError."""
+    door = context_of(request).door
+    await door.arrive_at_sign_in(door.address(request.scope), time.monotonic())
     refuse_wrong_clock(request)
 
 

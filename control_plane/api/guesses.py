@@ -1,18 +1,23 @@
-"""Slows down whoever tries API keys, without locking out honest callers behind the same address.
+"""Slows down whoever tries credentials, without locking out honest callers behind the same address.
 
-A key that was right here before is familiar, and none of this concerns it. Other keys are looked up freely until an
-address has sent too many wrong ones. From then on they wait in a slow lane: some of them per second are looked up,
-drawn by chance, so an honest caller who comes for the first time has the same chance as everybody who pushes.
-A wrong key that comes again and again, from whatever addresses, is refused without a look.
+Credentials are API keys, access tokens, refresh tokens and codes of terminals; "key" stands for all of them here.
+A key that was right here before is familiar, and none of this concerns it. Nor does it concern an access token that we
+signed: nobody guesses one. Other keys are looked up freely until an address has sent too many wrong ones. From then on
+they wait in a slow lane: some of them per second are looked up, drawn by chance, so an honest caller who comes for the
+first time has the same chance as everybody who pushes. A wrong key that comes again and again, from whatever addresses,
+is refused without a look.
 """
 
 import asyncio
 import hashlib
 import random
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 from control_plane.api.limits import Grant, Limiter
 from control_plane.services.api_keys import KEY_PREFIX
+from control_plane.services.devices import DEVICE_PREFIX
+from control_plane.services.sessions import REFRESH_PREFIX
 
 FAMILIAR_MAX = 100_000
 """Digests of right keys that are kept; about 20 MB."""
@@ -24,6 +29,8 @@ LANE_SECONDS_MAX = 4.0
 """How long a request waits in the slow lane."""
 LANE_WAITING_MAX = 64
 """Requests of an address that wait. One more takes the place of one of them, drawn by chance."""
+TOKEN_PREFIX = "eyJ"  # noqa: S105 - how every JWT begins
+_PREFIXES = (KEY_PREFIX, TOKEN_PREFIX, REFRESH_PREFIX, DEVICE_PREFIX)
 LANES_WAITING_MAX = 256
 """Requests that wait in all lanes together, a quarter of those that may be in progress. One more takes the place of one
 in the longest lane."""
@@ -86,8 +93,13 @@ class Guesses:
         self._familiar: OrderedDict[bytes, None] = OrderedDict()
         self._lane = Lane()
 
-    async def may_try(self, address: str, authorization: str | None, now: float) -> Grant | None:
-        """Wait until the key may be looked up. A refusal when it may not be."""
+    async def may_try(
+        self, address: str, authorization: str | None, now: float, is_signed: Callable[[], Awaitable[bool]]
+    ) -> Grant | None:
+        """Wait until the key may be looked up. A refusal when it may not be.
+
+        `is_signed` tells whether it is an access token that we signed; it is asked only when the address is slowed.
+        """
         digest = _digest(authorization)
         if digest in self._familiar:
             return None
@@ -97,7 +109,9 @@ class Guesses:
         repeated = self._of_key.look(digest, now)
         if not repeated.allowed:
             return repeated
-        return None if grant.allowed or await self._lane.wait(address) else grant
+        if grant.allowed or await is_signed() or await self._lane.wait(address):
+            return None
+        return grant
 
     def right(self, authorization: str | None) -> None:
         """The key was right."""
@@ -118,7 +132,7 @@ class Guesses:
 
 def _is_key(authorization: str | None) -> bool:
     """Whether a header is worth a look into the database."""
-    return authorization is not None and KEY_PREFIX in authorization
+    return authorization is not None and any(prefix in authorization for prefix in _PREFIXES)
 
 
 def _digest(authorization: str | None) -> bytes:

@@ -14,7 +14,7 @@ from litestar import Controller, Response, post
 from control_plane.api.auditing import note_refused_holder, note_refused_key
 from control_plane.api.cleaning import cleaned
 from control_plane.api.errors import refusal
-from control_plane.api.forms import form
+from control_plane.api.forms import form, wait_at_sign_in
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.access import Principal
 from control_plane.domain.audit import Happening
@@ -64,6 +64,7 @@ class OAuthController(Controller):
         fields = await form(request)
         grant = _GRANTS.get(fields.get("grant_type", ""))
         if grant is None:
+            await wait_at_sign_in(request)
             known = ", ".join(_GRANTS)
             return _refusal(_OAuthError("unsupported_grant_type", f"`grant_type` must be one of {known}."))
         try:
@@ -82,6 +83,7 @@ class OAuthController(Controller):
         signing_in = configured(request)
         if signing_in.issuer is None:
             raise refusal(NOT_CONFIGURED)
+        await wait_at_sign_in(request)
         fields = await form(request)
         if fields.get("client_id") != CLIENT_ID:
             return _refusal(_OAuthError("invalid_client", f"`client_id` must be {CLIENT_ID}.", 401))
@@ -107,6 +109,7 @@ class OAuthController(Controller):
     async def revoke(self, request: ApiRequest) -> Response[dict[str, Any]]:
         """End the session of a refresh token (RFC 7009). A token that opens nothing is answered alike."""
         configured(request)
+        await wait_at_sign_in(request)
         fields = await form(request)
         if "token" not in fields:
             return _refusal(_OAuthError("invalid_request", "`token` is missing."))
@@ -155,6 +158,7 @@ async def _service_account(request: ApiRequest, fields: Mapping[str, str]) -> Pr
     if found is None:
         note_refused_key(request, secret, _ISSUE)
     elif found.subject.kind is SubjectKind.SERVICE_ACCOUNT and found.subject.on_wire == client_id:
+        _right(request, secret)
         return found
     else:
         note_refused_holder(request, found.holder, _ISSUE, "invalid_client")
@@ -184,7 +188,7 @@ async def _refresh(request: ApiRequest, signing_in: SigningIn, fields: Mapping[s
     await _may_try(request, secret)
     found = await sessions.refresh(request.context.world, signing_in, secret)
     if isinstance(found, Tokens):
-        return _tokens(found)
+        return _tokens(request, found)
     if found is not None:
         note_refused_holder(request, found, _ISSUE, "invalid_grant")
     raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
@@ -196,15 +200,17 @@ async def _device(request: ApiRequest, signing_in: SigningIn, fields: Mapping[st
     found = await devices.ask(request.context.world, signing_in, secret)
     if found is None:
         raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
+    _right(request, secret)  # The terminal asks again.
     if isinstance(found, Answer):
         raise _OAuthError(found, _WAITS[found])
-    return _tokens(found)
+    return _tokens(request, found)
 
 
 _GRANTS = {"client_credentials": _client_credentials, "refresh_token": _refresh, DEVICE_GRANT: _device}
 
 
-def _tokens(found: Tokens) -> dict[str, Any]:
+def _tokens(request: ApiRequest, found: Tokens) -> dict[str, Any]:
+    _right(request, found.refresh)
     return _token(found.access) | {
         "refresh_token": found.refresh,
         "session": on_wire(Prefix.SESSION, found.session_id),
@@ -234,7 +240,17 @@ def _address(request: ApiRequest) -> str:
 async def _may_try(request: ApiRequest, secret: str) -> None:
     """Raises ApiError when too many wrong secrets were presented."""
     now = request.context.world.now().timestamp()
-    await request.context.door.may_try_key(_address(request), f"Bearer {secret}", now)
+    await request.context.door.may_try_key(_address(request), f"Bearer {secret}", now, _unsigned)
+
+
+async def _unsigned() -> bool:
+    """No secret of a form is an access token."""
+    return False
+
+
+def _right(request: ApiRequest, secret: str) -> None:
+    """The next use of this secret here is not slowed, whatever comes from its address."""
+    request.context.door.right_key(f"Bearer {secret}")
 
 
 def _wrong(request: ApiRequest, secret: str, error: _OAuthError) -> _OAuthError:

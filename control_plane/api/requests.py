@@ -337,7 +337,8 @@ async def _principal(request: AnyRequest) -> Principal:
     context = context_of(request)
     authorization = request.headers.get("authorization")
     address, now = context.door.address(request.scope), context.world.now().timestamp()
-    await context.door.may_try_key(address, authorization, now)
+    is_signed = partial(context.authenticator.is_signed, authorization)
+    await context.door.may_try_key(address, authorization, now, is_signed)
     try:
         principal = await context.authenticator.principal(authorization)
     except ApiError:

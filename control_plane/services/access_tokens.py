@@ -62,6 +62,12 @@ async def issue(
     return AccessToken(token, int(TOKEN_LASTS.total_seconds()), words)
 
 
+async def is_signed(world: World, signing_in: SigningIn, token: str) -> bool:
+    """Whether we signed this token, and it has not expired."""
+    keys = await signing_in.keys.keys()
+    return verify(token, ACCESS, keys, issuer=signing_in.url, now=world.now()) is not None
+
+
 async def principal_of(world: World, signing_in: SigningIn, token: str) -> Principal | Holder | None:
     """Whose token this is. The holder alone when its credential opens nothing any more.
 

@@ -124,18 +124,41 @@ async def test_one_wrong_key_from_many_addresses_is_soon_refused_without_a_look(
     assert await tried("spk_other", 201) == 401, "and no other key"
 
 
-async def test_a_key_that_was_right_is_heard_from_everywhere_until_it_is_wrong(
-    api: Api, acme: Tenant
-) -> None:
-    found = guesses.Guesses(rate=1, burst=1)
-    found.right(acme.secret)
+async def _signed() -> bool:
+    return True
+
+
+async def _unsigned() -> bool:
+    return False
+
+
+async def test_a_key_that_was_right_is_heard_from_everywhere_until_it_is_wrong() -> None:
+    found, key = guesses.Guesses(rate=1, burst=1), "Bearer spk_right"
+    found.right(key)
     found.wrong("an address", "spk_wrong", 0)
-    assert await found.may_try("an address", acme.secret, 0) is None
-    assert await found.may_try("an address", "no key at all", 0) is not None
-    found.wrong("another address", acme.secret, 0)
-    assert await found.may_try("a third address", acme.secret, 0) is not None, (
+    assert await found.may_try("an address", key, 0, _unsigned) is None
+    assert await found.may_try("an address", "no key at all", 0, _unsigned) is not None
+    found.wrong("another address", key, 0)
+    assert await found.may_try("a third address", key, 0, _unsigned) is not None, (
         "it was revoked, and is tried again"
     )
+
+
+async def test_a_token_that_we_signed_and_every_kind_of_secret_get_through_although_their_address_tried_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A person behind an attacked address has a new access token every quarter of an hour."""
+    _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=0.01)  # Nobody's turn comes.
+    found = guesses.Guesses(rate=1, burst=1)
+    found.wrong("an address", "Bearer spk_wrong", 0)
+    assert await found.may_try("an address", "Bearer eyJ.a.b", 0, _signed) is None
+    assert await found.may_try("an address", "Bearer eyJ.c.d", 0, _unsigned) is not None
+    _keep_the_lane(monkeypatch, per_second=1e6, seconds_max=60)
+    found = guesses.Guesses(rate=1, burst=1)
+    found.wrong("an address", "Bearer spk_wrong", 0)
+    for secret in ("spk_new", "spr_new", "spd_new", "eyJ.new.one"):
+        with case(secret):
+            assert await found.may_try("an address", f"Bearer {secret}", 0, _unsigned) is None, "it waits"
 
 
 async def test_a_full_lane_gives_the_place_of_some_to_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """People sign in with a real OpenID provider, terminals are confirmed, and service accounts get tokens."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Never
 from urllib.parse import parse_qs, urlsplit
@@ -12,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import text
 
+from control_plane.api import guesses
 from control_plane.api.app import create_app
 from control_plane.api.oauth import DEVICE_GRANT
 from control_plane.db.rows import read
@@ -744,3 +746,28 @@ async def test_no_code_token_or_secret_is_stored_in_clear_or_logged(
 
 def test_a_token_lives_shorter_than_its_key_verifies() -> None:
     assert TOKEN_LASTS < VERIFIES_AFTER < timedelta(days=1) <= PUBLISHED_BEFORE < SIGNS_FOR
+
+
+async def test_people_and_accounts_are_served_although_their_address_tried_too_many_secrets(
+    world: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One attacker behind a company's address must not sign the company out."""
+    await world.invite(world.acme, "ada@example.com")
+    account, secret, _ = await service_account(world)
+    api, form = world.api, {"grant_type": "client_credentials", "client_id": account, "client_secret": secret}
+    api.app = create_app(
+        api.world, replace(SETTINGS, anonymous_requests_per_second=1), signing_in=world.signing_in
+    )
+    tokens = await world.sign_in()
+    assert (await world.token(**form)).status_code == 200
+    monkeypatch.setattr(guesses, "LANE_PER_SECOND", 1e-6)
+    monkeypatch.setattr(guesses, "LANE_SECONDS_MAX", 0.01)  # Nobody's turn comes.
+    for number in range(20):
+        wrong = await world.token(**form | {"client_secret": f"spk_wrong{number}"})
+    hold(wrong, "rate_limited")
+    for _ in range(10):  # What was right here is never slowed, and neither is what we signed.
+        assert (await world.token(**form)).status_code == 200
+        answer = await world.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+        tokens = answer.json()
+        assert (await me(world, tokens["access_token"])).status_code == 200
+    hold(await me(world, "eyJ.a.b"), "rate_limited")

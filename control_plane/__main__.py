@@ -185,6 +185,7 @@ _EVENTS: dict[str, Happening | Permission] = {
     "credit": Permission.CREDITS_CREATE,
     "master-key": Happening.MASTER_KEYS_SET,
     "price-book": Happening.PRICE_BOOKS_LOAD,
+    "token-keys": Happening.SIGNING_KEYS_REMOVE,
 }
 """What the administrator's commands are in the audit log."""
 _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {

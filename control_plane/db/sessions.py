@@ -33,24 +33,24 @@ _END_ONE = text(f"{_END} AND id = :id")
 _END_ALL_OF = text(f"{_END} AND user_id = :user_id")
 _END_ALL = text(_END)
 _INSERT_TOKEN = text("""
-INSERT INTO refresh_tokens (secret_sha256, organization_id, session_id, made_at)
-VALUES (:sha256, :organization_id, :session_id, :now)
+INSERT INTO refresh_tokens (secret_sha256, organization_id, session_id, replaces_sha256, made_at)
+VALUES (:sha256, :organization_id, :session_id, :replaces, :now)
 """)
 _SESSION_OF = text("""
 SELECT session_id FROM refresh_tokens WHERE organization_id = :organization_id AND secret_sha256 = :sha256
 """)
 _PRESENTED = text("""
-SELECT t.replaced_at, t.void_at IS NOT NULL AS void, coalesce(n.replaced_at IS NOT NULL, false) AS successor_used
-FROM refresh_tokens t LEFT JOIN refresh_tokens n ON n.secret_sha256 = t.successor_sha256
-WHERE t.organization_id = :organization_id AND t.secret_sha256 = :sha256
-""")
-_VOID = text("""
-UPDATE refresh_tokens SET void_at = :now WHERE organization_id = :organization_id AND secret_sha256 =
-  (SELECT successor_sha256 FROM refresh_tokens WHERE secret_sha256 = :sha256)
+SELECT t.replaced_at,
+  EXISTS (SELECT FROM refresh_tokens n WHERE n.organization_id = t.organization_id
+            AND n.replaces_sha256 = t.secret_sha256 AND n.replaced_at IS NOT NULL) AS successor_used,
+  EXISTS (SELECT FROM refresh_tokens o WHERE o.organization_id = t.organization_id
+            AND o.replaces_sha256 = t.replaces_sha256 AND o.secret_sha256 <> t.secret_sha256
+            AND o.replaced_at IS NOT NULL) AS sibling_used
+FROM refresh_tokens t WHERE t.organization_id = :organization_id AND t.secret_sha256 = :sha256
 """)
 _REPLACED = text("""
-UPDATE refresh_tokens SET replaced_at = coalesce(replaced_at, :now), successor_sha256 = :successor
-WHERE organization_id = :organization_id AND secret_sha256 = :sha256
+UPDATE refresh_tokens SET replaced_at = :now
+WHERE organization_id = :organization_id AND secret_sha256 = :sha256 AND replaced_at IS NULL
 """)
 _HOLD = text("SELECT id FROM sessions WHERE id = :id AND ended_at IS NULL FOR SHARE")
 
@@ -149,6 +149,8 @@ class NewToken:
 
     sha256: bytes
     session_id: SessionId
+    replaces: bytes | None = None
+    """The digest of the one that it was given for; None for the first one of a session."""
 
 
 async def insert_token(
@@ -160,6 +162,7 @@ async def insert_token(
         sha256=token.sha256,
         organization_id=organization_id,
         session_id=token.session_id,
+        replaces=token.replaces,
         now=now,
     )
 
@@ -179,21 +182,8 @@ async def presented(
     return await read_one(connection, _PRESENTED, Presented, organization_id=organization_id, sha256=sha256)
 
 
-async def void_successor(
+async def replaced(
     connection: Connection, organization_id: OrganizationId, sha256: bytes, *, now: datetime
 ) -> None:
-    await write(connection, _VOID, organization_id=organization_id, sha256=sha256, now=now)
-
-
-async def replaced(
-    connection: Connection,
-    organization_id: OrganizationId,
-    sha256: bytes,
-    *,
-    successor: bytes,
-    now: datetime,
-) -> None:
-    """Note that a refresh token was exchanged for another one."""
-    await write(
-        connection, _REPLACED, organization_id=organization_id, sha256=sha256, successor=successor, now=now
-    )
+    """Note that a refresh token was exchanged for another one, unless it was before."""
+    await write(connection, _REPLACED, organization_id=organization_id, sha256=sha256, now=now)

@@ -53,6 +53,8 @@ class Happening(StrEnum):
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"
     """An administrator put a price book in force."""
+    SIGNING_KEYS_REMOVE = "signing_keys.remove"
+    """An administrator removed a key that signs access tokens."""
     REFUSALS_SUMMARIZE = "refusals.summarize"
     """So many requests of an organization were refused that the rest of them are one line."""
     AUDIT_PRUNE = "audit.prune"

@@ -44,10 +44,8 @@ class Session:
 class Use(StrEnum):
     """What a refresh token does that somebody presents."""
 
-    REPLACE = auto()
+    EXCHANGE = auto()
     """It is exchanged for another one."""
-    REPEAT = auto()
-    """So it is once more, and its unused successor is void."""
     END = auto()
     """It was replaced before: the session ends (RFC 9700, section 4.14.2)."""
 
@@ -57,15 +55,22 @@ class Presented:
     """A refresh token of an open session that somebody presents."""
 
     replaced_at: datetime | None
+    """When it was exchanged first."""
     successor_used: bool
-    void: bool
-    """Whether it was the successor of a token that was repeated."""
+    """Whether a token was used that it was exchanged for."""
+    sibling_used: bool
+    """Whether another token was used that was given for the same one as this."""
 
 
 def use(token: Presented, now: datetime) -> Use:
-    if token.void:
+    """A token may be exchanged again while nobody used what it was exchanged for: the answer may be lost.
+
+    All that it was exchanged for stay good until one of them is used. Of two tries, the first may arrive last, at a
+    process that stood still; so the one that was made last is not always the one that the client has.
+    """
+    if token.sibling_used:
         return Use.END
     if token.replaced_at is None:
-        return Use.REPLACE
+        return Use.EXCHANGE
     lost = not token.successor_used and now < token.replaced_at + REPEATS
-    return Use.REPEAT if lost else Use.END
+    return Use.EXCHANGE if lost else Use.END

@@ -155,12 +155,10 @@ async def _exchange(
     if decided is Use.END:
         await _end(connection, world, organization_id, session, SessionEnd.REUSED)
         return None
-    if decided is Use.REPEAT:
-        await sessions.void_successor(connection, organization_id, old, now=now)
     following = _new_refresh(organization_id)
-    new = NewToken(digest(following), session.id)
+    new = NewToken(digest(following), session.id, replaces=old)
     await sessions.insert_token(connection, organization_id, new, now=now)
-    await sessions.replaced(connection, organization_id, old, successor=new.sha256, now=now)
+    await sessions.replaced(connection, organization_id, old, now=now)
     await sessions.used(connection, organization_id, session.id, now=now)
     return following
 

@@ -49,14 +49,13 @@ refresh_tokens = table(
     Column("session_id", Uuid, nullable=False),
     at("made_at", nullable=False),
     at("replaced_at"),
-    # The token that it was exchanged for last.
-    Column("successor_sha256", LargeBinary),
-    # Set when the token that it replaced was used again: its answer was lost, so nobody should have this one.
-    at("void_at"),
+    # The token that it was given for. Several have the same one when answers were lost; one of them is used.
+    Column("replaces_sha256", LargeBinary),
     ForeignKeyConstraint(["organization_id", "session_id"], ["sessions.organization_id", "sessions.id"]),
+    Index("ix_refresh_tokens_replaces_sha256", "replaces_sha256"),
     Index("ix_refresh_tokens_session_id", "session_id"),
     api=("INSERT",),
-    api_updates=("replaced_at", "successor_sha256", "void_at"),
+    api_updates=("replaced_at",),
 )
 
 device_authorizations = table(

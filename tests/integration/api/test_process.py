@@ -13,7 +13,7 @@ import sys
 import tomllib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
@@ -23,6 +23,7 @@ from unittest import mock
 import httpx
 import pytest
 import structlog
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from litestar.routes import HTTPRoute
 from sqlalchemy import text
 
@@ -37,7 +38,9 @@ from control_plane.db.engine import Database, Role
 from control_plane.domain.refusal import RefusalCode
 from control_plane.services import process
 from control_plane.services.catalogue import parse_price_book
+from control_plane.services.key_ring import KeyRing
 from control_plane.settings import Settings, SettingsError
+from control_plane.vault.token_keys import LocalTokenKeys
 from control_plane.world import World, utc_now
 from providers.fake import DEFAULT_OFFERS
 from tests.integration.api.conftest import Api, Tenant
@@ -46,6 +49,7 @@ from tests.integration.api.problems import SOME_ID, hold
 from tests.support import golden
 from tests.support.cases import case
 from tests.support.clock import Clock, Host
+from tests.support.rows import rows
 
 ENVIRONMENT = {"SPLITPLANE_DATABASE_URL": "postgresql://u@h/d"}
 
@@ -351,6 +355,26 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
     assert (seen["gpu_quota"], seen["balance"]["usd"]) == (3, "13.000000000")
     assert "l4.1x" in {sku["name"] for sku in (await client.get("/v1/skus")).json()["items"]}
     hold(await client.get("/v1/operator/loops"), "permission_denied")
+
+
+@pytest.mark.database
+async def test_an_administrator_lists_the_keys_of_tokens_and_removes_one_that_leaked(
+    database_url: str, api: Api
+) -> None:
+    ring = KeyRing(replace(api.world, now=utc_now), LocalTokenKeys(X25519PrivateKey.generate()))
+    made = await ring.keep()
+    assert made is not None
+    listed = _command(database_url, "token-keys")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.startswith(f"{made.id}  current ")
+    for code, sentence in ((0, "Removed. "), (1, f"There is no key {made.id!r}, or it is removed already.")):
+        removed = _command(database_url, "token-keys", "--remove", made.id)
+        assert removed.returncode == code
+        assert removed.stderr.startswith(sentence)
+    assert _command(database_url, "token-keys").stdout == ""
+    async with api.owner.db.reading() as connection:
+        lines = await rows(connection, text("SELECT event, subject FROM audit_pending"))
+    assert [(line.event, line.subject) for line in lines] == [("signing_keys.remove", "administrator")]
 
 
 @pytest.mark.database

@@ -130,7 +130,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
-    "refresh_tokens": (("INSERT",), ("replaced_at", "successor_sha256", "void_at")),
+    "refresh_tokens": (("INSERT",), ("replaced_at",)),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
@@ -2601,8 +2601,7 @@ def _create_tables() -> None:
         sa.Column("session_id", sa.Uuid(), nullable=False),
         sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("replaced_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("successor_sha256", sa.LargeBinary(), nullable=True),
-        sa.Column("void_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("replaces_sha256", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(
             ["organization_id", "session_id"],
             ["sessions.organization_id", "sessions.id"],
@@ -2615,6 +2614,7 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("secret_sha256", name=op.f("pk_refresh_tokens")),
     )
+    op.create_index("ix_refresh_tokens_replaces_sha256", "refresh_tokens", ["replaces_sha256"], unique=False)
     op.create_index("ix_refresh_tokens_session_id", "refresh_tokens", ["session_id"], unique=False)
     op.create_table(
         "device_authorizations",

@@ -110,7 +110,6 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         ssh_authorities=FixedAuthority(),
         hub=hub,
         agent=AgentBundle(b"", "0" * 64),
-        login_key_public="ssh-ed25519 AAAA",
         new_host_key=lambda: HostKey("private", "public"),
         challenger=ProofChallenger(LocalVerifier(), References()),
         chance=random.random,

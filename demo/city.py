@@ -20,6 +20,7 @@ from control_plane.db import embedded
 from control_plane.db.engine import Role
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.ssh import new_host_key
+from data_plane.mesh.hub import HUB_PRINCIPAL
 from demo import prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
 from demo.stopping import postponed
@@ -109,12 +110,7 @@ class City:
         }
         if not self.real_machines:
             return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
-        return environment | {"SPLITPLANE_SSH_KEY_PATH": str(self.login_key)} | self._hub
-
-    @property
-    def login_key(self) -> Path:
-        """The reconciler's key for machines."""
-        return self.directory / "reconciler_ed25519"
+        return environment | self._hub
 
     @property
     def sealing_key(self) -> Path:
@@ -194,15 +190,15 @@ class City:
     def _order_hub(self) -> None:
         """Rent the mesh hub, which is a machine like any other, with a host key that is known before it boots."""
         self.say("mesh hub: one rented machine, reached over pinned SSH")
-        login, host_key = new_host_key(), new_host_key()
-        self.login_key.unlink(missing_ok=True)
-        self.login_key.touch(mode=0o600)
-        self.login_key.write_text(login.private_openssh)
+        host_key = new_host_key()
+        authorities = run(["reconciler", "ssh-authority", "keys"], self.reconciler_environment()).splitlines()
         order = {
             "name": HUB,
             "type": "gpu-l4x1",
             "region": "local-1",
-            "user_data": user_data(BootOrder(host_key.private_openssh, host_key.public, login.public)),
+            "user_data": user_data(
+                BootOrder(host_key.private_openssh, host_key.public, authorities, HUB_PRINCIPAL)
+            ),
             "tags": {"role": "hub"},
         }
         made = self.local("POST", "/v1/machines", json=order)["machine"]
@@ -215,7 +211,7 @@ class City:
         self._hub = {"SPLITPLANE_HUB": f"{found}:22", "SPLITPLANE_HUB_HOST_KEY": host_key.public}
 
     def start_reconciler(self) -> None:
-        self.say("reconciler: the only process with provider keys and an SSH key")
+        self.say("reconciler: the only process with provider keys and the SSH authority")
         self._start("reconciler", ["reconciler", "run"], self.reconciler_environment())
 
     def _start_api(self) -> None:

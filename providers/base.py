@@ -138,7 +138,8 @@ class LaunchOrder:
     user_data: str = field(repr=False)
     """cloud-init, at most `Capabilities.user_data_bytes_max` bytes. It holds the machine's private host key."""
     ssh_public_key: str
-    """Our public key, for providers that want it registered with them as well as in the user data."""
+    """For providers that start no machine without a registered key: the public key of our SSH authority. Nobody logs
+    in with it. The user data has the machine's sshd accept no plain key, and the bootstrap deletes this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 python -m reconciler run                 run every loop
 python -m reconciler run --only money    run the loops of some wings; may be given more than once
 python -m reconciler providers           print which provider accounts of the environment are on, and why others are off
+python -m reconciler ssh-authority list  list the keys that sign SSH certificates; also: keys, rotate
 
 A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
 or hub. `run` waits for a database that is away, starting or not migrated.
@@ -20,14 +21,16 @@ from contextlib import AsyncExitStack
 import structlog
 from prometheus_client import REGISTRY
 
-from control_plane.db.clock import DatabaseClock
+from control_plane.db.clock import DatabaseClock, PostgresTime
 from control_plane.db.engine import Database, Role
 from control_plane.db.listen import Listener as Notifications
 from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
-from control_plane.world import uuid7
+from control_plane.vault.errors import KeyManagerError
+from control_plane.world import utc_now, uuid7
 from reconciler import audit_verification, registry, settings
 from reconciler.health import Health
+from reconciler.keys import key_manager
 from reconciler.listener import Listener
 from reconciler.process import BuildWorld, Process, stop_on_signals
 from reconciler.world import World
@@ -38,7 +41,8 @@ log = structlog.get_logger()
 
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
-    command, only = parse(arguments)
+    parsed = parse(arguments)
+    command = parsed.command
     structlog.configure(
         processors=[
             structlog.processors.TimeStamper(fmt="iso"),
@@ -51,18 +55,20 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     try:
         if command == "providers":
             _print_accounts(environ)
+        elif command == "ssh-authority":
+            return asyncio.run(_ssh_authority(environ, parsed))
         elif command == "verify-audit":
             return asyncio.run(_verify_audit(environ))
         else:
-            asyncio.run(_run(environ, only))
+            asyncio.run(_run(environ, parsed.only))
     except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-def parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
-    """The command, and the wings to run, each once."""
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command with its options; `only` are the wings to run, each once."""
     parser = argparse.ArgumentParser(
         prog="python -m reconciler", description="The only process that calls providers and machines."
     )
@@ -84,8 +90,21 @@ def parse(arguments: list[str]) -> tuple[str, tuple[str, ...]]:
         "verify-audit",
         help="check every chain of the audit log in the database; exits with 1 when one is broken",
     )
+    authority = commands.add_parser(
+        "ssh-authority", help="list or replace the keys that sign SSH certificates"
+    )
+    verbs = authority.add_subparsers(dest="verb", required=True, metavar="VERB")
+    verbs.add_parser("list", help="list them all, and what a rotation waits for")
+    verbs.add_parser("keys", help="print the public keys that machines and the hub trust, one a line")
+    rotate = verbs.add_parser("rotate", help="make a new one, which signs when every machine trusts it")
+    rotate.add_argument(
+        "--leaked",
+        action="store_true",
+        help="the current one leaked: the new one signs at once, and machines are told not to trust the others",
+    )
     parsed = parser.parse_args(arguments)
-    return parsed.command, tuple(dict.fromkeys(getattr(parsed, "only", None) or registry.wings()))
+    parsed.only = tuple(dict.fromkeys(getattr(parsed, "only", None) or registry.wings()))
+    return parsed
 
 
 def _wing(text: str) -> str:
@@ -101,6 +120,36 @@ def _print_accounts(environ: Mapping[str, str]) -> None:
 
     for account in configured_accounts(settings.read_accounts(environ), environ):
         print(f"{account.name:30} {'on' if account.on else 'off: ' + (account.off_because or '')}")
+
+
+async def _ssh_authority(environ: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    from reconciler.ssh_authorities import NoAuthority  # noqa: PLC0415 - as above
+    from reconciler.ssh_authority_command import (  # noqa: PLC0415 - load an SSH library only where it is used
+        Refused,
+        SshAuthorityCommand,
+    )
+
+    keys = key_manager(settings.read_keys(environ))
+    if keys is None:
+        raise settings.SettingsError(
+            "set SPLITPLANE_KMS_KEY or SPLITPLANE_UNSEALING_KEYS_PATH: they seal these keys"
+        )
+    db = Database(settings.read(environ).database_url, role=Role.RECONCILER, pool_size=1, readers=1)
+    try:
+        clock = DatabaseClock(PostgresTime(db), host=utc_now)
+        await clock.reread()
+        command = SshAuthorityCommand(db, clock.now, uuid7, keys)
+        if parsed.verb == "rotate":
+            print(await command.rotate(leaked=parsed.leaked))
+        else:
+            for line in await (command.listed() if parsed.verb == "list" else command.trusted()):
+                print(line)
+    except (Refused, NoAuthority, KeyManagerError) as error:
+        print(f"reconciler: {error}", file=sys.stderr)
+        return 1
+    finally:
+        await db.close()
+    return 0
 
 
 async def _verify_audit(environ: Mapping[str, str]) -> int:
@@ -189,7 +238,7 @@ def _world_of(
         return build_rows
     from reconciler.compose import compose, connect_all  # noqa: PLC0415 - load adapters only where they are used
 
-    reached = connect_all(settings.read_reach(environ), db, environ, closing)
+    reached = connect_all(settings.read_reach(environ), environ, closing)
 
     async def build(clock: DatabaseClock) -> World:
         return await compose(reached, db, clock, closing, replica=replica, tracer=tracer)

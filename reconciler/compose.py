@@ -4,10 +4,10 @@ Only such a process imports this file, so one that runs only money loops loads n
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -20,7 +20,7 @@ from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.inspection.bundle import AgentBundle, build_agent
-from data_plane.mesh.hub import SshHub
+from data_plane.mesh.hub import HUB_PRINCIPAL, SshHub
 from data_plane.mesh.port import Hub
 from data_plane.proof.verifier.jobs import Verifier
 from data_plane.proof.verifier.recompute import LocalVerifier
@@ -38,7 +38,7 @@ from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
-from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities
+from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities, certifier
 from reconciler.worlds.complete import CompleteWorld
 from tracing.tracer import Tracer
 
@@ -62,17 +62,14 @@ class Reached:
     """Those that are on."""
     connected: Mapping[AccountName, Provider]
     verifier: Verifier
-    access: Access
-    hub: Hub
-    login_key: str
     agent: AgentBundle
     keys: KeyManager | None
 
 
-def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing: AsyncExitStack) -> Reached:
+def connect_all(reach: Reach, environ: Mapping[str, str], closing: AsyncExitStack) -> Reached:
     """Everything that has to be closed at the end is pushed onto `closing`.
 
-    Raises SettingsError when an account, our SSH key or the verifier's certificates cannot be used.
+    Raises SettingsError when an account, the key manager or the verifier's certificates cannot be used.
     """
     keys = key_manager(reach.keys)
     if keys is None and reach.hub is not None:
@@ -91,8 +88,9 @@ def connect_all(reach: Reach, db: Database, environ: Mapping[str, str], closing:
     connected = {account.name: account.connect() for account in on}
     for provider in connected.values():
         closing.push_async_callback(provider.close)
-    access, hub, login_key = _access_and_hub(reach, db)
-    return Reached(reach, on, connected, verifier, access, hub, login_key, build_agent(), keys)
+    if reach.hub is None:
+        log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
+    return Reached(reach, on, connected, verifier, build_agent(), keys)
 
 
 async def compose(
@@ -126,6 +124,8 @@ async def compose(
     )
     closing.push_async_callback(live.close)
     await live.refresh()
+    authorities = _ssh_authorities(reached.keys, db, clock)
+    access, hub = _access_and_hub(reached.reach, db, authorities, clock.now, replica)
     return CompleteWorld(
         db=db,
         now=clock.now,
@@ -138,11 +138,10 @@ async def compose(
         connect=connect,
         installation=installation,
         accounts=live,
-        access=reached.access,
-        ssh_authorities=_ssh_authorities(reached.keys, db, clock),
-        hub=reached.hub,
+        access=access,
+        ssh_authorities=authorities,
+        hub=hub,
         agent=reached.agent,
-        login_key_public=reached.login_key,
         new_host_key=new_host_key,
         challenger=LearningChallenger(db, reached.verifier, clock.now),
         chance=random.SystemRandom().random,
@@ -172,16 +171,13 @@ def _verifier(chosen: ClientSettings | None) -> Verifier:
         raise SettingsError(str(error)) from error
 
 
-def _access_and_hub(reach: Reach, db: Database) -> tuple[Access, Hub, str]:
-    """Access to the machines and to the hub, and our public key that machines trust. Raises SettingsError."""
-    if reach.ssh_key is None or reach.hub is None:
-        log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
+def _access_and_hub(
+    reach: Reach, db: Database, authorities: SshAuthorities, now: Callable[[], datetime], replica: str
+) -> tuple[Access, Hub]:
+    """Access to the machines and to the hub."""
+    if reach.hub is None:
         fake_hub = FakeHub()
-        return simulated.access(db, fake_hub), fake_hub, new_host_key().public
-    try:
-        access = SshAccess(reach.ssh_key)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise SettingsError(f"SPLITPLANE_SSH_KEY_PATH is {str(reach.ssh_key)!r}: {why}") from error
-    target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key)
-    return access, SshHub(access, target, outside=reach.hub.outside), access.public_key
+        return simulated.access(db, fake_hub), fake_hub
+    access = SshAccess(certifier(authorities, now, replica))
+    target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key, HUB_PRINCIPAL)
+    return access, SshHub(access, target, outside=reach.hub.outside)

@@ -22,6 +22,7 @@ __all__ = [
     "SettingsError",
     "read",
     "read_accounts",
+    "read_keys",
     "read_reach",
 ]
 
@@ -102,14 +103,6 @@ class ReachSettings:
     """The variables of a process whose loops reach providers or machines."""
 
     accounts: Accounts = ()
-    ssh_key: Annotated[
-        Path | None,
-        Variable(
-            "SPLITPLANE_SSH_KEY_PATH",
-            "file: the private SSH key that machines are ordered to trust; only its owner may have access",
-            "required, unless simulated",
-        ),
-    ] = None
     simulated: Annotated[
         bool,
         Variable("SPLITPLANE_SIMULATED_MACHINES", "`yes` simulates machines and hub; for development only"),
@@ -178,9 +171,8 @@ class Reach:
     """The settings of a process whose loops reach providers or machines."""
 
     accounts: tuple[AccountName, ...]
-    ssh_key: Path | None
-    """Our private key for machines; None when machines and hub are simulated (development without root)."""
     hub: HubSettings | None
+    """None when machines and hub are simulated (development without root)."""
     accept_emulated_gpus: bool
     orphans_dry_run: bool
     proof_dry_run: bool
@@ -200,19 +192,21 @@ def read_accounts(environ: Mapping[str, str]) -> tuple[AccountName, ...]:
     return reading.read(AccountSettings, environ).accounts
 
 
+def read_keys(environ: Mapping[str, str]) -> KeySettings:
+    """Read which key manager opens secrets. Raises SettingsError."""
+    return reading.read(KeySettings, environ)
+
+
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
     given = reading.read(ReachSettings, environ)
-    if not given.simulated and given.ssh_key is None:
-        raise SettingsError("SPLITPLANE_SSH_KEY_PATH is not set; it names our private SSH key for machines")
     return Reach(
         accounts=given.accounts,
-        ssh_key=None if given.simulated else given.ssh_key,
         hub=None if given.simulated else reading.read(HubSettings, environ),
         accept_emulated_gpus=given.accept_emulated_gpus,
         orphans_dry_run=given.orphans_dry_run,
         proof_dry_run=given.proof_dry_run,
         verifier=read_client(environ),
-        keys=reading.read(KeySettings, environ),
+        keys=read_keys(environ),
         audit=reading.read(AuditSettings, environ),
     )

@@ -5,22 +5,31 @@ that a rotation reaches every process. The first authority is made by the first 
 """
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from control_plane.db import secrets, ssh_authorities
+from control_plane.db import secrets as secret_rows
+from control_plane.db import ssh_authorities
 from control_plane.db.engine import Database
 from control_plane.domain.ids import DataKeyId, OrganizationId, SecretId
 from control_plane.domain.secret import KeyContext, Plain, Purpose, Sealed
-from control_plane.domain.ssh_authority import SshAuthority, SshAuthorityState
+from control_plane.domain.ssh_authority import TRUSTED, SshAuthority, SshAuthorityState
+from control_plane.vault.errors import KeyManagerError
 from control_plane.vault.sealing.envelope import seal
 from control_plane.vault.unsealing.envelope import unseal
 from control_plane.vault.unsealing.port import KeyManager
 from data_plane.access.authority import Authority, new_authority
+from data_plane.access.port import NotCertified
+from data_plane.access.ssh import Certify
 
 REMEMBER_SECONDS = 1.0
+LOGIN_WITHIN = timedelta(minutes=5)
+"""How long a certificate of ours is valid after it was signed."""
+CLOCKS_DIFFER_MAX = timedelta(minutes=1)
+"""How much a machine's clock may be behind ours: a certificate is valid from that long before it was signed."""
 
 
 class NoAuthority(Exception):  # noqa: N818 - reads as a sentence
@@ -37,7 +46,7 @@ class SshAuthorities(Protocol):
         ...
 
     async def trusted(self) -> Sequence[str]:
-        """The public keys that machines should trust. Raises as `signing`."""
+        """The public keys that machines should trust, of the authority that signs now first. Raises as `signing`."""
         ...
 
 
@@ -76,26 +85,28 @@ class StoredAuthorities:
 
     async def usable(self) -> Sequence[Authority]:
         async with self._reading:
-            stored = sorted(
-                await self._stored(), key=lambda each: each.state is not SshAuthorityState.SIGNING
-            )
-            return [await self._open(each) for each in stored]
+            return [await self._open(each) for each in await self._stored()]
 
     async def trusted(self) -> Sequence[str]:
         async with self._reading:
-            return [each.public_key for each in await self._stored()]
+            return [each.public_key for each in await self._stored() if each.state in TRUSTED]
+
+    def forget(self) -> None:
+        """Read the authorities again."""
+        self._read = None
 
     async def _stored(self) -> Sequence[SshAuthority]:
         now = self._now().timestamp()
         if self._read is None or now >= self._read[1] + REMEMBER_SECONDS:
-            found = await self._signing_or_made()
+            made = await self._signing_or_made()
+            found = sorted(made, key=lambda each: each.state is not SshAuthorityState.SIGNING)
             self._read = found, now
             self._opened = {each.id: self._opened[each.id] for each in found if each.id in self._opened}
         return self._read[0]
 
     async def _signing_or_made(self) -> Sequence[SshAuthority]:
         async with self._db.reading() as connection:
-            found = await ssh_authorities.trusted(connection)
+            found = await ssh_authorities.live(connection)
             owner = await ssh_authorities.owner(connection)
         if _signs(found):
             return found
@@ -110,13 +121,13 @@ class StoredAuthorities:
         made, sealed = await sealed_authority(self._db, self._keys, owner, self._new_id)
         async with self._db.transaction() as connection:
             await ssh_authorities.lock(connection)
-            if not _signs(await ssh_authorities.trusted(connection)):  # Otherwise another process was first.
+            if not _signs(await ssh_authorities.live(connection)):  # Otherwise another process was first.
                 now = self._now()
-                await secrets.insert(connection, sealed, now=now)
+                await secret_rows.insert(connection, sealed, now=now)
                 await ssh_authorities.insert(
                     connection, self._new_id(), made.public_key, sealed.id, signs=True, now=now
                 )
-            return await ssh_authorities.trusted(connection)
+            return await ssh_authorities.live(connection)
 
     async def _open(self, stored: SshAuthority) -> Authority:
         if stored.id not in self._opened:
@@ -127,13 +138,39 @@ class StoredAuthorities:
         sealed = None
         if stored.secret_id is not None:
             async with self._db.reading() as connection:
-                sealed = await secrets.get(connection, stored.secret_id)
+                sealed = await secret_rows.get(connection, stored.secret_id)
         if sealed is None:
             raise NoAuthority(f"the private key of the SSH authority {stored.id} was destroyed; rotate it")
         authority = Authority((await unseal(self._keys, sealed)).reveal.decode())
         if authority.public_key != stored.public_key:
             raise NoAuthority(f"the private key of the SSH authority {stored.id} is not its own; rotate it")
         return authority
+
+
+def certifier(authorities: SshAuthorities, now: Callable[[], datetime], replica: str) -> Certify:
+    """Signs a certificate for each login of ours: for one machine, for some minutes, and only to run commands."""
+
+    async def certify(public_key: str, principal: str) -> Sequence[str]:
+        try:
+            usable = await authorities.usable()
+        except (NoAuthority, KeyManagerError) as error:
+            raise NotCertified(str(error)) from None
+        at = now()
+        return [
+            authority.sign(
+                public_key,
+                # Customers' serials are counted from 1. Ours have the highest bit, so that no revocation hits them.
+                serial=1 << 63 | secrets.randbits(63),
+                key_id=f"reconciler {replica} on {principal}",
+                principals=[principal],
+                valid_after=at - CLOCKS_DIFFER_MAX,
+                valid_before=at + LOGIN_WITHIN,
+                interactive=False,
+            )
+            for authority in usable
+        ]
+
+    return certify
 
 
 def _signs(authorities: Sequence[SshAuthority]) -> bool:
@@ -148,7 +185,7 @@ async def sealed_authority(
     Call it with no transaction open, because it may ask AWS KMS.
     """
     async with db.reading() as connection:
-        master = await secrets.master_of(connection, owner)
+        master = await secret_rows.master_of(connection, owner)
     made = new_authority()
     sealed = await seal(
         keys,

@@ -155,9 +155,8 @@ UPDATE claims SET deadline_at = greatest(deadline_at, :deadline_at)
 WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL
 """)
 _TARGETS = text("""
-SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key,
-       jsonb_path_query_array(l.ssh_keys, '$[*].public_key') AS authorized_keys
-FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.lease_id WHERE c.id = ANY(:ids)
+SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key
+FROM claims c JOIN machines m ON m.id = c.machine_id WHERE c.id = ANY(:ids)
 """)
 
 
@@ -183,14 +182,13 @@ async def take_admitting(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machine that the customer of a claim is admitted to, and the keys to install on it."""
+    """The machine that the customer of a claim is admitted to."""
 
     claim_id: ClaimId
     launch_key: LaunchKey
     address: str | None
     ssh_port: int
     host_key: str | None
-    authorized_keys: tuple[str, ...]
 
 
 async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[ClaimId, Target]:

@@ -1,10 +1,13 @@
 """The user data that cloud-init reads when a machine boots. The same input gives the same bytes.
 
 It contains the machine's SSH host key, so that the key is known before first contact: a host that
-presents another key is not the machine we ordered. It is written as JSON, which is valid YAML.
+presents another key is not the machine we ordered. It has the machine trust our SSH authorities and no list of keys:
+sshd accepts only certificates that name a principal of the user. Ours is the machine's launch key. The customer has
+none until a customer is admitted. It is written as JSON, which is valid YAML.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 LOGIN_USER = "splitplane"
@@ -18,7 +21,34 @@ class BootOrder:
     host_key_private: str = field(repr=False)
     """OpenSSH ed25519 private key. We render it once and never store it; `repr` omits it, and so do logs."""
     host_key_public: str
-    login_key_public: str
+    authorities: Sequence[str]
+    """The public keys of our SSH authorities, one OpenSSH line each."""
+    principal: str
+    """What a certificate has to name to log in as our account: the machine's launch key."""
+
+
+SSH_DIRECTORY = "/etc/ssh/splitplane"
+AUTHORITIES = f"{SSH_DIRECTORY}/authorities"
+PRINCIPALS = f"{SSH_DIRECTORY}/principals"
+REVOKED = f"{SSH_DIRECTORY}/revoked"
+SSHD_CONFIG = "/etc/ssh/sshd_config.d/00-splitplane.conf"
+"""sshd takes the first value of a setting, so this file comes before those of the image."""
+
+# sshd refuses every key while the file of revoked ones is missing. It is read at each login, as are the authorities and
+# the principals.
+_SSHD = f"""\
+TrustedUserCAKeys {AUTHORITIES}
+AuthorizedPrincipalsFile {PRINCIPALS}/%u
+RevokedKeys {REVOKED}
+AuthorizedKeysFile none
+AuthorizedKeysCommand none
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+HostbasedAuthentication no
+GSSAPIAuthentication no
+PermitRootLogin no
+"""
 
 
 def user_data(order: BootOrder) -> str:
@@ -33,7 +63,6 @@ def user_data(order: BootOrder) -> str:
                 "shell": "/bin/bash",
                 "sudo": "ALL=(ALL) NOPASSWD:ALL",
                 "lock_passwd": True,
-                "ssh_authorized_keys": [order.login_key_public],
             },
             {
                 "name": CUSTOMER_USER,
@@ -42,5 +71,15 @@ def user_data(order: BootOrder) -> str:
                 "lock_passwd": True,
             },
         ],
+        "write_files": [
+            _file(AUTHORITIES, "".join(f"{line}\n" for line in order.authorities)),
+            _file(f"{PRINCIPALS}/{LOGIN_USER}", f"{order.principal}\n"),
+            _file(REVOKED, "# Nothing is revoked.\n"),
+            _file(SSHD_CONFIG, _SSHD),
+        ],
     }
     return "#cloud-config\n" + json.dumps(config, indent=1, sort_keys=True) + "\n"
+
+
+def _file(path: str, content: str) -> dict[str, str]:
+    return {"path": path, "content": content, "owner": "root:root", "permissions": "0644"}

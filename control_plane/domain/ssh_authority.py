@@ -1,11 +1,16 @@
 """The life of a key that signs SSH certificates: trusted by machines first, then signing, then only trusted.
 
     next --> signing --> retired --> removed
+       |        |           |            ^
+       `--------+-----------+-> distrusted
 
-Machines trust an authority before it signs, and for a while after it signed its last certificate, so that a rotation
-refuses nobody. At any time there is at most one next and one signing authority.
+Machines trust an authority before it signs, and until the last certificate that it signed has ended, so that a rotation
+refuses nobody. One that leaked is distrusted: machines are told at once not to trust it, and we keep its key until they
+all know, because it alone opens those that do not know yet. At most one authority is next, and at most one signs.
 """
 
+import hashlib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,18 +18,27 @@ from uuid import UUID
 
 from control_plane.domain.ids import SecretId
 
+TRUSTED_BEFORE = timedelta(minutes=1)
+"""So long an authority is trusted at least before it signs. Every process has read it by then."""
 TRUSTED_AFTER = timedelta(minutes=15)
 """So long after its last signature machines still trust an authority. Longer than any certificate lasts."""
+STRAGGLERS_WAITED_FOR = timedelta(days=1)
+"""So long a rotation waits for machines that cannot be reached. Afterwards they may refuse us and their customers."""
 
 
 class SshAuthorityState(StrEnum):
     NEXT = "next"
-    """Machines learn to trust it. It signs nothing yet."""
+    """Machines learn to trust it. It signs nothing for customers yet."""
     SIGNING = "signing"
     RETIRED = "retired"
-    """It signs nothing new for customers. Machines trust it until the last certificate that it signed has ended."""
+    """It signs nothing for customers any more. Machines trust it until the last certificate it signed has ended."""
+    DISTRUSTED = "distrusted"
+    """It leaked. Machines learn not to trust it; we log in with it to those that have not learnt it."""
     REMOVED = "removed"
     """No machine trusts it, and its private key is deleted."""
+
+
+TRUSTED = frozenset({SshAuthorityState.NEXT, SshAuthorityState.SIGNING, SshAuthorityState.RETIRED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +54,37 @@ class SshAuthority:
     made_at: datetime
     signs_from: datetime | None
     retired_at: datetime | None
+    """When it stopped signing for customers, retired or distrusted."""
     removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What has to happen to an authority now."""
+
+    authority: SshAuthority
+    state: SshAuthorityState
+    """Its new state: SIGNING, and the one that signs now is retired; or REMOVED."""
+
+
+def due(authorities: Collection[SshAuthority], *, behind: bool, now: datetime) -> Due | None:
+    """The next step of a rotation; None while there is none to take.
+
+    `behind`: a machine or the hub trusts other authorities than it should.
+    """
+    for authority in authorities:
+        since = authority.made_at if authority.state is SshAuthorityState.NEXT else authority.retired_at
+        if since is None or (behind and now - since < STRAGGLERS_WAITED_FOR):
+            continue
+        if authority.state is SshAuthorityState.NEXT and now - since >= TRUSTED_BEFORE:
+            return Due(authority, SshAuthorityState.SIGNING)
+        if authority.state is SshAuthorityState.RETIRED and now - since >= TRUSTED_AFTER:
+            return Due(authority, SshAuthorityState.REMOVED)
+        if authority.state is SshAuthorityState.DISTRUSTED and now - since >= TRUSTED_BEFORE:
+            return Due(authority, SshAuthorityState.REMOVED)
+    return None
+
+
+def fingerprint(trusted: Iterable[str]) -> str:
+    """A short text that is the same for the same public keys, in whatever order."""
+    return hashlib.sha256("\n".join(sorted(trusted)).encode()).hexdigest()[:16]

@@ -12,7 +12,8 @@
     AccessError
     |-- Unreachable        there is no connection, or it broke: the step may have happened or not. Try later
     |-- HostKeyChanged     the machine at this endpoint is not the one we ordered
-    |-- LoginRefused       it is the right machine, and it does not accept our key or user (yet)
+    |-- LoginRefused       it is the right machine, and it does not accept our certificate or user (yet)
+    |-- NotCertified       our own authority signed no certificate, so no machine was asked
     `-- StepFailed         the step failed on the machine, ran out of time, or had a malformed answer
 
 A machine that is still booting can cause any of the first three: until cloud-init has run, it shows its
@@ -41,7 +42,11 @@ class HostKeyChanged(AccessError):  # noqa: N818
 
 
 class LoginRefused(AccessError):  # noqa: N818
-    """The machine has the right host key, but does not accept our key or user."""
+    """The machine has the right host key, but does not accept our certificate or user."""
+
+
+class NotCertified(AccessError):  # noqa: N818
+    """Our own authority signed no certificate for us. Nothing was sent to a machine, and none is to blame."""
 
 
 class StepFailed(AccessError):  # noqa: N818
@@ -69,6 +74,8 @@ class Target:
     port: int
     host_key: str
     """One OpenSSH public key line, known before the first contact: `ssh-ed25519 AAAA...`."""
+    principal: str
+    """What our certificate has to name there, which no other machine accepts: the machine's launch key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class Access(Protocol):
     """Opens sessions on machines."""
 
     def connect(self, target: Target) -> AbstractAsyncContextManager[Session]:
-        """Log in. Entering raises Unreachable (within about 10 s), HostKeyChanged or LoginRefused."""
+        """Log in. Entering raises Unreachable (within about 10 s), HostKeyChanged, LoginRefused or NotCertified."""
         ...
 
 

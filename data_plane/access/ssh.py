@@ -6,9 +6,8 @@ behaviour depends on the arguments only.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 
 import asyncssh
 
@@ -22,13 +21,14 @@ from data_plane.access.port import (
 )
 from data_plane.access.ssh_line import SshLine, converse
 from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
-from environment.private_files import read_private
 
 CONNECT_SECONDS = 8
 """The time limit of a login: TCP connection, key exchange and authentication together."""
 GRACE_SECONDS = 5
 """A step has its own time limit on the machine. We wait this much longer before we give it up."""
 CLOSE_SECONDS = 2
+SESSION_SECONDS_MAX = 900
+"""A session outlives its certificate, which sshd reads at the login only, so we end it after this time."""
 KEEPALIVE_SECONDS = 10
 KEEPALIVES_MISSED_MAX = 3
 
@@ -53,34 +53,32 @@ def new_host_key() -> HostKey:
     )
 
 
+Certify = Callable[[str, str], Awaitable[Sequence[str]]]
+"""Certificates for a public key and a principal, one OpenSSH line each, the likeliest to be accepted first. There are
+several while authorities are rotated. Raises NotCertified."""
+
+
 class SshAccess:
-    """`port.Access` over SSH, with one private key that every machine of ours accepts."""
+    """`port.Access` over SSH. Its key lives as long as the process, and each login has a certificate of its own."""
 
     def __init__(
         self,
-        private_key: Path | str,
+        certify: Certify,
         *,
         login_user: str = "splitplane",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`private_key` is the path of a file, or the key itself as OpenSSH text. `clock` times a prover's frames.
-
-        Raises OSError or ValueError for a key that cannot be read, or that other users may read.
-        """
-        try:
-            text = read_private(private_key) if isinstance(private_key, Path) else private_key
-            key = asyncssh.import_private_key(text)
-        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            raise ValueError(f"not a usable private key: {error}") from None
-        self.public_key = key.export_public_key().decode().strip()
-        """One OpenSSH public key line, for the user data of new machines."""
+        """`clock` times a prover's frames."""
+        self._certify = certify
+        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._public_key = self._key.export_public_key().decode().strip()
         self._clock = clock
         self._options = asyncssh.SSHClientConnectionOptions(
             config=None,
             agent_path=None,
             x509_trusted_certs=None,
             username=login_user,
-            client_keys=[key],
+            client_keys=None,
             preferred_auth="publickey",
             gss_auth=False,
             gss_kex=False,
@@ -95,11 +93,13 @@ class SshAccess:
 
     @asynccontextmanager
     async def connect(self, target: Target) -> AsyncIterator["SshSession"]:
-        """Log in. Raises Unreachable, HostKeyChanged or LoginRefused."""
+        """Log in. Raises Unreachable, HostKeyChanged, LoginRefused or NotCertified."""
         connection = await self._dial(target)
+        end = asyncio.get_running_loop().call_later(SESSION_SECONDS_MAX, connection.abort)
         try:
             yield SshSession(connection, self._clock)
         finally:
+            end.cancel()
             connection.close()
             with suppress(TimeoutError):
                 await asyncio.wait_for(_closed(connection), CLOSE_SECONDS)
@@ -111,6 +111,7 @@ class SshAccess:
             pinned = asyncssh.import_public_key(target.host_key)
         except asyncssh.KeyImportError:
             raise HostKeyChanged(f"{where}: the host key on record is not a public key") from None
+        certified = await self._certified(target.principal)
         own = [name for name in _HOST_KEY_ALGORITHMS if name == pinned.get_algorithm()]
         others = [name for name in _HOST_KEY_ALGORITHMS if name not in own]
         try:
@@ -119,17 +120,27 @@ class SshAccess:
                     target.address,
                     target.port,
                     options=self._options,
+                    client_keys=certified,
                     known_hosts=([pinned], [], []),
                     server_host_key_algs=own + others,
                 )
         except asyncssh.HostKeyNotVerifiable:
             raise HostKeyChanged(f"{where} shows another host key than the one we gave the machine") from None
         except asyncssh.PermissionDenied:
-            raise LoginRefused(f"{where} does not accept our key") from None
+            raise LoginRefused(
+                f"{where} does not accept our certificate: it does not trust our SSH authority (yet), or its clock is"
+                " more than a minute behind ours or some minutes ahead"
+            ) from None
         except TimeoutError:
             raise Unreachable(f"{where}: no answer in time") from None
         except Exception as error:  # noqa: BLE001 - a hostile peer can make the library raise anything
             raise Unreachable(f"{where}: {_short(error)}") from None
+
+    async def _certified(self, principal: str) -> list[asyncssh.SSHKeyPair]:
+        """Our key with each certificate. It is not offered alone: no machine knows it, and sshd counts the tries."""
+        lines = await self._certify(self._public_key, principal)
+        certificates = [asyncssh.import_certificate(line) for line in lines]
+        return [asyncssh.load_keypairs([(self._key, certificate)])[0] for certificate in certificates]
 
 
 class SshSession:

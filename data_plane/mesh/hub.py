@@ -18,11 +18,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from data_plane.access.login import trust
 from data_plane.access.port import Access, Session, StepFailed, Target, Unreachable, must
 from data_plane.mesh import hub_scripts
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from data_plane.mesh.wireguard import public_key
 
+HUB_PRINCIPAL = "splitplane-hub"
+"""What our certificate names when we log in to the hub, which is no machine and has no launch key."""
 CONNECTIONS_MAX = 4
 """Simultaneous connections of one process. With 10 logins in progress, sshd drops new ones at random (MaxStartups)."""
 BUSY_SECONDS_MAX = 8
@@ -60,6 +63,10 @@ class SshHub:
     async def drop(self, network: Network) -> None:
         async with self._session() as session:
             await must(session, hub_scripts.DROP, [str(network.number)])
+
+    async def trust(self, authorities: Sequence[str]) -> None:
+        async with self._session() as session:
+            await trust(session, authorities)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:

@@ -121,3 +121,7 @@ class Hub(Protocol):
     async def drop(self, network: Network) -> None:
         """Remove the network and its key. Does nothing if there is no such network."""
         ...
+
+    async def trust(self, authorities: Sequence[str]) -> None:
+        """Have the hub's sshd trust exactly these SSH authorities, one OpenSSH public key line each."""
+        ...

@@ -17,8 +17,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface, IPv4Network
 
-from data_plane.access.customer import END_CUSTOMER, INSTALL_KEYS
+from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
 from data_plane.access.line import Frame, Line, LineBroken
+from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.port import HostKeyChanged, LoginRefused, Target, Unreachable
 from data_plane.access.step import Answer, Step
 from data_plane.documents import protocol
@@ -48,8 +49,8 @@ class FakeMachine:
     login_refused: int = 0
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
-    """How many more times a step fails, by its name: `install keys`, `make mesh key`, `join mesh`, `run agent`,
-    `read health`, `find agent` (before the prover starts), `end customer`."""
+    """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
+    `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `end customer`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
@@ -59,7 +60,12 @@ class FakeMachine:
 
     host_key: str | None = None
     """The host key of the first target that reached it. Another key at the same address belongs to another machine."""
-    authorized_keys: tuple[str, ...] = ()
+    principal: str | None = None
+    """What the certificate of the first login named. The machine accepts no other."""
+    authorities: tuple[str, ...] = ()
+    """The authorities that it trusts."""
+    customer: str | None = None
+    """The principal that logs in as the customer; None while nobody can."""
     mesh_key: str | None = None
     link: MeshLink | None = None
     calls: list[str] = field(default_factory=list[str])
@@ -121,7 +127,11 @@ class FakeAccess:
             raise HostKeyChanged(f"{where} shows another host key than the one we gave the machine")
         if machine.login_refused > 0:
             machine.login_refused -= 1
-            raise LoginRefused(f"{where} does not accept our key")
+            raise LoginRefused(f"{where} does not accept our certificate")
+        if machine.principal is None:
+            machine.principal = target.principal
+        if machine.principal != target.principal:
+            raise LoginRefused(f"{where} does not accept a certificate for {target.principal}")
         yield FakeSession(self, target, machine)
 
 
@@ -136,9 +146,11 @@ class FakeSession:
     target: Target
     machine: FakeMachine
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:  # noqa: ARG002 - the simulated steps do not need them
+    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
         effects: dict[str, Callable[[bytes], Answer]] = {
-            INSTALL_KEYS.name: self._install_keys,
+            CLOSE_OTHER_LOGINS.name: lambda _: _printed(b""),
+            TRUST_AUTHORITIES.name: self._trust_authorities,
+            ADMIT_CUSTOMER.name: lambda _: self._admit_customer(arguments[0]),
             END_CUSTOMER.name: self._end_customer,
             MESH_KEY.name: self._make_mesh_key,
             JOIN_MESH.name: self._join_mesh,
@@ -173,12 +185,16 @@ class FakeSession:
         self.machine.breaks_in.discard(step.name)
         return breaks
 
-    def _install_keys(self, authorized_keys: bytes) -> Answer:
-        self.machine.authorized_keys = tuple(authorized_keys.decode().splitlines())
+    def _trust_authorities(self, lines: bytes) -> Answer:
+        self.machine.authorities = tuple(lines.decode().splitlines())
+        return _printed(b"")
+
+    def _admit_customer(self, principal: str) -> Answer:
+        self.machine.customer = principal
         return _printed(b"")
 
     def _end_customer(self, _: bytes) -> Answer:
-        self.machine.authorized_keys = ()
+        self.machine.customer = None
         return _printed(b"")
 
     def _make_mesh_key(self, _: bytes) -> Answer:

@@ -18,6 +18,8 @@ class FakeHub:
     networks: dict[int, tuple[Peer, ...]] = field(default_factory=dict[int, tuple[Peer, ...]])
     fail_next: list[AccessError] = field(default_factory=list[AccessError])
     calls: int = 0
+    authorities: tuple[str, ...] = ()
+    """The SSH authorities that it was told to trust."""
     _generations: dict[int, int] = field(default_factory=dict[int, int])
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
@@ -33,6 +35,10 @@ class FakeHub:
         self._call()
         if self.networks.pop(network.number, None) is not None:
             self._generations[network.number] = self._generations.get(network.number, 0) + 1
+
+    async def trust(self, authorities: Sequence[str]) -> None:
+        self._call()
+        self.authorities = tuple(authorities)
 
     def identity(self, network: Network) -> HubIdentity:
         """The hub's identity in a network. As on the real hub, its key changes only when the network is dropped."""

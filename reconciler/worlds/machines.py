@@ -10,8 +10,6 @@ from reconciler.worlds.providers import ProviderWorld
 
 @dataclass(frozen=True, kw_only=True)
 class MachineWorld(ProviderWorld, ProofWorld):
-    login_key_public: str
-    """Our public SSH key, which machines trust."""
     new_host_key: Callable[[], HostKey]
     accept_emulated: bool = False
     """Whether an emulated GPU reading may make a machine verified. Never in production."""

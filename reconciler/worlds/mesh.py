@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from data_plane.mesh.port import Hub, HubIdentity
+from reconciler.ssh_authorities import SshAuthorities
 from reconciler.world import World
 
 
@@ -35,7 +36,16 @@ class HubSync:
             return identity
 
 
+@dataclass
+class HubTrust:
+    """Which SSH authorities this process has told the hub to trust, by their fingerprint."""
+
+    told: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeshWorld(World):
     hub: Hub
+    ssh_authorities: SshAuthorities
     hub_sync: HubSync = field(default_factory=HubSync)
+    hub_trust: HubTrust = field(default_factory=HubTrust)

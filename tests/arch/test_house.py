@@ -22,6 +22,7 @@ DOORS = {
     "service_accounts": "control_plane/db/service_accounts.py",
     "users": "control_plane/db/users.py",
     "quota_requests": "control_plane/db/quota_requests.py",
+    "ssh_authorities": "control_plane/db/ssh_authorities.py",
 }
 OUTERMOST_FRAMES = {
     "reconciler/runner.py": "a loop that fails is an entry in its report, and runs again at its next turn",
@@ -89,6 +90,7 @@ def test_a_row_is_born_in_its_first_state() -> None:
         "service_accounts": "{SubjectState.ACTIVE}",
         "users": "{SubjectState.INVITED}",
         "quota_requests": "{QuotaRequestState.PENDING}",
+        "ssh_authorities": "{SshAuthorityState.NEXT}",
     }
     for table, path in DOORS.items():
         inserts = [

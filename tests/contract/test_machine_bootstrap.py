@@ -11,15 +11,14 @@ import hashlib
 import json
 import shlex
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import asyncssh
 import pytest
 import pytest_asyncio
 
-from control_plane.domain.rendering import BootOrder, user_data
-from data_plane.access.customer import end_customer, install_keys
-from data_plane.access.port import HostKeyChanged, LoginRefused, StepFailed, Target, Unreachable
+from data_plane.access.authority import new_authority
+from data_plane.access.port import HostKeyChanged, StepFailed, Unreachable
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.inspection.bundle import build_agent
 from data_plane.inspection.gpus import read_gpus
@@ -29,7 +28,8 @@ from data_plane.mesh.port import PEERS_MAX, HubIdentity, MeshLink, Network, Peer
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
-from tests.support.machines import IMAGES, Machine, ready
+from tests.support.certificates import our_access
+from tests.support.machines import IMAGES, Machine, boot_order, ready
 
 pytestmark = [
     pytest.mark.machines,
@@ -55,18 +55,14 @@ async def fleet() -> AsyncIterator[Fleet]:
     """A hub and three machines: alice1 and alice2 of one tenant, bob1 of another."""
     host = await NspawnHost.open(await asyncio.to_thread(ensure_image, IMAGES, print))
     try:
-        login = new_host_key()
-        access = SshAccess(login.private_openssh)
+        authority = new_authority()
+        access = our_access(authority)
         keys = {name: new_host_key() for name in ("hub", "alice1", "alice2", "bob1")}
         for name, key in keys.items():
-            order = BootOrder(key.private_openssh, key.public, access.public_key)
             gpus = () if name == "hub" else (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8
-            await host.boot(MachineSpec(name, user_data(order), gpus))
+            await host.boot(MachineSpec(name, boot_order(key, [authority], name), gpus))
         targets = await asyncio.gather(*(ready(host, access, name, keys[name]) for name in keys))
-        ours = asyncssh.import_private_key(login.private_openssh)
-        machines = {
-            target_name: Machine(target, ours) for target_name, target in zip(keys, targets, strict=True)
-        }
+        machines = {name: Machine(target, authority) for name, target in zip(keys, targets, strict=True)}
         # What newer distributions set: sudo then runs its command on a terminal of its own.
         await machines["alice2"].sh("echo 'Defaults use_pty' | sudo tee /etc/sudoers.d/90-pty")
         yield Fleet(access, machines, SshHub(access, machines["hub"].target))
@@ -89,66 +85,10 @@ async def _enrol(fleet: Fleet, network: Network, names: list[str]) -> HubIdentit
 
 async def test_another_machine_at_the_address_is_refused(fleet: Fleet) -> None:
     target = fleet["alice1"].target
-    impostor = Target(target.address, target.port, new_host_key().public)
+    impostor = replace(target, host_key=new_host_key().public)
     with pytest.raises(HostKeyChanged):
         async with fleet.access.connect(impostor):
             pytest.fail("logged in to another machine")
-
-
-async def test_a_key_the_machine_does_not_know_is_refused(fleet: Fleet) -> None:
-    with pytest.raises(LoginRefused):
-        async with SshAccess(new_host_key().private_openssh).connect(fleet["alice1"].target):
-            pytest.fail("logged in with a foreign key")
-
-
-async def test_exactly_the_given_keys_let_the_customer_in(fleet: Fleet) -> None:
-    machine = fleet["alice1"]
-    first, second = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
-    lines = [key.export_public_key().decode().strip() for key in (first, second)]
-    async with fleet.access.connect(machine.target) as session:
-        for _ in range(2):
-            await install_keys(session, lines)
-        assert (await machine.sh("whoami", user="ubuntu", key=first)).strip() == "ubuntu"
-        stat = await machine.sh("sudo stat -c '%U:%G %a' /home/ubuntu/.ssh /home/ubuntu/.ssh/authorized_keys")
-        assert stat.splitlines() == ["ubuntu:ubuntu 700", "ubuntu:ubuntu 600"]
-        assert (await machine.sh("sudo ls -A /home/ubuntu/.ssh")).split() == ["authorized_keys"]
-
-        await install_keys(session, lines[1:])
-        assert (await machine.sh("whoami", user="ubuntu", key=second)).strip() == "ubuntu"
-        with pytest.raises(asyncssh.PermissionDenied):
-            await machine.sh("whoami", user="ubuntu", key=first)
-
-
-async def test_keys_do_not_follow_a_link_that_the_customer_laid(fleet: Fleet) -> None:
-    machine = fleet["alice2"]
-    key = new_host_key().public
-    async with fleet.access.connect(machine.target) as session:
-        await install_keys(session, [])
-        await machine.sh("sudo -u ubuntu sh -c 'rm -rf ~/.ssh && ln -s /etc ~/.ssh'")
-        with pytest.raises(StepFailed):
-            await install_keys(session, [key])
-        await machine.sh("test ! -e /etc/authorized_keys && sudo -u ubuntu rm /home/ubuntu/.ssh")
-        await install_keys(session, [key])
-    assert (await machine.sh("sudo cat /home/ubuntu/.ssh/authorized_keys")).strip() == key
-
-
-async def test_a_customer_who_was_ended_runs_nothing_and_comes_in_no_more(fleet: Fleet) -> None:
-    machine = fleet["alice2"]
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    line = key.export_public_key().decode().strip()
-    try:
-        async with fleet.access.connect(machine.target) as session:
-            await install_keys(session, [line])
-            await machine.sh("nohup setsid sleep 1000 >/dev/null 2>&1 &", user="ubuntu", key=key)
-            assert (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
-            for _ in range(2):
-                await end_customer(session)
-            assert not (await machine.sh("find /proc -maxdepth 1 -name '[0-9]*' -user ubuntu")).strip()
-            with pytest.raises((asyncssh.PermissionDenied, asyncssh.ConnectionLost)):
-                await machine.sh("whoami", user="ubuntu", key=key)
-            assert (await read_gpus(session, build_agent())).source == "emulated", "we are still let in"
-    finally:
-        await machine.sh("sudo usermod --expiredate '' ubuntu")
 
 
 async def test_the_agent_reports_the_emulated_cards_and_is_pushed_once(fleet: Fleet) -> None:

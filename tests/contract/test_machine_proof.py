@@ -9,12 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-import asyncssh
 import numpy as np
 import pytest
 import pytest_asyncio
 
-from control_plane.domain.rendering import BootOrder, user_data
+from data_plane.access.authority import new_authority
 from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.access.step import Step
@@ -54,7 +53,8 @@ from data_plane.proof.protocol.wire import decode, encode
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
-from tests.support.machines import IMAGES, Machine, ready
+from tests.support.certificates import our_access
+from tests.support.machines import IMAGES, Machine, boot_order, ready
 
 pytestmark = [
     pytest.mark.machines,
@@ -73,13 +73,12 @@ SECONDS = 60.0
 async def rented() -> AsyncIterator[tuple[SshAccess, Machine]]:
     host = await NspawnHost.open(await asyncio.to_thread(ensure_image, IMAGES, print))
     try:
-        login, key = new_host_key(), new_host_key()
-        access = SshAccess(login.private_openssh)
-        order = BootOrder(key.private_openssh, key.public, access.public_key)
+        authority, key = new_authority(), new_host_key()
+        access = our_access(authority)
         gpus = (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * GPUS
-        await host.boot(MachineSpec("prover", user_data(order), gpus))
+        await host.boot(MachineSpec("prover", boot_order(key, [authority], "prover"), gpus))
         target = await ready(host, access, "prover", key)
-        yield access, Machine(target, asyncssh.import_private_key(login.private_openssh))
+        yield access, Machine(target, authority)
     finally:
         await host.close()
 

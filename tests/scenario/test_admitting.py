@@ -44,11 +44,11 @@ async def _failed(stage: Stage, lease: Lease) -> list[FailReason | None]:
 async def test_a_customer_is_admitted_in_one_go_network_first_and_keys_last(stage: Stage) -> None:
     lease, machine = await _verified(stage)
     known = stage.access.machine(str(machine.address))
-    assert "install keys" not in known.calls, "nobody is on a machine that is being verified"
+    assert "admit customer" not in known.calls, "nobody is on a machine that is being verified"
     assert (await stage.shown(lease)).status.step is Step.GPUS_VERIFIED
     before = len(known.calls)
     await stage.run("admit_customers")
-    assert known.calls[before:] == ["connect", "make mesh key", "join mesh", "install keys"]
+    assert known.calls[before:] == ["connect", "make mesh key", "join mesh", "admit customer"]
     assert await stage.state(lease) == "ready"
     shown = await stage.shown(lease)
     assert shown.overview.evidence is not None
@@ -62,7 +62,7 @@ async def test_a_machine_on_which_a_step_fails_again_and_again_is_given_up_and_c
     stage: Stage,
 ) -> None:
     lease, machine = await _verified(stage)
-    stage.access.script(str(machine.address), step_fails={"install keys": 5})
+    stage.access.script(str(machine.address), step_fails={"admit customer": 5})
     await stage.play_until(lease, "ready", seconds_max=200)
     assert await _failed(stage, lease) == [FailReason.SETUP_FAILED, None]
     assert (await stage.machines(lease))[0].state in (MachineState.TERMINATING, MachineState.GONE)
@@ -110,7 +110,7 @@ async def test_another_machine_at_the_address_gets_no_keys(stage: Stage) -> None
     known = stage.access.script(str(machine.address), host_key_changed=True)
     await stage.play_until(lease, "ready", seconds_max=300)
     assert await _failed(stage, lease) == [FailReason.HOST_KEY_CHANGED, None]
-    assert "install keys" not in known.calls
+    assert "admit customer" not in known.calls
     await stage.finish()
 
 
@@ -146,6 +146,6 @@ async def test_a_customer_who_releases_before_being_admitted_pays_nothing_and_th
     await stage.run("release_machines")
     (released,) = await stage.machines(lease)
     assert (released.state, released.erasing_until) == (MachineState.TERMINATING, None), "nobody was on it"
-    assert "install keys" not in stage.access.machine(str(machine.address)).calls
+    assert "admit customer" not in stage.access.machine(str(machine.address)).calls
     await stage.finish()
     assert (await stage.lease_row(lease)).ready_at is None

@@ -125,7 +125,7 @@ async def idle_challenge(stage: Stage, lease: Lease, *answers: Answer) -> str:
 def busy_health(stage: Stage, where: str, *, processes: int | None, percent: int | None) -> None:
     """From now on the machine at this address reports this load of its GPUs."""
     known = stage.access.machine(where)
-    health = known.health or idle(stage.access.hardware(Target(where, 22, "")))
+    health = known.health or idle(stage.access.hardware(Target(where, 22, "", "")))
     gpus = tuple(
         dataclasses.replace(gpu, usage=Usage(compute_processes=processes, utilisation_percent=percent))
         for gpu in health.gpus
@@ -207,7 +207,7 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
     world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, watch))
     await set_up(stage, world=world)
     assert before == ["connect", "run agent", "find agent", "prove"]
-    admitting = ["connect", "make mesh key", "join mesh", "install keys"]
+    admitting = ["connect", "make mesh key", "join mesh", "admit customer"]
     assert known.calls[len(before) :] == (admitting if admitted else [])
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     await stage.finish()
@@ -216,7 +216,7 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
 async def test_keys_that_cannot_be_installed_are_tried_again_without_another_proof(stage: Stage) -> None:
     lease = await booting(stage)
     where = await address(stage, lease)
-    stage.access.machine(where).step_fails["install keys"] = 1
+    stage.access.machine(where).step_fails["admit customer"] = 1
     await set_up(stage)
     assert (await machine(stage, lease)).state is MachineState.VERIFIED
     assert await stage.state(lease) == "starting"
@@ -490,7 +490,7 @@ async def test_a_gpu_that_two_live_machines_show_is_sold_once(stage: Stage) -> N
 async def keys_on(stage: Stage, lease: Lease) -> list[bool]:
     """Whether anybody's keys were ever installed on the machines of a lease, one answer per attempt."""
     addresses = [machine.address for machine in await stage.machines(lease)]
-    return ["install keys" in stage.access.machine(where).calls for where in addresses if where is not None]
+    return ["admit customer" in stage.access.machine(where).calls for where in addresses if where is not None]
 
 
 async def test_no_key_is_ever_on_a_machine_whose_gpu_is_found_to_be_sold_twice(stage: Stage) -> None:
@@ -530,7 +530,7 @@ async def test_nobody_is_admitted_to_a_verified_machine_while_its_gpu_is_found_t
     await stage.run("challenge_machines")
     assert ("idle", "failed") in await stored(stage)
     await stage.run("admit_customers")
-    assert "install keys" not in stage.access.machine(where).calls
+    assert "admit customer" not in stage.access.machine(where).calls
     await stage.play_until(second, "ready", seconds_max=900)
     assert await keys_on(stage, second) == [False, True]
     await stage.finish()
@@ -1039,7 +1039,7 @@ async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: 
     await stage.run("erase_machines")
     assert stage.access.machine(where).calls[-3:] == ["end customer", "find agent", "prove"]
     assert stage.challenger.occasions(where)[-1] is Occasion.END
-    assert stage.access.machine(where).authorized_keys == ()
+    assert stage.access.machine(where).customer is None
     await stage.run("terminate_machines")
     assert stage.cloud.calls_of("terminate") == 1, "and not a moment longer"
     assert await stored(stage) == [("start", "passed"), ("end", "passed")]

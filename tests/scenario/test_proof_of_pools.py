@@ -115,7 +115,7 @@ def compute(stage: Stage, machine: Machine) -> str:
     """From now on the machine reports that its GPUs are in use."""
     where = str(machine.address)
     known = stage.access.machine(where)
-    health = idle(stage.access.hardware(Target(where, 22, "")))
+    health = idle(stage.access.hardware(Target(where, 22, "", "")))
     load = {"compute_processes": 1, "utilisation_percent": 90}
     gpus = tuple(
         dataclasses.replace(gpu, usage=dataclasses.replace(gpu.usage, **load)) for gpu in health.gpus

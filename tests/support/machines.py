@@ -2,15 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
 import pytest
 
+from control_plane.domain.rendering import BootOrder, user_data
+from data_plane.access.authority import Authority
 from data_plane.access.port import Access, AccessError, HostKey, Target
 from providers.emulators.host import HostedState
 from providers.emulators.nspawn import NspawnHost
+from tests.support.certificates import Login, a_login
 
 IMAGES = Path.home() / ".cache" / "splitplane" / "images"
 BOOT_SECONDS_MAX = 90
@@ -19,20 +24,31 @@ BOOT_SECONDS_MAX = 90
 @dataclass
 class Machine:
     target: Target
-    ours: asyncssh.SSHKey
+    authority: Authority
+    """Which it trusts."""
 
-    async def sh(self, command: str, *, user: str = "splitplane", key: asyncssh.SSHKey | None = None) -> str:
-        """Run a command inside, past our own access. Returns stdout; raises on an exit status other than 0."""
+    @asynccontextmanager
+    async def connected(
+        self, *, user: str = "splitplane", login: Login | asyncssh.SSHKey | None = None
+    ) -> AsyncIterator[asyncssh.SSHClientConnection]:
+        """A connection past our own access, as us unless somebody else is named."""
         pinned = asyncssh.import_public_key(self.target.host_key)
         async with asyncssh.connect(
             self.target.address,
             self.target.port,
             username=user,
-            client_keys=[key or self.ours],
+            client_keys=[login or a_login(self.authority, [self.target.principal], interactive=False)],
             known_hosts=([pinned], [], []),
             config=None,
             agent_path=None,
         ) as connection:
+            yield connection
+
+    async def sh(
+        self, command: str, *, user: str = "splitplane", login: Login | asyncssh.SSHKey | None = None
+    ) -> str:
+        """Run a command inside. Returns stdout; raises on an exit status other than 0."""
+        async with self.connected(user=user, login=login) as connection:
             done = await connection.run(command, check=True)
             return str(done.stdout)
 
@@ -44,14 +60,21 @@ class Machine:
         return True
 
 
+def boot_order(key: HostKey, authorities: Sequence[Authority], name: str) -> str:
+    """The user data of a machine whose principal is `name`."""
+    trusted = [authority.public_key for authority in authorities]
+    return user_data(BootOrder(key.private_openssh, key.public, trusted, name))
+
+
 async def ready(host: NspawnHost, access: Access, name: str, key: HostKey) -> Target:
+    """Wait until we can log in to the machine with this name, which is its principal too."""
     end = time.monotonic() + BOOT_SECONDS_MAX
     last: object = "never had an address"
     while time.monotonic() < end:
         machine = host.machines()[name]
         assert machine.state is not HostedState.FAILED, f"{machine.why}\n{host.console(name)}"
         if machine.address is not None:
-            target = Target(machine.address, machine.ssh_port, key.public)
+            target = Target(machine.address, machine.ssh_port, key.public, name)
             try:
                 async with access.connect(target):
                     return target

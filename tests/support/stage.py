@@ -455,7 +455,6 @@ async def set_stage(
         ssh_authorities=FixedAuthority(),
         hub=hub,
         agent=AgentBundle(b"agent", "0" * 64),
-        login_key_public="ssh-ed25519 ours",
         new_host_key=_Numbers().host_key,
         challenger=challenger,
         chance=_chance,

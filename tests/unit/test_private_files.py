@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.access.ssh import SshAccess, new_host_key
 from environment.private_files import TooOpen, read_private
 
 
@@ -19,13 +18,3 @@ def test_only_a_file_that_nobody_else_may_access_is_read(tmp_path: Path) -> None
         with pytest.raises(TooOpen, match=f"mode {mode:04o}.*; run: chmod 600 {path}") as caught:
             read_private(path)
         assert "secret" not in str(caught.value), oct(mode)
-
-
-def test_our_key_for_machines_is_refused_when_others_may_read_it(tmp_path: Path) -> None:
-    key, path = new_host_key(), tmp_path / "key"
-    path.write_text(key.private_openssh)
-    path.chmod(0o600)
-    assert SshAccess(path).public_key == key.public
-    path.chmod(0o640)
-    with pytest.raises(TooOpen):
-        SshAccess(path)

@@ -16,7 +16,6 @@ from tracing import settings as traces
 DATABASE = {"SPLITPLANE_DATABASE_URL": "postgresql://u:planted@h/d"}
 REACH = DATABASE | {
     "SPLITPLANE_PROVIDER_ACCOUNTS": "local, lambda_cloud/research,",
-    "SPLITPLANE_SSH_KEY_PATH": "/etc/key",
     "SPLITPLANE_HUB": "hub:22",
     "SPLITPLANE_HUB_HOST_KEY": "ssh-ed25519 AAAA hub",
 }
@@ -38,9 +37,9 @@ def test_every_process_refuses_a_variable_that_none_reads_and_names_the_nearest(
         with case(name):
             read(environ)
             with pytest.raises(SettingsError) as refused:
-                read({**environ, "SPLITPLANE_SSH_KEY_PAHT": "planted"})
+                read({**environ, "SPLITPLANE_HBU_HOST_KEY": "planted"})
             assert str(refused.value) == (
-                "SPLITPLANE_SSH_KEY_PAHT is not a setting of Splitplane; did you mean SPLITPLANE_SSH_KEY_PATH?"
+                "SPLITPLANE_HBU_HOST_KEY is not a setting of Splitplane; did you mean SPLITPLANE_HUB_HOST_KEY?"
             )
 
 
@@ -72,7 +71,6 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_sentence() -> None:
         ("API", {"SPLITPLANE_LOG_LEVEL": "planted"}, "input should be 'debug', 'info', 'warning' or 'error'"),
         ("reach", {"SPLITPLANE_ORPHANS_DRY_RUN": "planted"}, "SPLITPLANE_ORPHANS_DRY_RUN cannot be used: "),
         ("reach", {"SPLITPLANE_HUB": ""}, "SPLITPLANE_HUB is not set: the mesh hub's SSH endpoint, host and port"),
-        ("reach", {"SPLITPLANE_SSH_KEY_PATH": ""}, "SPLITPLANE_SSH_KEY_PATH is not set"),
         ("API", {"SPLITPLANE_KMS_KEY": "planted"}, "SPLITPLANE_KMS_KEY must be the ARN of a key in AWS KMS"),
         ("reach", {"SPLITPLANE_DATA_KEY_DAYS": "0"}, "SPLITPLANE_DATA_KEY_DAYS cannot be used: "),
         ("verifier", {"SPLITPLANE_VERIFIER_WORKERS": "0"}, "SPLITPLANE_VERIFIER_WORKERS cannot be used: "),
@@ -96,15 +94,11 @@ def test_values_get_their_types_and_no_settings_show_a_password() -> None:
     assert (given.requests_burst, str(given.metrics_listen)) == (200, "127.0.0.1:9090")
     reached = reconciler.read_reach(REACH | {"SPLITPLANE_PROOF_DRY_RUN": "yes"})
     assert reached.accounts == ("local", "lambda_cloud/research")
-    assert (reached.ssh_key, reached.proof_dry_run, reached.orphans_dry_run) == (
-        Path("/etc/key"),
-        True,
-        False,
-    )
+    assert (reached.proof_dry_run, reached.orphans_dry_run) == (True, False)
     assert reached.hub is not None
     assert (reached.hub.address, reached.hub.ssh_port) == ("hub", 22)
     simulated = reconciler.read_reach(REACH | {"SPLITPLANE_SIMULATED_MACHINES": "yes", "SPLITPLANE_HUB": ""})
-    assert (simulated.ssh_key, simulated.hub) == (None, None)
+    assert simulated.hub is None
     assert "planted" not in f"{given!r} {reconciler.read(DATABASE)!r}"
 
 

@@ -55,6 +55,9 @@ machines = table(
     Column("provider_state", Text),
     Column("address", Text),
     Column("ssh_port", Integer, nullable=False, server_default=text("22")),
+    # Which SSH authorities it was last told to trust (domain/ssh_authority.py, fingerprint), and when to tell it again.
+    Column("ssh_trust", Text),
+    at("ssh_trust_due_at"),
     at("sighted_at"),
     at("missed_since"),
     Column("missed_lists", Integer, nullable=False, server_default=text("0")),

@@ -1,9 +1,9 @@
 """Admits customers to verified machines, after which the lease is READY and billed.
 
 A machine is verified before any customer has access, whether it was ordered for the lease or waited in a pool. The
-remaining steps belong to the claim: the machine joins the private network of the claim's organization, and the
-customer's SSH keys are installed last. All steps can be repeated: when a worker crashes, its hold on the claim
-expires, and the next worker starts again from the first step.
+remaining steps belong to the claim: the machine joins the private network of the claim's organization, and last, its
+sshd learns which lease's certificates may log in as the customer. All steps can be repeated: when a worker crashes, its
+hold on the claim expires, and the next worker starts again from the first step.
 
 A machine that repeatedly fails a step is given up, and its lease tries another one. A machine that cannot be reached
 is given up after the claim's deadline (expire_machines).
@@ -18,12 +18,12 @@ from uuid import UUID
 from control_plane.db import claims
 from control_plane.db.claims import Target as ClaimTarget
 from control_plane.domain.claim import Claim
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, Prefix, on_wire
 from control_plane.domain.progress import Step
 from control_plane.outcomes import claims as outcomes
 from control_plane.outcomes import machines as machine_outcomes
-from data_plane.access.customer import install_keys
-from data_plane.access.port import AccessError, Session, Target
+from data_plane.access.customer import admit_customer
+from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.mesh.machine import join_mesh, mesh_public_key
 from reconciler import network, patience, traced
 from reconciler.loop import AccountLoop, Report, each
@@ -38,7 +38,7 @@ HELD_FOR = timedelta(seconds=90)
 """Longer than any single step may take; every step renews it. A claim waits this long when its worker dies."""
 LASTS = timedelta(minutes=3)
 
-HUB_AGAIN = timedelta(seconds=5)
+OURS_AGAIN = timedelta(seconds=5)
 
 
 async def activate(world: LeaseWorld, account: AccountName) -> Report:
@@ -62,13 +62,13 @@ async def activate(world: LeaseWorld, account: AccountName) -> Report:
 async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UUID, report: Report) -> None:
     if target.address is None or target.host_key is None:
         raise ValueError(f"{claim.machine_id} is verified without an address or a host key")
-    reached = Target(target.address, target.ssh_port, target.host_key)
+    reached = Target(target.address, target.ssh_port, target.host_key, target.launch_key)
     try:
         with world.tracer.span("machine session", Kind.CLIENT):
             async with world.access.connect(reached) as session:
-                prepared = await _prepare(world, claim, target, session, token)
-    except (network.HubAway, network.NetworkBusy) as error:
-        await _wait_for_our_hub(world, claim, token)
+                prepared = await _prepare(world, claim, session, token)
+    except (network.HubAway, network.NetworkBusy, NotCertified) as error:
+        await _wait_for_us(world, claim, token)
         report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")
         return
     except AccessError as error:
@@ -83,9 +83,7 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
         )
 
 
-async def _prepare(
-    world: LeaseWorld, claim: Claim, target: ClaimTarget, session: Session, token: UUID
-) -> bool:
+async def _prepare(world: LeaseWorld, claim: Claim, session: Session, token: UUID) -> bool:
     """The steps in their order; False when the claim ended, or another worker took it over meanwhile."""
     public_key = await mesh_public_key(session)
     if not await _step(world, claim, None, token):
@@ -96,7 +94,7 @@ async def _prepare(
     await join_mesh(session, mesh_link)
     if not await _step(world, claim, Step.MESH_JOINED, token):
         return False
-    await install_keys(session, target.authorized_keys)
+    await admit_customer(session, on_wire(Prefix.LEASE, claim.lease_id))
     return True
 
 
@@ -109,10 +107,12 @@ async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID)
         )
 
 
-async def _wait_for_our_hub(world: LeaseWorld, claim: Claim, token: UUID) -> None:
-    """Not a failed try of the machine, so its deadline moves on while our hub is away (`domain/deadline.py`)."""
+async def _wait_for_us(world: LeaseWorld, claim: Claim, token: UUID) -> None:
+    """Not a failed try of the machine, so its deadline moves on while our hub or our SSH authority is away
+    (`domain/deadline.py`).
+    """
     async with world.db.statement() as connection:
-        await claims.wait(connection, claim.id, token=token, due_at=world.now() + HUB_AGAIN)
+        await claims.wait(connection, claim.id, token=token, due_at=world.now() + OURS_AGAIN)
 
 
 async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError, token: UUID) -> None:

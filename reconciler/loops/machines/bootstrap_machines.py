@@ -9,7 +9,10 @@ A machine whose GPUs are not what was ordered is given up at once, with the read
 another one. But a reading is only what the machine reports about itself. Where the SKU demands proof, the GPUs are
 challenged in the same session (`reconciler/proving.py`), and only a passed proof makes the machine verified; after a
 second failure in a row it is given up. When our own verifier is unavailable, no machine is to blame: the machine
-waits, and its deadline moves on.
+waits, and its deadline moves on. The same goes for our SSH authority.
+
+First of all, every key that the provider or the image installed is deleted, and sshd is asked whether it accepts our
+certificates and nothing else.
 
 No customer has access yet, so a proof has the GPUs to itself, and its consequences are decided in the transaction
 that stores it. admit_customers then admits customers, to verified machines only.
@@ -31,10 +34,11 @@ from control_plane.outcomes import challenges
 from control_plane.outcomes import machines as outcomes
 from control_plane.outcomes.challenges import Challenged
 from control_plane.outcomes.machines import Verification
-from data_plane.access.port import AccessError, Session, Target
+from data_plane.access.login import close_other_logins
+from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.inspection.gpus import GpuReport, read_gpus
 from data_plane.proof.verifier.jobs import VerifierAway
-from reconciler import patience, proving, traced
+from reconciler import patience, proving, ssh_trust, traced
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 from tracing.tracer import Kind
@@ -46,7 +50,7 @@ LANES = 4
 HELD_FOR = timedelta(seconds=90)
 """Longer than any single step may take; every step renews it, and a proof holds the machine for longer
 (`proving.HELD_FOR`). A machine waits this long when its worker dies."""
-VERIFIER_AGAIN = timedelta(seconds=20)
+OURS_AGAIN = timedelta(seconds=20)
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
@@ -85,17 +89,21 @@ class _Examination:
 async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report: Report) -> None:
     if machine.address is None or machine.host_key is None:
         raise ValueError(f"{machine.id} is reachable without an address or a host key")
-    target = Target(machine.address, machine.ssh_port, machine.host_key)
+    target = Target(machine.address, machine.ssh_port, machine.host_key, machine.launch_key)
     try:
         with world.tracer.span("machine session", Kind.CLIENT):
             async with world.access.connect(target) as session:
                 examination = await _examine(world, machine, session, token)
+    except NotCertified as error:
+        await _wait_for_us(world, machine, token)
+        report.errors.append(f"{machine.launch_key}: {error}")
+        return
     except AccessError as error:
         await _try_again_or_fail(world, machine, error, token)
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return
     except VerifierAway as error:
-        await _wait_for_our_verifier(world, machine, token)
+        await _wait_for_us(world, machine, token)
         report.errors.append(f"{machine.launch_key}: our verifier is away: {error}")
         return
     if examination is not None:
@@ -109,6 +117,8 @@ async def _examine(
     """Read, judge and prove the GPUs; None when another worker took the machine over meanwhile."""
     if not await _step(world, machine, Step.CONNECTED, token, HELD_FOR):
         return None
+    await close_other_logins(session)
+    await ssh_trust.tell(world, session, machine.id)
     with world.tracer.span("read GPUs"):
         gpus = await read_gpus(session, world.agent)
     verdict = _verdict(world, machine, gpus)
@@ -158,10 +168,12 @@ async def _record(world: MachineWorld, machine: Machine, examination: _Examinati
             )
 
 
-async def _wait_for_our_verifier(world: MachineWorld, machine: Machine, token: UUID) -> None:
-    """Neither a strike nor a failed try, so its deadline moves on meanwhile (`domain/deadline.py`)."""
+async def _wait_for_us(world: MachineWorld, machine: Machine, token: UUID) -> None:
+    """Our verifier or our SSH authority is away. Neither a strike nor a failed try, so its deadline moves on meanwhile
+    (`domain/deadline.py`).
+    """
     async with world.db.statement() as connection:
-        await machines.postpone(connection, machine.id, token=token, due_at=world.now() + VERIFIER_AGAIN)
+        await machines.postpone(connection, machine.id, token=token, due_at=world.now() + OURS_AGAIN)
 
 
 async def _try_again_or_fail(world: MachineWorld, machine: Machine, error: AccessError, token: UUID) -> None:

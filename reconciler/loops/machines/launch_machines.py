@@ -9,6 +9,8 @@ The machine's SSH host key is made here. Its public half is committed with the i
 only in the one request, so a machine that presents another key is not ours.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.db import journal, machines
@@ -52,12 +54,25 @@ PUT_BACK_FOR = timedelta(seconds=5)
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
     limit = _launches_at_once(world, account)
-    asked, steps = await _commit_asked(world, account, limit)
+    # Before anything is committed as asked: without an authority, no machine can be ordered.
+    authorities = await world.ssh_authorities.trusted()
+    asked, steps = await _commit_asked(world, account, limit, authorities)
     report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
     await each(
-        asked, lambda intent: steps.around(intent[0].id, _launch(world, account, *intent, report)), report
+        asked,
+        lambda intent: steps.around(intent.machine.id, _launch(world, account, intent, report)),
+        report,
     )
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A machine that is committed as asked for, and what its user data needs."""
+
+    machine: Machine
+    host_key: HostKey
+    authorities: Sequence[str]
 
 
 def _launches_at_once(world: MachineWorld, account: AccountName) -> int:
@@ -69,8 +84,8 @@ def _launches_at_once(world: MachineWorld, account: AccountName) -> int:
 
 
 async def _commit_asked(
-    world: MachineWorld, account: AccountName, limit: int
-) -> tuple[list[tuple[Machine, HostKey]], Steps]:
+    world: MachineWorld, account: AccountName, limit: int, authorities: Sequence[str]
+) -> tuple[list[_Asked], Steps]:
     """Commit that the intents are being requested, with the SSH host keys that their machines will have."""
     now = world.now()
     lag = world.accounts[account].capabilities.list_lag_seconds
@@ -81,7 +96,7 @@ async def _commit_asked(
         moves = [_asked_move(machine, host_key, now, deadline) for machine, host_key in chosen]
         moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
         steps = await traced.of_machines(world, connection, NAME, sorted(moved))
-    return [(machine, host_key) for machine, host_key in chosen if machine.id in moved], steps
+    return [_Asked(*pair, authorities) for pair in chosen if pair[0].id in moved], steps
 
 
 def _asked_move(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
@@ -103,15 +118,15 @@ def _moved(state: MachineState, event: MachineEvent) -> Moved[MachineState, Mach
     return moved
 
 
-async def _launch(
-    world: MachineWorld, account: AccountName, machine: Machine, host_key: HostKey, report: Report
-) -> None:
+async def _launch(world: MachineWorld, account: AccountName, asked: _Asked, report: Report) -> None:
+    machine, host_key = asked.machine, asked.host_key
+    boot = BootOrder(host_key.private_openssh, host_key.public, asked.authorities, machine.launch_key)
     order = LaunchOrder(
         launch_key=machine.launch_key,
         native_type=machine.native_type,
         native_region=machine.native_region,
-        user_data=user_data(BootOrder(host_key.private_openssh, host_key.public, world.login_key_public)),
-        ssh_public_key=world.login_key_public,
+        user_data=user_data(boot),
+        ssh_public_key=asked.authorities[0],
     )
     try:
         ref = await world.accounts[account].launch(order)

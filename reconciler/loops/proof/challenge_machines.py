@@ -72,7 +72,7 @@ class _Run:
     async def challenge(self, machine: Machine) -> None:
         if machine.address is None or machine.host_key is None:
             raise ValueError(f"{machine.id} is verified without an address or a host key")
-        target = Target(machine.address, machine.ssh_port, machine.host_key)
+        target = Target(machine.address, machine.ssh_port, machine.host_key, machine.launch_key)
         try:
             async with self.world.access.connect(target) as session:
                 report = await self._report(session, machine)

@@ -47,7 +47,7 @@ async def activate(world: ProofWorld, account: AccountName) -> Report:
 async def _erase(world: ProofWorld, machine: Machine, token: UUID, report: Report) -> None:
     if machine.address is None or machine.host_key is None or machine.erasing_until is None:
         raise ValueError(f"{machine.id} was verified without an address or a host key")
-    target = Target(machine.address, machine.ssh_port, machine.host_key)
+    target = Target(machine.address, machine.ssh_port, machine.host_key, machine.launch_key)
     left = (machine.erasing_until - world.now()).total_seconds()
     try:
         async with world.access.connect(target) as session:

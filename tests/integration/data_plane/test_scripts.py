@@ -4,7 +4,8 @@ import subprocess
 
 import pytest
 
-from data_plane.access.customer import END_CUSTOMER, INSTALL_KEYS
+from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
+from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.step import Step
 from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
@@ -14,7 +15,19 @@ from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
 from data_plane.proof.challenger.prover_line import PROVE
 
 STEPS = (
-    *(INSTALL_KEYS, END_CUSTOMER, MESH_KEY, JOIN_MESH, FIND_AGENT, PUSH_AGENT, RUN_AGENT, READ_HEALTH, PROVE),
+    *(
+        ADMIT_CUSTOMER,
+        END_CUSTOMER,
+        TRUST_AUTHORITIES,
+        CLOSE_OTHER_LOGINS,
+        MESH_KEY,
+        JOIN_MESH,
+        FIND_AGENT,
+        PUSH_AGENT,
+        RUN_AGENT,
+        READ_HEALTH,
+        PROVE,
+    ),
     *(hub_scripts.SYNC, hub_scripts.DROP),
 )
 SCRIPTS = {**{step.name: step.script for step in STEPS}, "bring a hub's network up": hub_scripts.UP}

@@ -1084,7 +1084,7 @@ def _create_tables() -> None:
         sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "state IN ('next', 'removed', 'retired', 'signing')",
+            "state IN ('distrusted', 'next', 'removed', 'retired', 'signing')",
             name=op.f("ck_ssh_authorities_state_known"),
         ),
         sa.CheckConstraint(
@@ -1507,6 +1507,8 @@ def _create_tables() -> None:
         sa.Column("provider_state", sa.Text(), nullable=True),
         sa.Column("address", sa.Text(), nullable=True),
         sa.Column("ssh_port", sa.Integer(), server_default=sa.text("22"), nullable=False),
+        sa.Column("ssh_trust", sa.Text(), nullable=True),
+        sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),

@@ -1,21 +1,24 @@
 """SSH access against an SSH server in this process that can misbehave in every way."""
 
 import asyncio
+import dataclasses
 import hashlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncssh
 import pytest
 
+from control_plane.world import utc_now
 from data_plane.access import ssh
+from data_plane.access.authority import new_authority
 from data_plane.access.port import (
-    Access,
     AccessError,
     HostKeyChanged,
     LoginRefused,
+    NotCertified,
     StepFailed,
     Target,
     Unreachable,
@@ -30,7 +33,9 @@ from data_plane.inspection.gpus import RUN_AGENT, read_gpus
 from data_plane.mesh import hub
 from data_plane.mesh.machine import mesh_public_key
 from data_plane.mesh.port import Network
-from tests.support.ssh_server import MACHINE, OURS, Handler, Process, a_machine
+from reconciler.ssh_authorities import FixedAuthority, certifier
+from tests.support.certificates import our_access
+from tests.support.ssh_server import AUTHORITY, MACHINE, PRINCIPAL, Handler, Process, a_machine, ours
 
 STEP = Step("try", "true", seconds=5, user="login")
 
@@ -46,7 +51,7 @@ def answering(output: bytes, status: int = 0, errors: bytes = b"") -> Handler:
 
 @asynccontextmanager
 async def a_shell(handler: Handler) -> AsyncIterator[SshSession]:
-    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as shell:
+    async with a_machine(handler) as target, ours().connect(target) as shell:
         yield shell
 
 
@@ -89,7 +94,7 @@ async def test_a_machine_with_another_host_key_is_refused_before_anything_is_sen
     other = asyncssh.generate_private_key(kind).export_private_key().decode()
     async with a_machine(handler, private_key=other) as target:
         with pytest.raises(HostKeyChanged):
-            async with SshAccess(OURS.private_openssh).connect(target):
+            async with ours().connect(target):
                 pytest.fail("logged in to another machine")
     assert heard == []
 
@@ -97,15 +102,15 @@ async def test_a_machine_with_another_host_key_is_refused_before_anything_is_sen
 async def test_an_invalid_host_key_on_record_reaches_no_machine() -> None:
     async with a_machine(answering(b""), pinned="trust me") as target:
         with pytest.raises(HostKeyChanged):
-            async with SshAccess(OURS.private_openssh).connect(target):
+            async with ours().connect(target):
                 pytest.fail("logged in without a pin")
 
 
-async def test_a_machine_that_does_not_know_our_key_or_user_refuses_the_login() -> None:
+async def test_a_machine_that_does_not_trust_our_authority_or_know_our_user_refuses_the_login() -> None:
     async with a_machine(answering(b"")) as target:
         for access in (
-            SshAccess(new_host_key().private_openssh),
-            SshAccess(OURS.private_openssh, login_user="root"),
+            our_access(new_authority()),
+            ours(login_user="root"),
         ):
             with pytest.raises(LoginRefused):
                 async with access.connect(target):
@@ -123,7 +128,7 @@ async def a_speaker(first: bytes, *, then_close: bool) -> AsyncIterator[Target]:
             writer.close()
 
     async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
-        yield Target("127.0.0.1", server.sockets[0].getsockname()[1], MACHINE.public)
+        yield Target("127.0.0.1", server.sockets[0].getsockname()[1], MACHINE.public, PRINCIPAL)
     for writer in writers:
         writer.close()
 
@@ -144,7 +149,7 @@ async def test_whatever_answers_on_the_port_is_unreachable(
     monkeypatch.setattr(ssh, "CONNECT_SECONDS", 0.3)
     async with a_speaker(first, then_close=then_close) as target:
         with pytest.raises(Unreachable) as caught:
-            async with SshAccess(OURS.private_openssh).connect(target):
+            async with ours().connect(target):
                 pytest.fail("connected to nothing")
         assert str(caught.value).isprintable()
 
@@ -154,7 +159,7 @@ async def test_a_host_where_nobody_listens_is_unreachable() -> None:
         pass
     for port in (target.port, 0):
         with pytest.raises(Unreachable):
-            async with SshAccess(OURS.private_openssh).connect(Target("127.0.0.1", port, MACHINE.public)):
+            async with ours().connect(Target("127.0.0.1", port, MACHINE.public, PRINCIPAL)):
                 pytest.fail("connected to nobody")
 
 
@@ -240,7 +245,7 @@ async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch:
 
     monkeypatch.setattr(hub, "BUSY_SECONDS_MAX", 0.3)
     async with a_machine(hang) as target:
-        one = hub.SshHub(SshAccess(OURS.private_openssh), target)
+        one = hub.SshHub(ours(), target)
         stuck = [asyncio.create_task(one.sync(Network(n), [])) for n in range(hub.CONNECTIONS_MAX)]
         await asyncio.sleep(0)  # They hold all places now.
         with pytest.raises(Unreachable, match="busy"):
@@ -253,7 +258,7 @@ async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch:
 async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
     async with a_machine(answering(b"ok\n")) as target:
         with pytest.raises(StepFailed, match="public key"):
-            await hub.SshHub(SshAccess(OURS.private_openssh), target).sync(Network(1), [])
+            await hub.SshHub(ours(), target).sync(Network(1), [])
 
 
 # What a machine says as its mesh key, and what its agent prints.
@@ -265,7 +270,7 @@ async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
 async def test_an_invalid_mesh_key_fails_the_step(answer: bytes) -> None:
     async with (
         a_machine(answering(answer)) as target,
-        SshAccess(OURS.private_openssh).connect(target) as session,
+        ours().connect(target) as session,
     ):
         with pytest.raises(StepFailed, match="make mesh key"):
             await mesh_public_key(session)
@@ -296,7 +301,7 @@ async def test_an_answer_that_the_agent_cannot_have_given_is_not_believed(answer
         else:
             await answering(answer, status)(process)
 
-    async with a_machine(handler) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+    async with a_machine(handler) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed) as caught:
             await read_gpus(session, AgentBundle(b"agent", "0" * 64))
     assert caught.value.step == RUN_AGENT.name
@@ -330,7 +335,7 @@ async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> 
     """The agent in the folder is real: it reports that library and file are missing, which shows that it ran."""
     home, agent = Home(tmp_path), build_agent()
     path = tmp_path / ".splitplane" / f"agent-{agent.sha256}.pyz"
-    async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+    async with a_machine(home) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed, match="run agent"):
             await read_gpus(session, agent)
         assert path.read_bytes() == agent.content
@@ -349,7 +354,7 @@ async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> 
 async def test_an_agent_that_arrives_with_another_digest_is_not_kept(tmp_path: Path) -> None:
     home = Home(tmp_path)
     wrong = AgentBundle(b"print('hello')", "0" * 64)
-    async with a_machine(home) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+    async with a_machine(home) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed, match="another digest"):
             await read_gpus(session, wrong)
     assert list((tmp_path / ".splitplane").iterdir()) == []
@@ -364,22 +369,74 @@ def test_a_host_key_keeps_its_secret_out_of_sight() -> None:
     assert new_host_key() != key
 
 
-def test_our_key_may_be_a_file_or_text(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.touch(mode=0o600)
-    path.write_text(OURS.private_openssh)
-    access: Access = SshAccess(path)
-    assert SshAccess(path).public_key == SshAccess(OURS.private_openssh).public_key == OURS.public
-    assert access
-    with pytest.raises(ValueError, match="not a usable private key"):
-        SshAccess("nonsense")
+async def test_each_login_has_a_certificate_of_its_own_for_that_machine_alone() -> None:
+    asked: list[tuple[str, str]] = []
+    certify = certifier(FixedAuthority(AUTHORITY), utc_now, "tests")
+
+    async def noted(public_key: str, principal: str) -> Sequence[str]:
+        asked.append((public_key, principal))
+        return await certify(public_key, principal)
+
+    access = SshAccess(noted)
+    async with a_machine(answering(b"")) as target:
+        for _ in range(2):
+            async with access.connect(target):
+                pass
+        with pytest.raises(LoginRefused):
+            async with access.connect(dataclasses.replace(target, principal="sp-another-machine")):
+                pytest.fail("logged in with the certificate of another machine")
+    assert [principal for _, principal in asked] == [PRINCIPAL, PRINCIPAL, "sp-another-machine"]
+    assert len({public_key for public_key, _ in asked}) == 1
+    assert SshAccess(noted)._public_key != access._public_key, "a process has a key of its own"
+
+
+async def test_while_authorities_are_rotated_the_machine_may_trust_any_of_them() -> None:
+    others = [certifier(FixedAuthority(new_authority()), utc_now, "tests") for _ in range(3)]
+    trusted = certifier(FixedAuthority(AUTHORITY), utc_now, "tests")
+
+    async def every(public_key: str, principal: str) -> Sequence[str]:
+        return [line for each in (*others, trusted) for line in await each(public_key, principal)]
+
+    async with a_machine(answering(b"")) as target, SshAccess(every).connect(target):
+        pass
+
+
+async def test_without_a_certificate_nothing_is_sent_to_a_machine() -> None:
+    async def refuse(_public_key: str, _principal: str) -> Sequence[str]:
+        raise NotCertified("the key manager is away")
+
+    connections = 0
+
+    async def count(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    async with await asyncio.start_server(count, "127.0.0.1", 0) as server:
+        target = Target("127.0.0.1", server.sockets[0].getsockname()[1], MACHINE.public, PRINCIPAL)
+        with pytest.raises(NotCertified, match="key manager"):
+            async with SshAccess(refuse).connect(target):
+                pytest.fail("connected")
+    assert connections == 0
+
+
+async def test_a_session_of_ours_ends_although_sshd_looks_at_its_certificate_only_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hang(process: "Process[bytes]") -> None:
+        await process.stdin.read()
+
+    monkeypatch.setattr(ssh, "SESSION_SECONDS_MAX", 0.3)
+    async with a_machine(hang) as target, ours().connect(target) as session:
+        with pytest.raises(Unreachable):
+            await session.run(STEP)
 
 
 async def test_no_error_holds_our_key() -> None:
-    async with a_machine(answering(b"", 1, OURS.private_openssh.encode())) as target:
-        secret = OURS.private_openssh.splitlines()[2]
-        access = SshAccess(OURS.private_openssh)
+    async with a_machine(answering(b"")) as target:
+        access = ours()
+        secret = access._key.export_private_key("pkcs8-pem").decode().splitlines()[1]
         with pytest.raises(AccessError) as caught:
-            async with access.connect(Target(target.address, target.port, new_host_key().public)):
+            async with access.connect(dataclasses.replace(target, host_key=new_host_key().public)):
                 pytest.fail("logged in to another machine")
         assert secret not in f"{caught.value!r} {access!r} {vars(access)!r}"

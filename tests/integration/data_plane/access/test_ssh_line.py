@@ -10,11 +10,10 @@ import pytest
 from data_plane.access import ssh_line
 from data_plane.access.line import LineBroken, LineSilent
 from data_plane.access.port import Unreachable
-from data_plane.access.ssh import SshAccess
 from data_plane.access.ssh_line import ROOM_BYTES, WINDOW_BYTES, SshLine
 from data_plane.access.step import OUTPUT_BYTES_MAX, Step
 from data_plane.documents.strict import Malformed
-from tests.support.ssh_server import OURS, Handler, Process, a_machine
+from tests.support.ssh_server import Handler, Process, a_machine, ours
 from tests.unit.data_plane.access.test_frames import framed
 
 STEP = Step("prove", "true", seconds=5, user="login")
@@ -27,7 +26,7 @@ async def a_line(
     handler: Handler, ticks: Iterator[int] | None = None, window: int = 2 << 20
 ) -> AsyncIterator[SshLine]:
     numbers = ticks or count()
-    access = SshAccess(OURS.private_openssh, clock=lambda: float(next(numbers)))
+    access = ours(clock=lambda: float(next(numbers)))
     async with (
         a_machine(handler, window=window) as target,
         access.connect(target) as shell,
@@ -281,7 +280,7 @@ async def test_a_machine_that_refuses_the_channel_is_unreachable() -> None:
     async def never(process: "Process[bytes]") -> None:
         process.exit(0)
 
-    access = SshAccess(OURS.private_openssh)
+    access = ours()
     async with a_machine(never) as target, access.connect(target) as shell:
         shell._connection.abort()
         with pytest.raises(Unreachable, match="prove"):

@@ -1,39 +1,24 @@
-"""Which keys a customer may bring."""
+"""What sshd could read as something else is neither a principal nor an authority."""
 
-from collections.abc import Callable
-
-import asyncssh
 import pytest
 
-from data_plane.access.customer import authorized_keys_text
-from data_plane.access.ssh import new_host_key
+from data_plane.access.customer import admit_customer
+from data_plane.access.login import trust
+from data_plane.access.port import StepFailed, Target
+from data_plane.documents.inventory import Inventory
+from data_plane.simulation.access import FakeAccess
+
+TARGET = Target("10.0.0.1", 22, "ssh-ed25519 AAAA", "sp-1")
+PRINCIPALS = ("", "*", "le_1\nsp-2", "le_1 sp-2", "le_1,sp-2", 'from="10.0.0.1" le_1', "LE_1", "é", "a" * 81)
 
 
-def test_usual_customer_keys_are_accepted() -> None:
-    lines = []
-    for kind in ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp521"):
-        key = asyncssh.generate_private_key(kind, comment="ana@laptop (2026)")
-        lines.append(key.export_public_key().decode())
-    text = authorized_keys_text(lines)
-    assert text.splitlines() == [line.strip() for line in lines]
-    assert authorized_keys_text([]) == ""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda key: f'command="sh" {key}',
-        lambda key: f"{key}\n{key}",
-        lambda key: f"{key} comment\r{key}",
-        lambda key: f"# {key}",
-        lambda key: key.split()[1],
-        lambda key: key.split()[0],
-        lambda key: key.replace("ssh-ed25519", "ssh-dss"),
-        lambda key: "",
-        lambda key: f"{key} \x1b[2J",
-    ],
-)
-def test_anything_but_one_plain_key_line_is_refused(change: Callable[[str], str]) -> None:
-    key = new_host_key().public
-    with pytest.raises(ValueError, match="key 2 is not"):
-        authorized_keys_text([key, change(key)])
+async def test_what_a_machine_is_sent_is_refused_before_it_reaches_the_machine() -> None:
+    access = FakeAccess(lambda _: Inventory("emulated", "1", ()))
+    async with access.connect(TARGET) as session:
+        for principal in PRINCIPALS:
+            with pytest.raises(StepFailed, match="principal"):
+                await admit_customer(session, principal)
+        for authorities in ([], ["", "ssh-ed25519 AAAA"], ["ssh-ed25519 AAAA\nssh-ed25519 BBBB"]):
+            with pytest.raises(StepFailed, match="authority"):
+                await trust(session, authorities)
+    assert access.machine(TARGET.address).calls == ["connect"]

@@ -20,7 +20,7 @@ from data_plane.inspection.health import (
 from tests.support.cards import BOOT, Clock, Log, library, monitor
 
 AGENT = AgentBundle(b"agent", "a" * 64)
-TARGET = Target("10.0.0.1", 22, "ssh-ed25519 AAAA")
+TARGET = Target("10.0.0.1", 22, "ssh-ed25519 AAAA", "sp-1")
 
 
 def answered(message: Message, status: int = 0) -> Answer:

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.access.customer import install_keys
+from data_plane.access.customer import admit_customer, end_customer
 from data_plane.access.line import Frame, LineBroken
+from data_plane.access.login import close_other_logins, trust
 from data_plane.access.port import Access, HostKeyChanged, LoginRefused, StepFailed, Target, Unreachable
-from data_plane.access.ssh import new_host_key
 from data_plane.documents.health import Recovery
 from data_plane.documents.inventory import Gpu, Inventory
 from data_plane.inspection.bundle import AgentBundle
@@ -18,8 +18,8 @@ from data_plane.simulation.access import FakeAccess, idle
 from data_plane.simulation.hub import FakeHub
 
 AGENT = AgentBundle(b"agent", "a" * 64)
-TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA")
-CUSTOMER = new_host_key().public
+TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA", "sp-seven")
+LEASE = "le_1"
 
 
 def hardware(target: Target) -> Inventory:
@@ -34,14 +34,14 @@ async def test_a_machine_without_a_script_does_everything_right() -> None:
     assert hub is not None
     for _ in range(2):
         async with access.connect(TARGET) as session:
-            await install_keys(session, [CUSTOMER])
+            await admit_customer(session, LEASE)
             key = await mesh_public_key(session)
             identity = await hub.sync(network, [Peer(network.address_of(1), key)])
             await join_mesh(session, link(network, identity, network.address_of(1)))
             report = await read_gpus(session, AGENT)
             assert report.agent_sha256 == AGENT.sha256
             assert report.gpus[0].uuid == "GPU-10-0-0-7"
-    assert fake.machine(TARGET.address).authorized_keys == (CUSTOMER,)
+    assert fake.machine(TARGET.address).customer == LEASE
     assert fake.machine(TARGET.address).link == link(network, identity, network.address_of(1))
 
 
@@ -51,7 +51,7 @@ async def test_a_machine_does_wrong_as_scripted() -> None:
         TARGET.address,
         unreachable=2,
         login_refused=1,
-        step_fails={"install keys": 1},
+        step_fails={"admit customer": 1},
         breaks_in={"run agent"},
     )
     for refusal in (Unreachable, Unreachable, LoginRefused):
@@ -60,8 +60,8 @@ async def test_a_machine_does_wrong_as_scripted() -> None:
                 pytest.fail("got in")
     async with access.connect(TARGET) as session:
         with pytest.raises(StepFailed):
-            await install_keys(session, [CUSTOMER])
-        await install_keys(session, [CUSTOMER])
+            await admit_customer(session, LEASE)
+        await admit_customer(session, LEASE)
         with pytest.raises(Unreachable):
             await read_gpus(session, AGENT)
         await read_gpus(session, AGENT)
@@ -76,7 +76,7 @@ async def test_an_address_that_passes_to_another_machine_shows_another_host_key(
     access = FakeAccess(hardware)
     async with access.connect(TARGET):
         pass
-    other = Target(TARGET.address, TARGET.port, "ssh-ed25519 BBBB")
+    other = replace(TARGET, host_key="ssh-ed25519 BBBB")
     with pytest.raises(HostKeyChanged):
         async with access.connect(other):
             pytest.fail("got in")
@@ -125,13 +125,27 @@ async def test_a_hook_sees_every_step_before_it_happens() -> None:
     assert [step for _, step in seen] == ["connect", "make mesh key", "run agent"]
 
 
-async def test_a_bad_customer_key_changes_nothing() -> None:
+async def test_a_malformed_principal_changes_nothing() -> None:
     access = FakeAccess(hardware)
     async with access.connect(TARGET) as session:
-        await install_keys(session, [CUSTOMER])
+        await admit_customer(session, LEASE)
         with pytest.raises(StepFailed):
-            await install_keys(session, ["not a key"])
-    assert access.machine(TARGET.address).authorized_keys == (CUSTOMER,)
+            await admit_customer(session, "not a principal")
+    assert access.machine(TARGET.address).customer == LEASE
+
+
+async def test_a_machine_accepts_certificates_for_itself_and_trusts_whom_it_is_told_to_trust() -> None:
+    access = FakeAccess(hardware)
+    async with access.connect(TARGET) as session:
+        await close_other_logins(session)
+        await trust(session, ["ssh-ed25519 ONE", "ssh-ed25519 TWO"])
+        await admit_customer(session, LEASE)
+        await end_customer(session)
+    machine = access.machine(TARGET.address)
+    assert (machine.authorities, machine.customer) == (("ssh-ed25519 ONE", "ssh-ed25519 TWO"), None)
+    with pytest.raises(LoginRefused):
+        async with access.connect(replace(TARGET, principal="sp-eight")):
+            pytest.fail("got in")
 
 
 class Parrot:

@@ -14,13 +14,12 @@ import pytest
 
 from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.port import Session, StepFailed
-from data_plane.access.ssh import SshAccess
 from data_plane.inspection.agent import FIND_AGENT, MISSING, PUSH_AGENT
 from data_plane.inspection.bundle import AgentBundle, build_agent
 from data_plane.proof.challenger.prover_line import PROVE, prover_line
 from data_plane.proof.protocol.messages import ANSWER_BYTES_MAX, Hello, Identity, Refused
 from data_plane.proof.protocol.wire import decode, encode
-from tests.support.ssh_server import OURS, Process, a_machine
+from tests.support.ssh_server import Process, a_machine, ours
 
 SECONDS = 20.0
 """For Python to start, on a busy computer."""
@@ -79,7 +78,7 @@ async def _pass_on(process: "Process[bytes]", child: asyncio.subprocess.Process)
 
 @asynccontextmanager
 async def a_session(house: House) -> AsyncIterator[Session]:
-    async with a_machine(house) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+    async with a_machine(house) as target, ours().connect(target) as session:
         yield session
 
 
@@ -120,7 +119,7 @@ async def test_a_machine_that_says_for_ever_that_it_has_no_agent_fails_the_step(
         await process.stdin.read()
         process.exit(0 if PUSH_AGENT.script in shlex.split(str(process.command)) else MISSING)
 
-    async with a_machine(forgetful) as target, SshAccess(OURS.private_openssh).connect(target) as session:
+    async with a_machine(forgetful) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed, match="find agent"):
             async with prover_line(session, AgentBundle(b"agent", "0" * 64)):
                 pytest.fail("it began")

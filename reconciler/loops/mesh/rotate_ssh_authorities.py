@@ -1,0 +1,72 @@
+"""Takes each step of a rotation of the SSH authority when all machines and the hub are ready for it.
+
+An operator begins a rotation: `python -m reconciler ssh-authority rotate`. The next authority signs when every machine
+trusts it, and the one before is removed, with its private key, when its last certificate has ended. This loop also
+tells the hub which authorities to trust. The hub is no machine, so trust_ssh_authorities does not tell it.
+"""
+
+from datetime import timedelta
+
+from control_plane.db import secrets, ssh_authorities
+from control_plane.db.connection import Connection
+from control_plane.domain.ssh_authority import (
+    TRUSTED,
+    Due,
+    SshAuthorityState,
+    due,
+    fingerprint,
+)
+from data_plane.access.port import AccessError
+from reconciler.loop import Loop, Report
+from reconciler.worlds.mesh import MeshWorld
+
+NAME = "rotate_ssh_authorities"
+
+
+async def activate(world: MeshWorld) -> Report:
+    report = Report()
+    hub_behind = await _tell_hub(world, report)
+    async with world.db.transaction() as connection:
+        await ssh_authorities.lock(connection)
+        live = await ssh_authorities.live(connection)
+        if not live:  # Machines are simulated, without a key manager.
+            return report
+        trust = fingerprint(each.public_key for each in live if each.state in TRUSTED)
+        behind = await ssh_authorities.count_behind(connection, trust)
+        step = due(live, behind=hub_behind or behind > 0, now=world.now())
+        if step is not None:
+            await _take(world, connection, step)
+            report.acted_on += 1
+    report.looked_at = len(live)
+    if behind:
+        report.notes.append(f"{behind} machines trust other SSH authorities than they should.")
+    return report
+
+
+async def _tell_hub(world: MeshWorld, report: Report) -> bool:
+    """Whether the hub trusts other authorities than it should."""
+    trusted = await world.ssh_authorities.trusted()
+    trust = fingerprint(trusted)
+    if world.hub_trust.told == trust:
+        return False
+    try:
+        await world.hub.trust(trusted)
+    except AccessError as error:
+        report.errors.append(f"the hub was not told: {type(error).__name__}: {error}")
+        return True
+    world.hub_trust.told = trust
+    return False
+
+
+async def _take(world: MeshWorld, connection: Connection, step: Due) -> None:
+    now, authority = world.now(), step.authority
+    if step.state is SshAuthorityState.SIGNING:
+        for each in await ssh_authorities.live(connection):
+            if each.state is SshAuthorityState.SIGNING:
+                await ssh_authorities.move(connection, each, SshAuthorityState.RETIRED, now=now)
+    await ssh_authorities.move(connection, authority, step.state, now=now)
+    if step.state is SshAuthorityState.REMOVED and authority.secret_id is not None:
+        await secrets.delete(connection, authority.secret_id)
+
+
+LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("trust_ssh_authorities",))

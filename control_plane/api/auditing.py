@@ -13,7 +13,7 @@ from litestar.types import Scope
 from control_plane.api import observe
 from control_plane.api.auth import SECRET_LENGTH_MAX, unauthenticated
 from control_plane.domain.access import Allowed, Holder, decide
-from control_plane.domain.audit import Act, AuditOutcome, SubjectKind, cleaned, ids_among
+from control_plane.domain.audit import Act, AuditOutcome, Happening, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services import audit, principals
 from control_plane.services.api_keys import KEY_PREFIX
@@ -118,6 +118,21 @@ def note_refusal(request: "ApiRequest") -> None:
         refusals.note(act_of(request), code)
     elif request.method not in READS:
         refusals.note(act_of(request), code, AuditOutcome.FAILED)
+
+
+def note_refused_sign_in(request: "ApiRequest", code: str) -> None:
+    """Note the line of a sign-in that was refused. No organization is known, so it is one of the platform's chain."""
+    act = Act(
+        organization_id=None,
+        event=Happening.SIGN_INS_REFUSE.value,
+        subject="api",
+        subject_kind=SubjectKind.SYSTEM,
+        address=request.context.door.address(request.scope),
+        client=cleaned(request.headers.get("user-agent")),
+        region=request.context.settings.region or None,
+        request_id=observe.request_id(request.scope),
+    )
+    request.context.refusals.note(act, code)
 
 
 def _note_secret(request: "ApiRequest") -> None:

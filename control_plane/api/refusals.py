@@ -50,17 +50,15 @@ class Refusals:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._tallies: dict[OrganizationId, _Tally] = {}
+        self._tallies: dict[OrganizationId | None, _Tally] = {}
         self._lines: list[AuditLine] = []
         self._secrets: dict[bytes, RefusedSecret] = {}
         self.uncounted = 0
         """Refusals that nobody counted, because too many organizations or keys were refused at once."""
 
     def note(self, act: Act, code: str, outcome: AuditOutcome = AuditOutcome.REFUSED) -> None:
-        """A request of an organization was refused, or failed."""
+        """A request of an organization was refused, or failed, or a sign-in of nobody that is known yet."""
         now, organization_id = self._world.now(), act.organization_id
-        if organization_id is None:
-            return
         tally = self._tally(organization_id, now)
         if tally is None:
             self.uncounted += 1
@@ -77,7 +75,7 @@ class Refusals:
         else:
             self.uncounted += 1
 
-    def _tally(self, organization_id: OrganizationId, now: datetime) -> _Tally | None:
+    def _tally(self, organization_id: OrganizationId | None, now: datetime) -> _Tally | None:
         found = self._tallies.get(organization_id)
         if found is None and len(self._tallies) >= ORGANIZATIONS_MAX:
             self._tallies = {key: tally for key, tally in self._tallies.items() if tally.beyond}
@@ -96,10 +94,9 @@ class Refusals:
         for act in acts:
             self.note(act, "unauthenticated")
         self._lines += self._summaries()
-        by_organization: dict[OrganizationId, list[AuditLine]] = defaultdict(list)
+        by_organization: dict[OrganizationId | None, list[AuditLine]] = defaultdict(list)
         for line in self._lines:
-            if line.organization_id is not None:
-                by_organization[line.organization_id].append(line)
+            by_organization[line.organization_id].append(line)
         for organization_id, lines in by_organization.items():
             await audit.store(self._world, organization_id, lines)
             stored = {line.id for line in lines}

@@ -11,7 +11,7 @@ from litestar import Controller, Response, get, post
 from litestar.datastructures import Cookie
 
 from control_plane.api import observe, sign_in_page
-from control_plane.api.auditing import note_refused_holder
+from control_plane.api.auditing import note_refused_holder, note_refused_sign_in
 from control_plane.api.errors import KINDS
 from control_plane.api.forms import form, query
 from control_plane.api.identifiers import read_id
@@ -30,6 +30,8 @@ from control_plane.services.signing_in import SigningIn
 
 SIGN_IN_SECONDS = 600
 """So long a person may take at the issuer."""
+DENIED = "access_denied"
+"""The code of RFC 8628, section 3.5, for a terminal that a person refused."""
 Page = Response[bytes]
 
 
@@ -88,6 +90,7 @@ class DeviceController(Controller):
             return _html(sign_in_page.enter_code(person))
         found = await _waiting(request, person, text)
         if isinstance(found, Refused):
+            note_refused_sign_in(request, found.code)
             return _html(sign_in_page.enter_code(person, found.why), KINDS[found.code].status)
         users = await people.users_of(request.context.world, person)
         token = _form_token(request, signing_in)
@@ -111,6 +114,7 @@ class DeviceController(Controller):
         code = typed(fields["user_code"]) or ""
         if fields.get("action") != "confirm":
             refused = await devices.deny(request.context.world, code)
+            note_refused_sign_in(request, DENIED)
         else:
             organization = OrganizationId(read_id(Prefix.ORGANIZATION, fields.get("organization", "")))
             refused = await devices.confirm(request.context.world, person, code, organization)
@@ -190,6 +194,7 @@ def _html(page: bytes, status: int = 200) -> Page:
 
 
 def _refused(request: ApiRequest, found: Refused, *cookies: Cookie) -> Page:
+    note_refused_sign_in(request, found.code)
     page = sign_in_page.refused(found, observe.request_id(request.scope))
     return Response(
         page,

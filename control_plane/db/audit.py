@@ -27,6 +27,7 @@ _GIVEN = ", ".join(
     for column in _COLUMNS
 )
 _INSERT = text(f"INSERT INTO audit_pending ({COLUMNS}) SELECT {_GIVEN} FROM {_LINES}")
+_INSERT_REFUSED_SIGN_INS = text("SELECT audit_refused_sign_ins(CAST(:lines AS jsonb))")
 # PostgreSQL counts here what the session wrote since it last passed its counters on, which it does about once a second:
 # rows of earlier transactions may be among them, so the count at the beginning of the transaction is subtracted.
 _ROWS_WRITTEN = """
@@ -40,6 +41,12 @@ async def insert(connection: Connection, lines: Sequence[AuditLine]) -> None:
     """Write lines in the transaction of what they are about. Each belongs to the tenant of the connection."""
     if lines:
         await write(connection, _INSERT, lines=_LINES.document(lines))
+
+
+async def insert_refused_sign_ins(connection: Connection, lines: Sequence[AuditLine]) -> None:
+    """Write lines of the platform's chain about sign-ins that were refused, and about how many were."""
+    if lines:
+        await connection.execute(_INSERT_REFUSED_SIGN_INS, {"lines": _LINES.document(lines)})
 
 
 async def begin(connection: Connection) -> None:

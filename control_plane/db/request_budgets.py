@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read
+from control_plane.db.rows import document, read, write
 from control_plane.domain.request_budget import Answer, Ask, Given
 
 # A function that runs with its owner's rights: the asks of a process belong to many organizations.
@@ -35,3 +36,14 @@ async def take(connection: Connection, process: UUID, asks: Sequence[Ask]) -> An
             if row.bucket is not None and row.granted is not None and row.level is not None
         ),
     )
+
+
+_FORGET = text("""
+DELETE FROM request_budgets WHERE bucket IN (
+  SELECT bucket FROM request_budgets WHERE refilled_at < :before LIMIT :limit FOR UPDATE SKIP LOCKED)
+""")
+
+
+async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Delete buckets that nobody took from since `before`: one that does not exist is full, too. Returns how many."""
+    return await write(connection, _FORGET, before=before, limit=limit)

@@ -52,6 +52,16 @@ _REPLACED = text("""
 UPDATE refresh_tokens SET replaced_at = :now
 WHERE organization_id = :organization_id AND secret_sha256 = :sha256 AND replaced_at IS NULL
 """)
+_FORGET_TOKENS = text("""
+DELETE FROM refresh_tokens WHERE secret_sha256 IN (
+  SELECT secret_sha256 FROM refresh_tokens WHERE replaced_at < :before ORDER BY replaced_at LIMIT :limit)
+""")
+_OLD = "SELECT id FROM sessions WHERE expires_at < :before ORDER BY expires_at LIMIT :limit"
+# With its last token; those that were replaced went before.
+_FORGET = text(f"""
+WITH old AS ({_OLD}), tokens AS (DELETE FROM refresh_tokens t USING old WHERE t.session_id = old.id)
+DELETE FROM sessions s USING old WHERE s.id = old.id
+""")
 _HOLD = text("SELECT id FROM sessions WHERE id = :id AND ended_at IS NULL FOR SHARE")
 
 
@@ -187,3 +197,13 @@ async def replaced(
 ) -> None:
     """Note that a refresh token was exchanged for another one, unless it was before."""
     await write(connection, _REPLACED, organization_id=organization_id, sha256=sha256, now=now)
+
+
+async def forget_tokens(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Delete refresh tokens that were replaced before this time, oldest first. Returns how many."""
+    return await write(connection, _FORGET_TOKENS, before=before, limit=limit)
+
+
+async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
+    """Delete sessions that would have lasted until before this time, with their tokens. Returns how many."""
+    return await write(connection, _FORGET, before=before, limit=limit)

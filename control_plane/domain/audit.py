@@ -29,6 +29,8 @@ class Happening(StrEnum):
     """A machine is to end: from now on its provider is asked until the machine is gone."""
     MACHINES_END = "machines.end"
     """A provider confirmed that a machine is gone."""
+    ORPHANS_END = "orphans.end"
+    """A provider was asked to end a machine that no record of ours claims."""
     LEASES_END = "leases.end"
     """The platform ended a lease that nobody released: see the rule."""
     ORGANIZATIONS_SETTLE = "organizations.settle"
@@ -43,6 +45,12 @@ class Happening(StrEnum):
     """The secrets under a data key were encrypted anew under another one."""
     DATA_KEYS_DESTROY = "data_keys.destroy"
     """The data keys of an organization were destroyed, and with them its secrets."""
+    TOKEN_KEYS_MAKE = "token_keys.make"  # noqa: S105 - an event, and no password
+    """The API made the next key that signs access tokens."""
+    TOKEN_KEYS_REMOVE = "token_keys.remove"  # noqa: S105 - an event, and no password
+    """An administrator removed a key that signs access tokens: what it signed is refused from then on."""
+    SIGN_INS_REFUSE = "sign_ins.refuse"
+    """Somebody was not signed in: in a browser, on a terminal, or with the credentials of a service account."""
     SESSIONS_BEGIN = "sessions.begin"
     """A person was signed in on a terminal, after a confirmation in a browser."""
     SESSIONS_END = "sessions.end"
@@ -59,6 +67,8 @@ class Happening(StrEnum):
     """So many requests of an organization were refused that the rest of them are one line."""
     AUDIT_PRUNE = "audit.prune"
     """Lines older than their retention were deleted."""
+    RECORDS_PRUNE = "records.prune"
+    """Records that had served their time were deleted: answers, sessions, tokens, orphans that are gone."""
 
 
 EVENTS = frozenset({*map(str, Permission), *map(str, Happening)})
@@ -93,6 +103,7 @@ DETAILS = frozenset(
         "codes",
         "count",
         "first_sequence",
+        "key",
         "last_sequence",
         "machine_region",
         "operation",
@@ -250,7 +261,7 @@ CODES_MAX = 12
 
 
 def summarized(
-    organization_id: OrganizationId, refused: Mapping[str, int], line_id: UUID, at: datetime
+    organization_id: OrganizationId | None, refused: Mapping[str, int], line_id: UUID, at: datetime
 ) -> AuditLine:
     """The line of refusals that were only counted: how many, by their codes."""
     largest = sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:CODES_MAX]

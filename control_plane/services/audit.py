@@ -44,10 +44,14 @@ async def record(connection: Connection, world: World, act: Act, *, surely: bool
                 await audit.insert(connection, [act.line_of(other, world.new_id(), now)])
 
 
-async def store(world: World, organization_id: OrganizationId, lines: Sequence[AuditLine]) -> None:
-    """Store lines of an organization that are about no change: refusals and failures. May be repeated."""
+async def store(world: World, organization_id: OrganizationId | None, lines: Sequence[AuditLine]) -> None:
+    """Store lines about no change: refusals and failures of an organization, or refused sign-ins of nobody yet.
+
+    May be repeated.
+    """
+    insert = audit.insert_refused_sign_ins if organization_id is None else audit.insert
     async with world.db.transaction(organization_id) as connection:
-        await audit.insert(connection, lines)
+        await insert(connection, lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import secrets as randomness
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from control_plane.db import devices, organizations, users
 from control_plane.domain.device_flow import (
@@ -29,10 +28,8 @@ __all__ = ["Device"]  # For controllers, which must not import the layer below.
 
 DEVICE_PREFIX = "spd_"
 WAITING_PER_ADDRESS_MAX = 50
-FORGOTTEN_AT_ONCE_MAX = 100
 TRIES_MAX = 5
 """How often a user code is drawn that another terminal has."""
-KEPT = timedelta(hours=1)
 _UNKNOWN = Refused(
     RefusalCode.DEVICE_NOT_FOUND,
     "No terminal waits with this code. Codes are valid for ten minutes: run `splitplane login` again.",
@@ -52,7 +49,6 @@ async def start(world: World, *, client: str, address: str) -> Started | Refused
     """Let a terminal wait."""
     now = world.now()
     async with world.db.transaction() as connection:
-        await devices.forget(connection, before=now - KEPT, limit=FORGOTTEN_AT_ONCE_MAX)
         if await devices.waiting_at(connection, address, now=now) >= WAITING_PER_ADDRESS_MAX:
             why = f"{WAITING_PER_ADDRESS_MAX} terminals of your address wait for a sign-in already."
             return Refused(RefusalCode.DEVICES_TOO_MANY, why)

@@ -1,11 +1,15 @@
 """What has served its time goes, and only that."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from sqlalchemy import text
 
 from control_plane.db import idempotency, loops
 from control_plane.db.idempotency import StoredAnswer
 from reconciler.loops.housekeeping import prune_records
+from tests.integration.db.sample import a_row, insert
 from tests.support.cases import case
 from tests.support.rows import rows
 from tests.support.stage import Stage
@@ -29,6 +33,57 @@ async def test_a_stored_answer_is_kept_for_a_week_and_then_its_key_is_free(stage
     async with stage.db.reading() as connection:
         assert await idempotency.get(connection, organization_id, "old") is None
         assert await idempotency.get(connection, organization_id, "young") == answer
+
+
+async def test_what_belongs_to_signing_in_goes_when_its_life_is_over(stage: Stage) -> None:
+    """For each table, one row whose life ends in a moment and one that lives on, in the order of their lives."""
+    tenant = await stage.organization()
+    now = stage.clock.now()
+    lives = {
+        "device_authorizations": ("expires_at", prune_records.DEVICES_KEPT),
+        "request_budgets": ("refilled_at", prune_records.BUDGETS_KEPT),
+        "refresh_tokens": ("replaced_at", prune_records.REPLACED_TOKENS_KEPT),
+        "sessions": ("expires_at", prune_records.SESSIONS_KEPT),
+    }
+    user = a_row("users", tenant)
+    session = a_row("sessions", tenant, 9, user_id=user["id"], expires_at=now + timedelta(days=99))
+    async with stage.db.transaction() as connection:
+        await insert(connection, "users", user)
+        await insert(connection, "sessions", session)
+        for table, (column, life) in lives.items():
+            for number, margin in ((1, timedelta(seconds=1)), (2, -timedelta(seconds=1))):
+                given: dict[str, Any] = {column: now - life - margin}
+                if table == "sessions":
+                    given["user_id"] = user["id"]
+                if table == "refresh_tokens":
+                    given["session_id"] = session["id"]
+                await insert(connection, table, a_row(table, tenant, number, **given))
+    (report,) = await stage.run("prune_records")
+    assert report.acted_on == len(lives)
+    async with stage.db.reading() as connection:
+        for table, (column, life) in lives.items():
+            kept = await rows(
+                connection, text(f"SELECT {column} AS at FROM {table} WHERE {column} < :now"), now=now
+            )
+            assert [row.at for row in kept] == [now - life + timedelta(seconds=1)], table
+        (line,) = await rows(
+            connection, text("SELECT details FROM audit_pending WHERE event = 'records.prune'")
+        )
+    assert "4" in str(line.details)
+
+
+async def test_a_kind_is_pruned_in_batches_until_nothing_is_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune_records, "DROPPED_PER_ACTIVATION_MAX", 2)
+    tenant, old = await stage.organization(), stage.clock.now() - timedelta(days=9)
+    async with stage.db.transaction() as connection:
+        for number in range(5):
+            await insert(
+                connection, "request_budgets", a_row("request_budgets", tenant, number, refilled_at=old)
+            )
+    reports = [(await stage.run("prune_records"))[0] for _ in range(3)]
+    assert [(report.acted_on, report.more) for report in reports] == [(2, True), (2, True), (1, False)]
 
 
 async def _report(stage: Stage, loop: str, replica: str, *, account: str = "") -> None:

@@ -95,6 +95,25 @@ BEGIN
   RETURN NULL;
 END $$
 """
+# Runs with its owner's rights: the API writes no line of the platform's chain, but makes the keys of access tokens.
+_SIGNING_KEY = """
+CREATE FUNCTION audit_token_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, public AS $$
+BEGIN
+  INSERT INTO public.audit_pending (at, event, outcome, subject, subject_kind, rule, details)
+  VALUES (NEW.made_at, 'token_keys.make', 'allowed', 'api', 'system', 'key_ring', jsonb_build_object('key', NEW.id));
+  RETURN NULL;
+END $$
+"""
+_ORPHAN = """
+CREATE FUNCTION audit_orphan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+BEGIN
+  INSERT INTO public.audit_pending (at, event, outcome, subject, subject_kind, rule, links, details)
+  VALUES (NEW.terminate_asked_at, 'orphans.end', 'allowed', 'collect_orphans', 'loop', 'orphan',
+    jsonb_build_object('launch_key', jsonb_build_array(NEW.launch_key)), jsonb_build_object('account', NEW.account));
+  RETURN NULL;
+END $$
+"""
 
 STATEMENTS = (
     _PENDING_KEPT,
@@ -122,6 +141,13 @@ STATEMENTS = (
     _DESTROYED,
     """
     CREATE TRIGGER audited AFTER INSERT ON key_destructions FOR EACH ROW EXECUTE FUNCTION audit_destroyed()
+    """,
+    _SIGNING_KEY,
+    "CREATE TRIGGER audited AFTER INSERT ON signing_keys FOR EACH ROW EXECUTE FUNCTION audit_token_key()",
+    _ORPHAN,
+    """
+    CREATE TRIGGER audited AFTER UPDATE OF terminate_asked_at ON orphans FOR EACH ROW
+    WHEN (OLD.terminate_asked_at IS NULL AND NEW.terminate_asked_at IS NOT NULL) EXECUTE FUNCTION audit_orphan()
     """,
 )
 
@@ -154,7 +180,25 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 $$
 """
 REFUSED_KEYS_SIGNATURE = "refused_api_keys(bytea[])"
-FUNCTIONS = ((EVERY_EVENT, EVERY_EVENT_SIGNATURE), (REFUSED_KEYS, REFUSED_KEYS_SIGNATURE))
+# Runs with the owner's rights: a sign-in is refused before an organization is known, so its line belongs to the
+# platform's chain, of which the API writes no other line.
+REFUSED_SIGN_INS = """
+CREATE FUNCTION audit_refused_sign_ins(lines jsonb) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  INSERT INTO public.audit_pending (id, at, event, outcome, code, subject, subject_kind, address, client, region, rule,
+                                    request_id, details)
+  SELECT id, at, CASE event WHEN 'refusals.summarize' THEN event ELSE 'sign_ins.refuse' END, 'refused', code, 'api',
+    'system', address, client, region, rule, request_id, details
+  FROM jsonb_to_recordset(lines) AS given(id uuid, at timestamptz, event text, code text, address text, client text,
+                                          region text, rule text, request_id text, details jsonb)
+$$
+"""
+REFUSED_SIGN_INS_SIGNATURE = "audit_refused_sign_ins(jsonb)"
+FUNCTIONS = (
+    (EVERY_EVENT, EVERY_EVENT_SIGNATURE),
+    (REFUSED_KEYS, REFUSED_KEYS_SIGNATURE),
+    (REFUSED_SIGN_INS, REFUSED_SIGN_INS_SIGNATURE),
+)
 LOOKED_UP = {
     "audit_events": ("id", "organization_id", "at", "event", "outcome", "subject", "credential", "targets"),
 }

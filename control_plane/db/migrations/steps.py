@@ -113,6 +113,12 @@ def let_look_up(table: str, *columns: str) -> None:
     op.execute(f"CREATE POLICY lookups ON {table} FOR SELECT TO splitplane_lookups USING (true)")
 
 
+def let_lookups_add(table: str) -> None:
+    """Functions that run with the rights of `splitplane_lookups` add rows of any tenant, and read none."""
+    op.execute(f"GRANT INSERT ON {table} TO splitplane_lookups")
+    op.execute(f"CREATE POLICY lookups ON {table} FOR INSERT TO splitplane_lookups WITH CHECK (true)")
+
+
 def let_lookups_write(table: str) -> None:
     """Functions that run with the rights of `splitplane_lookups` read and write all rows of the table."""
     op.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO splitplane_lookups")

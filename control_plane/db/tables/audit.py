@@ -57,6 +57,7 @@ audit_pending = table(
     tenancy=Tenancy.MIXED,
     api=("INSERT",),
     admin=("INSERT",),
+    lookups=Lookups.ADD,
 )
 
 audit_events = table(

@@ -58,6 +58,8 @@ class Lookups(Enum):
     NOTHING = auto()
     READ = auto()
     """They read the columns that the migration grants them."""
+    ADD = auto()
+    """They add rows, and see none."""
     WRITE = auto()
 
 

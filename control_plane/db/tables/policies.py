@@ -30,9 +30,9 @@ class Policy:
     name: str
     role: str
     command: str
-    """ALL or SELECT."""
-    shown: str
-    """Which rows the role sees."""
+    """ALL, SELECT or INSERT."""
+    shown: str | None
+    """Which rows the role sees; None where the policy is for adding alone."""
     written: str | None
     """Which rows it may leave behind; None where the policy is for reading alone."""
 
@@ -51,6 +51,8 @@ def policies_of(table: Table) -> tuple[Policy, ...]:
         found.append(Policy("administration", Role.ADMIN, "ALL", _ALL_ROWS, _ALL_ROWS))
     if marks.lookups is Lookups.READ:
         found.append(Policy("lookups", LOOKUPS, "SELECT", _ALL_ROWS, None))
+    if marks.lookups is Lookups.ADD:
+        found.append(Policy("lookups", LOOKUPS, "INSERT", None, _ALL_ROWS))
     if marks.lookups is Lookups.WRITE:
         found.append(Policy("lookups", LOOKUPS, "ALL", _ALL_ROWS, _ALL_ROWS))
     return tuple(found)

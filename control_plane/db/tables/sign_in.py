@@ -13,6 +13,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    text,
 )
 
 from control_plane.db.tables.marks import Lookups, at, known, table, tenant
@@ -54,6 +55,7 @@ refresh_tokens = table(
     ForeignKeyConstraint(["organization_id", "session_id"], ["sessions.organization_id", "sessions.id"]),
     Index("ix_refresh_tokens_replaces_sha256", "replaces_sha256"),
     Index("ix_refresh_tokens_session_id", "session_id"),
+    Index("ix_refresh_tokens_replaced_at", "replaced_at", postgresql_where=text("replaced_at IS NOT NULL")),
     api=("INSERT",),
     api_updates=("replaced_at",),
 )
@@ -79,7 +81,7 @@ device_authorizations = table(
     ),
     Index("ix_device_authorizations_expires_at", "expires_at"),
     shared="A terminal that waits belongs to nobody until a person has confirmed it; the row lasts ten minutes.",
-    api=("INSERT", "DELETE"),
+    api=("INSERT",),
     api_updates=("state", "polled_at", "interval_seconds", "approved_organization", "approved_user"),
 )
 

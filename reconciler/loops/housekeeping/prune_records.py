@@ -1,44 +1,76 @@
-"""Deletes what is no longer needed: stored answers of requests, reports of replicas that stopped long ago, and orphans
-that went long ago.
+"""Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
+replicas that stopped, and orphans that went. docs/operating.md says how long each is kept.
 
-Facts (the journal, usage, the ledger, verification reports) are never deleted.
+Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
+bounded size, oldest first; a crash leaves what is left to the next activation.
 """
 
 from datetime import timedelta
 
-from control_plane.db import idempotency, loops, orphans
+from control_plane.db import audit, devices, idempotency, loops, orphans, request_budgets, sessions
+from control_plane.db.connection import Connection
+from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from reconciler.loop import Loop, Report
 from reconciler.world import World
 
 NAME = "prune_records"
 ANSWERS_KEPT = timedelta(days=7)
-"""How long the answer of an Idempotency-Key is kept; docs/operating.md promises this time."""
+"""The answer of an Idempotency-Key."""
 ANSWERS_MAX = 100_000
 ANSWER_BYTES_MAX = 256 * 2**20
 """How many answers, and how many bytes of them, are kept for an organization; beyond that its oldest ones go early. At
 the rate that an organization may send, an answer is still kept for minutes, in which clients repeat their requests."""
+SESSIONS_KEPT = timedelta(days=30)
+"""A session, from when it expires, ended or not, so that its owner can still see it."""
+REPLACED_TOKENS_KEPT = timedelta(days=7)
+"""A refresh token that was replaced. Used again in this time, it ends its session; afterwards it opens nothing."""
+DEVICES_KEPT = timedelta(hours=1)
+"""A terminal that waited to be signed in, from when its code expires."""
+BUDGETS_KEPT = timedelta(days=1)
+"""A bucket of tokens for requests from which nobody took any. It is full again after a fraction of this time."""
 REPORTS_KEPT = timedelta(days=1)
+"""The last report of a replica that stopped. Of a loop that no replica runs, the newest one stays."""
 ORPHANS_KEPT = timedelta(days=30)
-"""How long an orphan that is gone is kept; docs/operating.md promises this time."""
+"""An orphan that is gone."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
+"""Of each kind."""
 
 
 async def activate(world: World) -> Report:
-    now = world.now()
+    now, limit = world.now(), DROPPED_PER_ACTIVATION_MAX
     async with world.db.transaction() as connection:
         dropped = (
-            await idempotency.forget(connection, before=now - ANSWERS_KEPT, limit=DROPPED_PER_ACTIVATION_MAX),
-            await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=DROPPED_PER_ACTIVATION_MAX),
+            await idempotency.forget(connection, before=now - ANSWERS_KEPT, limit=limit),
             await idempotency.forget_surplus(
-                connection,
-                most=ANSWERS_MAX,
-                most_bytes=ANSWER_BYTES_MAX,
-                limit=DROPPED_PER_ACTIVATION_MAX,
+                connection, most=ANSWERS_MAX, most_bytes=ANSWER_BYTES_MAX, limit=limit
             ),
+            await sessions.forget_tokens(connection, before=now - REPLACED_TOKENS_KEPT, limit=limit),
+            await sessions.forget(connection, before=now - SESSIONS_KEPT, limit=limit),
+            await devices.forget(connection, before=now - DEVICES_KEPT, limit=limit),
+            await request_budgets.forget(connection, before=now - BUDGETS_KEPT, limit=limit),
+            await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
-    more = max(dropped) == DROPPED_PER_ACTIVATION_MAX
-    return Report(looked_at=sum(dropped), acted_on=sum(dropped), more=more)
+        await _record(connection, world, sum(dropped))
+    return Report(looked_at=sum(dropped), acted_on=sum(dropped), more=max(dropped) == limit)
+
+
+async def _record(connection: Connection, world: World, count: int) -> None:
+    """A line of the audit log that says how many records are gone; none when none is."""
+    if not count:
+        return
+    line = AuditLine(
+        id=world.new_id(),
+        organization_id=None,
+        at=world.now(),
+        event=Happening.RECORDS_PRUNE,
+        outcome=AuditOutcome.ALLOWED,
+        subject=NAME,
+        subject_kind=SubjectKind.LOOP,
+        rule="retention",
+        details={"count": count},
+    )
+    await audit.insert(connection, [line])
 
 
 LOOP = Loop(NAME, timedelta(minutes=10), activate)

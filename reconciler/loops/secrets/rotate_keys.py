@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import data_keys, secrets
+from control_plane.db import audit, data_keys, secrets
+from control_plane.db.connection import Connection
 from control_plane.db.data_keys import Counts, DueKey
+from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import DataKeyId
 from control_plane.domain.secret import Renewal, Sealed, renewal
@@ -87,7 +89,10 @@ async def _renew(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID,
 async def _rewrap(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID) -> int:
     key = await keys.rewrap(due.key, due.newest)
     async with world.db.transaction() as connection:
-        return await data_keys.rewrapped(connection, key, token=token, now=world.now())
+        rewrapped = await data_keys.rewrapped(connection, key, token=token, now=world.now())
+        if rewrapped:
+            await _record(connection, world, due, Happening.DATA_KEYS_REWRAP, count=1)
+        return rewrapped
 
 
 async def _replace(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUID) -> int:
@@ -102,7 +107,28 @@ async def _replace(world: SecretWorld, keys: KeyManager, due: DueKey, token: UUI
         opened = open_with(plain, secret)
         renewed.append(seal_under(made, new, opened, secret_id=secret.id, version=secret.version + 1))
     async with world.db.transaction() as connection:
-        return await data_keys.resealed(connection, due.key, new, renewed, token=token, now=world.now())
+        count = await data_keys.resealed(connection, due.key, new, renewed, token=token, now=world.now())
+        if count:
+            await _record(connection, world, due, Happening.DATA_KEYS_REPLACE, count=count)
+        return count
+
+
+async def _record(
+    connection: Connection, world: SecretWorld, due: DueKey, event: Happening, *, count: int
+) -> None:
+    """A line of the organization's audit log, in the transaction of what it is about."""
+    line = AuditLine(
+        id=world.new_id(),
+        organization_id=due.key.context.organization_id,
+        at=world.now(),
+        event=event,
+        outcome=AuditOutcome.ALLOWED,
+        subject=NAME,
+        subject_kind=SubjectKind.LOOP,
+        rule="master_key" if event is Happening.DATA_KEYS_REWRAP else "data_key:age",
+        details={"count": count},
+    )
+    await audit.insert(connection, [line])
 
 
 async def _later(world: SecretWorld, due: DueKey, token: UUID) -> None:

@@ -94,7 +94,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "claims": ((), ("ended_at",)),
     "data_keys": (("INSERT",), ()),
     "device_authorizations": (
-        ("DELETE", "INSERT"),
+        ("INSERT",),
         ("approved_organization", "approved_user", "interval_seconds", "polled_at", "state"),
     ),
     "envelope_warnings": ((), ()),
@@ -509,19 +509,20 @@ def upgrade() -> None:
     op.execute("REVOKE ALL ON FUNCTION take_request_tokens(uuid, jsonb) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION take_request_tokens(uuid, jsonb) TO splitplane_api")
     steps.let_lookups_write("request_budgets")
+    steps.let_lookups_add("audit_pending")
     op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO splitplane_lookups")
     steps.let_be_backed_up()
     for function, signature in audit_triggers.FUNCTIONS:
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
-    steps.give_definers_to_lookups()
     for table, seen in LOOKED_UP.items():
         steps.let_look_up(table, *seen)
     for statement in CHANGES:
         op.execute(statement)
     for statement in audit_triggers.STATEMENTS:
         op.execute(statement)
+    steps.give_definers_to_lookups()
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
 
 
@@ -2618,6 +2619,13 @@ def _create_tables() -> None:
     )
     op.create_index("ix_refresh_tokens_replaces_sha256", "refresh_tokens", ["replaces_sha256"], unique=False)
     op.create_index("ix_refresh_tokens_session_id", "refresh_tokens", ["session_id"], unique=False)
+    op.create_index(
+        "ix_refresh_tokens_replaced_at",
+        "refresh_tokens",
+        ["replaced_at"],
+        unique=False,
+        postgresql_where=sa.text("replaced_at IS NOT NULL"),
+    )
     op.create_table(
         "device_authorizations",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from control_plane.api import guesses
 from control_plane.api.app import create_app
 from control_plane.api.oauth import DEVICE_GRANT
+from control_plane.api.refusals import LINES_AT_ONCE
 from control_plane.db.rows import read
 from control_plane.db.tables.every import metadata
 from control_plane.domain.device_flow import LASTS as CODE_LASTS
@@ -778,3 +779,46 @@ async def test_people_and_accounts_are_served_although_their_address_tried_too_m
         tokens = answer.json()
         assert (await me(world, tokens["access_token"])).status_code == 200
     hold(await me(world, "eyJ.a.b"), "rate_limited")
+
+
+async def test_a_sign_in_that_is_refused_is_a_line_of_the_platform(world: SignIn) -> None:
+    await world.invite(world.acme, "ada@example.com")
+    device = await world.device()
+    await world.decide("ada", device["user_code"], action="refuse")
+    browser, _ = await world.browser("ada")
+    await browser.get("/device", params={"user_code": "BCDF-GHJK"})
+    await world.http().get(
+        "/auth/callback", params={"code": "x", "state": "y"}, headers={"User-Agent": "curl/8"}
+    )
+    await world.token(grant_type="refresh_token", refresh_token="spr_" + "0" * 32 + "_guess")
+    await world.token(grant_type="client_credentials", client_id="sa_1", client_secret="spk_" + "x" * 43)
+    lines = await lines_of_refused_sign_ins(world.api)
+    assert [line.code for line in lines] == [
+        *("access_denied", "device_not_found", "sign_in_state", "invalid_grant", "invalid_client")
+    ]
+    for line in lines:
+        assert (line.organization_id, line.event, line.outcome) == (None, "sign_ins.refuse", "refused")
+        assert (line.subject, line.subject_kind, line.rule) == ("api", "system", f"refusal:{line.code}")
+        assert line.address
+        assert line.request_id.startswith("req_")
+    assert lines[2].client == "curl/8"
+
+
+async def test_refused_sign_ins_are_lines_only_up_to_a_bound_and_then_a_count(world: SignIn) -> None:
+    for number in range(LINES_AT_ONCE + 5):
+        world.api.clock.advance(0.001 * number)
+        await world.http().get("/auth/callback", params={"code": "x", "state": "y"})
+    assert len(await lines_of_refused_sign_ins(world.api)) == LINES_AT_ONCE
+    world.api.clock.advance(60)
+    summary = (await lines_of_refused_sign_ins(world.api))[-1]
+    assert (summary.event, summary.organization_id) == ("refusals.summarize", None)
+    assert summary.details == {"codes": "sign_in_state=5", "count": 5}
+
+
+async def lines_of_refused_sign_ins(api: Api) -> list[Any]:
+    await api.app.state.context.refusals.flush()
+    async with api.owner.db.reading() as connection:
+        lines = text(
+            "SELECT * FROM audit_pending WHERE subject_kind = 'system' AND outcome = 'refused' ORDER BY number"
+        )
+        return list(await rows(connection, lines))

@@ -10,10 +10,11 @@ import pytest
 from moto import mock_aws
 from sqlalchemy import text
 
+from control_plane import __main__ as main
 from control_plane.cli import audit_chain
 from control_plane.db import audit
 from control_plane.db.engine import Database, Role
-from control_plane.domain.audit import EVENTS, AuditLine, AuditOutcome, SubjectKind
+from control_plane.domain.audit import EVENTS, AuditLine, AuditOutcome, Happening, SubjectKind
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.outcomes.audit import seal
@@ -23,7 +24,7 @@ from reconciler.archive import ArchiveError, S3Archive
 from reconciler.audit_verification import every_chain
 from reconciler.loops.audit import export_audit, prune_audit, seal_audit
 from reconciler.worlds.audit import AuditWorld
-from tests.integration.db.sample import A, B, fill
+from tests.integration.db.sample import A, B, a_row, fill, insert
 from tests.support.archive import Shelf
 from tests.support.clock import START, Clock
 from tests.support.rows import rows
@@ -271,6 +272,49 @@ async def test_a_frozen_account_is_a_line_of_the_platform_and_so_is_its_thaw(db:
         "provider_accounts.freeze",
         "provider_accounts.thaw",
     ]
+
+
+async def test_the_end_of_an_orphan_is_a_line_of_the_platform_with_its_launch_key(db: Database) -> None:
+    async with db.transaction() as connection:
+        for _ in range(2):  # The provider is asked again until the machine is gone.
+            await connection.execute(
+                text("UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now)"),
+                {"now": NOW},
+            )
+        (orphan,) = await rows(connection, text("SELECT account, launch_key FROM orphans"))
+    async with db.transaction() as connection:
+        await seal(connection, limit=100, now=NOW)
+    (sealed,) = await chain(db, None)
+    assert (sealed.line.event, sealed.line.subject) == ("orphans.end", "collect_orphans")
+    assert sealed.line.links == {"launch_key": [orphan.launch_key]}
+    assert sealed.line.details == {"account": orphan.account}
+
+
+async def test_keys_of_access_tokens_have_lines_when_they_are_made_and_when_they_are_removed(
+    db: Database, database_url: str
+) -> None:
+    """The API, which makes them, writes no line of the platform's chain: a trigger does."""
+    api = Database(database_url, role=Role.API, pool_size=1, readers=1)
+    admin = Database(database_url, role=Role.ADMIN, pool_size=1, readers=1)
+    key = a_row("signing_keys", A, 9, made_at=NOW, signs_from=NOW, signs_until=NOW + timedelta(days=30))
+    async with api.transaction() as connection:
+        await insert(connection, "signing_keys", key)
+    host = administration.recorded(World(admin, now=Clock(NOW).now), Happening.TOKEN_KEYS_REMOVE, None)
+    listed = await administration.keys_of_tokens(host)  # A list changes nothing, so it has no line.
+    assert key["id"] in {found.id for found, _ in listed}
+    assert await administration.remove_key_of_tokens(host, key["id"]) is None
+    assert await administration.remove_key_of_tokens(host, key["id"]) is not None, "it is removed already"
+    await api.close()
+    await admin.close()
+    async with db.transaction() as connection:
+        await seal(connection, limit=100, now=NOW)
+    made, removed = [sealed.line for sealed in await chain(db, None)]
+    assert (made.event, made.subject, made.details) == ("token_keys.make", "api", {"key": key["id"]})
+    assert (removed.event, removed.subject, removed.rule) == ("token_keys.remove", "administrator", "host")
+
+
+def test_each_command_of_an_administrator_has_an_event() -> None:
+    assert main._EVENTS.keys() == main._AS_ADMINISTRATOR.keys()
 
 
 TAMPERING = {

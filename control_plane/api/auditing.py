@@ -121,7 +121,7 @@ def note_refusal(request: "ApiRequest") -> None:
 
 
 def note_refused_sign_in(request: "ApiRequest", code: str) -> None:
-    """Note the line of a sign-in that was refused. No organization is known, so it is one of the platform's chain."""
+    """Note that a person was not signed in. No organization is known, so it is a line of the platform's chain."""
     act = Act(
         organization_id=None,
         event=Happening.SIGN_INS_REFUSE.value,

@@ -11,7 +11,7 @@ from urllib.parse import unquote_plus
 
 from litestar import Controller, Response, post
 
-from control_plane.api.auditing import note_refused_holder, note_refused_key, note_refused_sign_in
+from control_plane.api.auditing import note_refused_holder, note_refused_key
 from control_plane.api.cleaning import cleaned
 from control_plane.api.errors import refusal
 from control_plane.api.forms import form, wait_at_sign_in
@@ -254,7 +254,6 @@ def _right(request: ApiRequest, secret: str) -> None:
 
 
 def _wrong(request: ApiRequest, secret: str, error: _OAuthError) -> _OAuthError:
-    note_refused_sign_in(request, error.error)
     now = request.context.world.now().timestamp()
     request.context.door.wrong_key(_address(request), f"Bearer {secret}", now)
     return error

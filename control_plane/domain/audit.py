@@ -50,7 +50,7 @@ class Happening(StrEnum):
     TOKEN_KEYS_REMOVE = "token_keys.remove"  # noqa: S105 - an event, and no password
     """An administrator removed a key that signs access tokens: what it signed is refused from then on."""
     SIGN_INS_REFUSE = "sign_ins.refuse"
-    """Somebody was not signed in: in a browser, on a terminal, or with the credentials of a service account."""
+    """A person was not signed in, or refused to sign a terminal in. Who it was may not be known."""
     SESSIONS_BEGIN = "sessions.begin"
     """A person was signed in on a terminal, after a confirmation in a browser."""
     SESSIONS_END = "sessions.end"

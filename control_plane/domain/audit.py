@@ -45,10 +45,6 @@ class Happening(StrEnum):
     """The secrets under a data key were encrypted anew under another one."""
     DATA_KEYS_DESTROY = "data_keys.destroy"
     """The data keys of an organization were destroyed, and with them its secrets."""
-    TOKEN_KEYS_MAKE = "token_keys.make"  # noqa: S105 - an event, and no password
-    """The API made the next key that signs access tokens."""
-    TOKEN_KEYS_REMOVE = "token_keys.remove"  # noqa: S105 - an event, and no password
-    """An administrator removed a key that signs access tokens: what it signed is refused from then on."""
     SIGN_INS_REFUSE = "sign_ins.refuse"
     """A person was not signed in, or refused to sign a terminal in. Who it was may not be known."""
     SESSIONS_BEGIN = "sessions.begin"
@@ -61,6 +57,8 @@ class Happening(StrEnum):
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"
     """An administrator put a price book in force."""
+    SIGNING_KEYS_MAKE = "signing_keys.make"
+    """The API made the next key that signs access tokens."""
     SIGNING_KEYS_REMOVE = "signing_keys.remove"
     """An administrator removed a key that signs access tokens."""
     REFUSALS_SUMMARIZE = "refusals.summarize"

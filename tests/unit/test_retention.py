@@ -5,6 +5,7 @@ from pathlib import Path
 
 from control_plane.api.sign_in import SIGN_IN_SECONDS
 from control_plane.db.migrations.audit_triggers import KEPT_DAYS_MIN
+from control_plane.domain.session import LASTS
 from reconciler.loops.housekeeping import prune_records
 from reconciler.loops.secrets import rotate_keys
 from reconciler.worlds.audit import AUDIT_KEPT
@@ -47,6 +48,10 @@ def test_the_page_on_operating_says_how_long_everything_is_kept_that_a_loop_dele
     assert f"{prune_records.ANSWERS_MAX:,} of them or {prune_records.ANSWER_BYTES_MAX >> 20} MiB" in answers
     assert f"{SIGN_IN_SECONDS // 60} minutes" in rows["a sign-in that is under way in a browser"][0]
     assert f"{prune_records.DROPPED_PER_ACTIVATION_MAX:,} rows of a kind" in PAGE.read_text()
+
+
+def test_a_replaced_token_is_known_for_as_long_as_its_session_lasts() -> None:
+    assert prune_records.REPLACED_TOKENS_KEPT >= LASTS
 
 
 def test_every_life_that_the_loop_has_is_on_the_page() -> None:

@@ -97,11 +97,11 @@ END $$
 """
 # Runs with its owner's rights: the API writes no line of the platform's chain, but makes the keys of access tokens.
 _SIGNING_KEY = """
-CREATE FUNCTION audit_token_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION audit_signing_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, public AS $$
 BEGIN
   INSERT INTO public.audit_pending (at, event, outcome, subject, subject_kind, rule, details)
-  VALUES (NEW.made_at, 'token_keys.make', 'allowed', 'api', 'system', 'key_ring', jsonb_build_object('key', NEW.id));
+  VALUES (NEW.made_at, 'signing_keys.make', 'allowed', 'api', 'system', 'key_ring', jsonb_build_object('key', NEW.id));
   RETURN NULL;
 END $$
 """
@@ -143,7 +143,7 @@ STATEMENTS = (
     CREATE TRIGGER audited AFTER INSERT ON key_destructions FOR EACH ROW EXECUTE FUNCTION audit_destroyed()
     """,
     _SIGNING_KEY,
-    "CREATE TRIGGER audited AFTER INSERT ON signing_keys FOR EACH ROW EXECUTE FUNCTION audit_token_key()",
+    "CREATE TRIGGER audited AFTER INSERT ON signing_keys FOR EACH ROW EXECUTE FUNCTION audit_signing_key()",
     _ORPHAN,
     """
     CREATE TRIGGER audited AFTER UPDATE OF terminate_asked_at ON orphans FOR EACH ROW

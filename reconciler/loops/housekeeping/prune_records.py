@@ -22,8 +22,8 @@ ANSWER_BYTES_MAX = 256 * 2**20
 the rate that an organization may send, an answer is still kept for minutes, in which clients repeat their requests."""
 SESSIONS_KEPT = timedelta(days=30)
 """A session, from when it expires, ended or not, so that its owner can still see it."""
-REPLACED_TOKENS_KEPT = timedelta(days=7)
-"""A refresh token that was replaced. Used again in this time, it ends its session; afterwards it opens nothing."""
+REPLACED_TOKENS_KEPT = timedelta(days=30)
+"""A refresh token that was replaced: as long as a session lasts, because used again it ends its session."""
 DEVICES_KEPT = timedelta(hours=1)
 """A terminal that waited to be signed in, from when its code expires."""
 BUDGETS_KEPT = timedelta(days=1)

@@ -299,7 +299,7 @@ async def test_keys_of_access_tokens_have_lines_when_they_are_made_and_when_they
     key = a_row("signing_keys", A, 9, made_at=NOW, signs_from=NOW, signs_until=NOW + timedelta(days=30))
     async with api.transaction() as connection:
         await insert(connection, "signing_keys", key)
-    host = administration.recorded(World(admin, now=Clock(NOW).now), Happening.TOKEN_KEYS_REMOVE, None)
+    host = administration.recorded(World(admin, now=Clock(NOW).now), Happening.SIGNING_KEYS_REMOVE, None)
     listed = await administration.keys_of_tokens(host)  # A list changes nothing, so it has no line.
     assert key["id"] in {found.id for found, _ in listed}
     assert await administration.remove_key_of_tokens(host, key["id"]) is None
@@ -309,8 +309,8 @@ async def test_keys_of_access_tokens_have_lines_when_they_are_made_and_when_they
     async with db.transaction() as connection:
         await seal(connection, limit=100, now=NOW)
     made, removed = [sealed.line for sealed in await chain(db, None)]
-    assert (made.event, made.subject, made.details) == ("token_keys.make", "api", {"key": key["id"]})
-    assert (removed.event, removed.subject, removed.rule) == ("token_keys.remove", "administrator", "host")
+    assert (made.event, made.subject, made.details) == ("signing_keys.make", "api", {"key": key["id"]})
+    assert (removed.event, removed.subject, removed.rule) == ("signing_keys.remove", "administrator", "host")
 
 
 def test_each_command_of_an_administrator_has_an_event() -> None:

@@ -18,7 +18,7 @@ import httpx
 from control_plane.db.embedded import EmbeddedError
 from control_plane.world import utc_now
 from demo import lock
-from demo.city import City
+from demo.city import PEOPLE, City
 from demo.packages import missing, missing_for_tests
 from demo.processes import DemoError
 from demo.stopping import Stopped, Stopping
@@ -103,6 +103,9 @@ def _stay(city: City) -> int:
     say(
         f"\n  export SPLITPLANE_API_KEY={city.operator_key}\n  export SPLITPLANE_API_KEY={city.finance_key}\n"
     )
+    people = " and ".join(PEOPLE)
+    say(f"{people} can sign in, without a password, once the customer has invited them (docs/tenancy.md):")
+    say(f"\n  .venv/bin/splitplane login --url {city.api_url}\n")
     say("Ctrl-C stops it and its machines")
     while True:
         for child in city.children.values():

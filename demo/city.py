@@ -1,9 +1,10 @@
-"""The whole cloud on this machine, in the foreground: database, emulated providers, mesh hub, API, reconciler.
+"""The whole cloud on this machine, in the foreground: database, emulated providers, mesh hub, sign-in, API, reconciler.
 
 Every process gets only its own settings: the API no provider key and no SSH key, the reconciler no API
 secret, and the emulated clouds nothing of ours.
 """
 
+import json
 import re
 import shutil
 import socket
@@ -35,6 +36,8 @@ LAMBDA_KEY = "emulated-lambda-key"
 IMAGE_SECONDS_MAX = 900
 HUB = "mesh-hub"
 DATABASE = "splitplane"
+PEOPLE = {"ada@example.com": "Ada Lovelace", "grace@example.com": "Grace Hopper"}
+"""Who can sign in, without a password."""
 LOGINS = {Role.API: "demo_api", Role.RECONCILER: "demo_reconciler"}
 """Each process has a login of its own, which is a member of one role and owns nothing."""
 
@@ -63,6 +66,8 @@ class City:
     api_url: str = ""
     local_url: str = ""
     lambda_url: str = ""
+    sign_in_url: str = ""
+    """The OpenID provider."""
     _hub: dict[str, str] = field(default_factory=dict[str, str])
     _database_started: bool = False
 
@@ -83,6 +88,11 @@ class City:
             "SPLITPLANE_LISTEN": self.api_url.removeprefix("http://"),
             "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
             "SPLITPLANE_SEALING_KEY_PATH": str(self.sealing_key),
+            "SPLITPLANE_PUBLIC_URL": self.api_url,
+            "SPLITPLANE_TOKEN_KEY_PATH": str(self.token_key),
+            "SPLITPLANE_OIDC_ISSUER": self.sign_in_url,
+            "SPLITPLANE_OIDC_CLIENT_ID": "splitplane",
+            "SPLITPLANE_OIDC_CLIENT_SECRET_PATH": str(self.client_secret),
         }
 
     def customer_environment(self) -> dict[str, str]:
@@ -122,6 +132,16 @@ class City:
         """The private one, with which the reconciler opens them."""
         return self.directory / "unsealing.pem"
 
+    @property
+    def token_key(self) -> Path:
+        """The private key with which the API opens the keys that sign access tokens."""
+        return self.directory / "token-key.pem"
+
+    @property
+    def client_secret(self) -> Path:
+        """With which the API names itself to the OpenID provider, which takes any."""
+        return self.directory / "oidc-secret"
+
     # --- starting
 
     def start(self) -> None:
@@ -129,23 +149,21 @@ class City:
         shutil.rmtree(self.directory / "customer", ignore_errors=True)
         for log in self.directory.glob("*.log"):
             log.unlink()
-        self._make_sealing_key()
+        self._make_keys()
         self._start_database()
         self._start_clouds()
         if self.real_machines:
             self._order_hub()
         self.start_reconciler()
+        self._start_sign_in()
         self._start_api()
 
-    def _make_sealing_key(self) -> None:
-        """The database is new, so no secret needs the key of the last start."""
-        key = X25519PrivateKey.generate()
-        self.unsealing_key.unlink(missing_ok=True)
-        self.unsealing_key.touch(mode=0o600)
-        self.unsealing_key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        self.sealing_key.write_bytes(
-            key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        )
+    def _make_keys(self) -> None:
+        """The database is new, so no secret needs the keys of the last start."""
+        sealing = _private_key(self.unsealing_key).public_key()
+        self.sealing_key.write_bytes(sealing.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+        _private_key(self.token_key)
+        _private_file(self.client_secret, b"any")
 
     def _start_database(self) -> None:
         self.say("database: an empty PostgreSQL of our own")
@@ -214,11 +232,24 @@ class City:
         self.say("reconciler: the only process with provider keys and the SSH authority")
         self._start("reconciler", ["reconciler", "run"], self.reconciler_environment())
 
+    def _start_sign_in(self) -> None:
+        """An OpenID provider for tests, which lets everybody in as whoever they choose."""
+        port = free_port()
+        self.sign_in_url = f"http://127.0.0.1:{port}"
+        self.say(f"sign-in: an OpenID provider for tests at {self.sign_in_url}")
+        arguments = ["oidc_provider_mock", "--port", str(port), "--require-nonce", "true"]
+        for email, name in PEOPLE.items():
+            claims = {"sub": email, "email": email, "email_verified": True, "name": name}
+            arguments += ["--user-claims", json.dumps(claims)]
+        child = self._start("sign-in", arguments, base_environment())
+        metadata = f"{self.sign_in_url}/.well-known/openid-configuration"
+        wait_for("the OpenID provider", 30, lambda: _succeeds(metadata), child)
+
     def _start_api(self) -> None:
         self.api_url = f"http://127.0.0.1:{free_port()}"
         self.say(f"API: {self.api_url}, with none of these keys")
         child = self._start("api", ["control_plane", "serve"], self.api_environment())
-        wait_for("the API's readiness", 30, lambda: _ready(self.api_url), child)
+        wait_for("the API's readiness", 30, lambda: _succeeds(f"{self.api_url}/readyz"), child)
 
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> Child:
         child = start(name, arguments, environment, self.directory / f"{name}.log")
@@ -294,8 +325,21 @@ def _answers(address: str, port: int) -> bool:
         return False
 
 
-def _ready(url: str) -> bool:
+def _succeeds(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=2).status_code == 200
+        return httpx.get(url, timeout=2).is_success
     except httpx.HTTPError:
         return False
+
+
+def _private_key(path: Path) -> X25519PrivateKey:
+    """A new key, in a file that nobody else may read."""
+    key = X25519PrivateKey.generate()
+    _private_file(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key
+
+
+def _private_file(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(content)

@@ -24,8 +24,8 @@ _BY_CODE = {
     "api_key_unknown": "see: splitplane api-key list",
     "route_not_found": "check the URL: splitplane whoami shows it. An older API may also lack the endpoint",
     "permission_denied": (
-        "use a key of somebody with one of these roles: splitplane login, or SPLITPLANE_API_KEY, which wins where it "
-        "is set; splitplane whoami shows the role of the key in use"
+        "see who you are here: splitplane whoami; use another login: splitplane profile list; or ask an owner or admin "
+        "for such a role"
     ),
 }
 _ABOUT_FORM = frozenset({"invalid_request", "invalid_parameter"})

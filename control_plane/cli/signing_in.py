@@ -41,14 +41,14 @@ def oauth(url: str, transport: httpx.BaseTransport | None, agent: str) -> Post:
     """A function that posts forms to the API's OAuth endpoints. It raises httpx.TransportError."""
 
     def post(path: str, form: Mapping[str, str]) -> httpx.Response:
-        client = httpx.Client(
+        with httpx.Client(
             base_url=url,
             transport=transport,
             timeout=ANSWER_SECONDS,
             headers={"User-Agent": agent, "Accept": "application/json"},
             follow_redirects=False,
-        )
-        return client.post(path, data=dict(form))
+        ) as client:
+            return client.post(path, data=dict(form))
 
     return post
 

@@ -285,6 +285,9 @@ def _what_is_missing(principal: Principal, permission: Permission, kind: ScopeKi
         return ", which your roles include and the limits of your API key do not."
     if unlimited != NOWHERE:
         return f" for a whole {kind}, and you have it for less."
+    narrow = sorted({held.role for held in principal.roles if permission in permissions_of(held.role, kind)})
+    if narrow:
+        return f" for a whole {kind}, and your role `{narrow[0]}` is for less."
     having = [f"`{role}`" for role in roles_at(kind) if permission in permissions_of(role, kind)]
     held = sorted({held.role for held in principal.roles})
     yours = (

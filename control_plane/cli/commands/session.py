@@ -207,3 +207,5 @@ def _present(terminal: Terminal, args: Namespace, answer: Answer[MeView], login:
             me, organization, Names(terminal.client(login)), url=login.url, source=login.source
         ),
     )
+    if not (args.json or answer.value.roles):
+        terminal.note(f"You have no role yet; ask an owner or admin of {answer.value.organization} for one.")

@@ -2,12 +2,16 @@
 
 from argparse import Namespace
 
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.client import Client
+from control_plane.cli.errors import CliError
+from control_plane.cli.names import Names
+from control_plane.cli.parsing import Commands, command, is_id, noun
 from control_plane.cli.render.sessions import session_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.sessions import SessionList
 
 PATH = "/v1/sessions"
+PREFIX = "ses"
 
 
 def add(to: Commands) -> None:
@@ -27,12 +31,12 @@ def add(to: Commands) -> None:
         "End a session at once.",
         examples="splitplane session revoke ses_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     )
-    parser.add_argument("session", metavar="SESSION", help="its id")
+    parser.add_argument("session", metavar="SESSION", help="its id, or the beginning of it")
 
 
 def list_sessions(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().every(PATH, SessionList)
-    now = terminal.now()
+    client, now = terminal.client(), terminal.now()
+    answer = client.every(PATH, SessionList)
     terminal.present(
         args.json,
         answer,
@@ -42,14 +46,25 @@ def list_sessions(terminal: Terminal, args: Namespace) -> None:
                 for session in page.items
                 if args.all or (session.ended_at is None and session.expires_at > now)
             ],
+            Names(client),
             now,
         ),
     )
 
 
 def revoke(terminal: Terminal, args: Namespace) -> None:
-    terminal.client().delete(f"{PATH}/{args.session}")
-    if args.json:
-        terminal.json({"id": args.session, "revoked": True})
-        return
-    terminal.say(f"Ended {args.session}.")
+    client = terminal.client()
+    session = args.session if is_id(PREFIX, args.session) else _find(client, args.session)
+    client.delete(f"{PATH}/{session}")
+    terminal.done(args.json, "revoked", session, f"Ended {session}.")
+
+
+def _find(client: Client, word: str) -> str:
+    known = [session.id for session in client.every(PATH, SessionList).value.items]
+    found = [session for session in known if session.startswith(word)]
+    if len(found) != 1 or len(word) <= len(f"{PREFIX}_"):
+        raise CliError(
+            f"{word!r} is the beginning of {len(found) or 'no'} ids of sessions. See: splitplane session list",
+            code="session_unknown",
+        )
+    return found[0]

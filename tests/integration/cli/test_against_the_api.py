@@ -1,169 +1,22 @@
 """The installed command against the real API process, with the real reconciler and simulated machines."""
 
-import io
 import json
 import os
 import pty
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from control_plane.cli import main
-from control_plane.cli.terminal import Terminal
-from control_plane.db.engine import Role
 from demo import prices
-from tests.support.database import fresh_database, login_url
+from tests.integration.cli.conftest import City, wait_until
 
-pytestmark = pytest.mark.database
+pytestmark = [pytest.mark.database, pytest.mark.xdist_group("cli")]
 SPLITPLANE = str(Path(sys.executable).with_name("splitplane"))
 SKU = "h100-sxm.1x"
-READY_SECONDS_MAX = 60
-
-
-@dataclass
-class City:
-    """An API, a reconciler, and a customer's home."""
-
-    url: str
-    api_key: str
-    home: Path
-    operator_key: str
-    finance_key: str
-
-    def environ(self, **more: str) -> dict[str, str]:
-        return {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "LANG": "C.UTF-8",
-            "TERM": "xterm-256color",
-        } | more
-
-    def run(self, *arguments: str, stdin: str = "", code: int = 0, **environ: str) -> str:
-        """Standard output of a command, with its standard error if the command is expected to fail."""
-        out, err = io.StringIO(), io.StringIO()
-        terminal = Terminal(environ=self.environ(**environ), stdin=io.StringIO(stdin), stdout=out, stderr=err)
-        ended = main.main(arguments, terminal)
-        assert self.api_key not in out.getvalue() + err.getvalue()
-        assert ended == code, out.getvalue() + err.getvalue()
-        return out.getvalue() if code == 0 else out.getvalue() + err.getvalue()
-
-    def answer(self, *arguments: str, **environ: Any) -> Any:
-        return json.loads(self.run(*arguments, "--json", **environ))
-
-    @property
-    def operator(self) -> dict[str, Any]:
-        """The environment of those who run machines."""
-        return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.operator_key}
-
-    @property
-    def finance(self) -> dict[str, Any]:
-        """The environment of those who post credits."""
-        return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.finance_key}
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-@contextmanager
-def _process(arguments: list[str], environ: dict[str, str], log: Path) -> Iterator[None]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], env=environ, stdout=output, stderr=output
-        )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
-def _wait_until(what: str, look: Any) -> None:
-    deadline = time.monotonic() + READY_SECONDS_MAX
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz").is_success
-    except httpx.TransportError:
-        return False
-
-
-@contextmanager
-def _started(database_url: str, folder: Path) -> Iterator[City]:
-    api_port, metrics_port, reconciler_port = _free_ports(3)
-    base = {"PATH": os.environ["PATH"], "HOME": str(folder), "SPLITPLANE_DATABASE_URL": database_url}
-    api = base | {
-        "SPLITPLANE_DATABASE_URL": login_url(database_url, Role.API),
-        "SPLITPLANE_LISTEN": f"127.0.0.1:{api_port}",
-        "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
-    }
-    reconciler = base | {
-        "SPLITPLANE_DATABASE_URL": login_url(database_url, Role.RECONCILER),
-        "SPLITPLANE_SIMULATED_MACHINES": "yes",
-        "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
-        "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
-        "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{reconciler_port}",
-    }
-    book = folder / "price_book.toml"
-    book.write_text(prices.price_book())
-    _administer(base, "price-book", str(book))
-    api_key = _administer(base, "bootstrap", "--organization", "acme", "--credit", "500")
-    operator, finance = _administer(base, "bootstrap", "--organization", "platform", "--operator").split()
-    with (
-        _process(["control_plane", "serve"], api, folder / "api.log"),
-        _process(["reconciler", "run"], reconciler, folder / "reconciler.log"),
-    ):
-        city = City(f"http://127.0.0.1:{api_port}", api_key, folder / "home", operator, finance)
-        _wait_until("the API serves", lambda: _answers(city.url))
-        _move_in(city)
-        yield city
-    assert api_key not in (folder / "api.log").read_text()
-
-
-def _administer(environ: dict[str, str], *arguments: str) -> str:
-    command = [sys.executable, "-m", "control_plane", *arguments]
-    done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def _move_in(city: City) -> None:
-    """Log in and add an SSH key, as every customer does first."""
-    key = city.home / ".ssh" / "id_ed25519"
-    key.parent.mkdir(parents=True)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)], check=True)
-    city.run("login", "--url", city.url, "--key-stdin", stdin=f"{city.api_key}\n")
-    city.run("ssh-key", "add", "laptop")
-    _wait_until("there are offers", lambda: city.answer("offers")["items"])
-
-
-@pytest.fixture(scope="module")
-async def city(
-    server_url: str, template: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[City]:
-    async with fresh_database(server_url, template) as database_url:
-        with _started(database_url, tmp_path_factory.mktemp("city")) as started:
-            yield started
 
 
 def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
@@ -188,7 +41,7 @@ def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
     assert f"ubuntu@{lease['machine']['address']}" in printed
     assert city.run("lease", "release", "story", code=2).endswith("add --yes.\n")
     assert "ended" in city.run("lease", "release", "story", "--yes", "--wait")
-    _wait_until("its charge", lambda: city.answer("usage")["items"])
+    wait_until("its charge", lambda: city.answer("usage")["items"])
     assert city.run("usage", "--csv").startswith("charge_id,")
     assert "story" in city.run("bill")
     assert city.answer("bill")["amount"]["nano"] == sum(
@@ -200,7 +53,7 @@ def test_a_sku_that_demands_proof_takes_no_emulated_machine_and_says_why(city: C
     """The whole way: reconciler, simulated prover, challenger and verifier, the API, the terminal."""
     city.run("lease", "create", prices.PROVEN_SKU, "--name", "strict", "--no-wait")
     assert f"proven before they are leased: {prices.PROVEN_SKU}" in city.run("skus")
-    _wait_until("a challenge", lambda: city.answer("proof", "list", "strict")["items"])
+    wait_until("a challenge", lambda: city.answer("proof", "list", "strict")["items"])
     proof = city.answer("proof", "list", "strict")["items"][-1]
     assert (proof["outcome"], proof["source"]) == ("emulated", "emulated")
     assert "an emulation, which is no proof" in city.run("proof", "show", proof["id"])
@@ -324,7 +177,7 @@ def test_operators_see_and_credit_organizations_and_rotate_keys(city: City) -> N
 
 
 def test_operators_see_loops_and_accounts(city: City) -> None:
-    _wait_until("loops report", lambda: city.answer("loops", **city.operator)["items"])
+    wait_until("loops report", lambda: city.answer("loops", **city.operator)["items"])
     loops = city.run("loops", **city.operator)
     assert "place_leases" in loops
     assert "● ok" in loops
@@ -333,10 +186,10 @@ def test_operators_see_loops_and_accounts(city: City) -> None:
 
 def test_people_and_machines_get_roles_where_they_work(city: City) -> None:
     city.run("project", "create", "vision")
-    city.run("environment", "create", "vision", "prod")
-    city.run("user", "invite", "ada@example.com", "Ada Lovelace")
+    city.run("environment", "create", "prod", "--project", "vision")
+    city.run("user", "invite", "dora@example.com", "Dora")
     city.run("service-account", "create", "runner")
-    city.run("role", "grant", "viewer", "ada@example.com", "--project", "vision")
+    city.run("role", "grant", "viewer", "dora@example.com", "--project", "vision")
     city.run("role", "grant", "member", "runner", "--project", "vision", "--environment", "prod")
     secret = city.run("api-key", "create", "nightly", "--owner", "runner", "--days", "90", "--quiet").strip()
     runner: dict[str, Any] = {"SPLITPLANE_URL": city.url, "SPLITPLANE_API_KEY": secret}
@@ -350,8 +203,8 @@ def test_people_and_machines_get_roles_where_they_work(city: City) -> None:
     city.run("lease", "release", "nightly", "--yes", **runner)
     city.run("service-account", "suspend", "runner")
     assert "unauthenticated" in city.run("whoami", code=1, **runner)
-    assert "ada@example.com" in city.run("user", "list")
-    binding = city.answer("role", "list", "ada@example.com")["items"][0]["id"]
+    assert "dora@example.com" in city.run("user", "list")
+    binding = city.answer("role", "list", "dora@example.com")["items"][0]["id"]
     city.run("role", "revoke", binding, "--yes")
 
 

@@ -64,6 +64,10 @@ DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
 
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
+    "whoami_without_role": (
+        "whoami",
+        {"GET /v1/me": answers.ME_OF_A_PROJECT | {"roles": [], "permissions": []}},
+    ),
     "whoami_project": ("whoami", answers.NAMES | {"GET /v1/me": answers.ME_OF_A_PROJECT}),
     "user_list": ("user list", {"GET /v1/users": answers.USERS}),
     "user_list_empty": ("user list", {"GET /v1/users": EMPTY}),
@@ -79,8 +83,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "environment list --project research",
         {"GET /v1/projects/research/environments": answers.ENVIRONMENTS},
     ),
-    "session_list": ("session list", {"GET /v1/sessions": answers.SESSIONS}),
-    "session_list_all": ("session list --all", {"GET /v1/sessions": answers.SESSIONS}),
+    "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
+    "session_list_all": ("session list --all", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_empty": ("session list", {"GET /v1/sessions": EMPTY}),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),

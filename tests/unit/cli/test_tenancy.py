@@ -138,3 +138,18 @@ def test_a_secret_is_shown_without_a_request_that_could_fail(tmp_path: Path) -> 
     stand = Stand(tmp_path, known)
     assert answers.ISSUED["secret"] in stand.run("api-key", "create", "ci", "--owner", "ci-runner").out
     assert stand.requests[-1].method == "POST"
+
+
+def test_a_session_is_ended_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    ids = [session["id"] for session in answers.SESSIONS["items"]]
+    known = (
+        KNOWN | {"GET /v1/sessions": answers.SESSIONS} | {f"DELETE /v1/sessions/{each}": DONE for each in ids}
+    )
+    for word in (ids[1], ids[1][:-1]):
+        stand = Stand(tmp_path, known)
+        expected = 0 if word == ids[1] else 1
+        assert stand.run("session", "revoke", word).code == expected, word
+    alone = {"items": [answers.SESSIONS["items"][0]], "next_cursor": None}
+    stand = Stand(tmp_path, known | {"GET /v1/sessions": alone})
+    assert stand.run("session", "revoke", "ses_019aa0", "-q").out == f"{ids[0]}\n"
+    assert "error: session_unknown" in stand.run("session", "revoke", "ses_").err

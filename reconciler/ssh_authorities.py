@@ -159,7 +159,7 @@ def certifier(authorities: SshAuthorities, now: Callable[[], datetime], replica:
         return [
             authority.sign(
                 public_key,
-                # Customers' serials are counted from 1. Ours have the highest bit, so that no revocation hits them.
+                # Customers' serials have 62 bits. Ours have the highest of 64, so that no revocation hits them.
                 serial=1 << 63 | secrets.randbits(63),
                 key_id=f"reconciler {replica} on {principal}",
                 principals=[principal],

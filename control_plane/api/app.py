@@ -45,6 +45,7 @@ from control_plane.api.role_bindings import RoleBindingController
 from control_plane.api.service_accounts import ServiceAccountController
 from control_plane.api.sessions import SessionController
 from control_plane.api.sign_in import DeviceController, SignInController
+from control_plane.api.ssh_certificates import SshCertificateController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
 from control_plane.api.users import UserController
@@ -66,6 +67,7 @@ CONTROLLERS = (
     ApiKeyController,
     SessionController,
     SshKeyController,
+    SshCertificateController,
     ProjectController,
     EnvironmentController,
     EnvelopeController,

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 TOKENS: Mapping[str, int] = {
     "createQuote": 5,
+    "createSshCertificate": 5,
     "explainLease": 3,
     "exportUsage": 20,
     "exportAuditEvents": 20,

@@ -168,16 +168,20 @@ KINDS: dict[str, Kind] = {
         "Choose a SKU that a provider offers; `detail` names the nearest, GET /v1/offers shows all.",
         "sku",
     ),
-    RefusalCode.NO_SSH_KEY: Kind(
-        422,
-        "Add an SSH key with POST /v1/ssh-keys, or send an empty `ssh_key_ids` if nobody has to log in.",
-        "ssh_key_ids",
-    ),
     RefusalCode.SSH_KEY_DUPLICATE: Kind(
         409, "Use the key that is stored already; `detail` names it.", "public_key"
     ),
     RefusalCode.API_KEYS_TOO_MANY: Kind(409, "Revoke an API key that is no longer used."),
     RefusalCode.SSH_KEYS_TOO_MANY: Kind(409, "Delete an SSH key that is no longer used."),
+    RefusalCode.SSH_KEY_NOT_ADMITTED: Kind(
+        409, "Use one of the SSH keys that the lease is limited to; `detail` names them."
+    ),
+    RefusalCode.SSH_CERTIFICATES_TOO_MANY: Kind(
+        409, "Use a certificate until it ends, revoke some, or wait until some have ended."
+    ),
+    RefusalCode.LEASE_NOT_READY: Kind(
+        409, "Wait until the lease is ready; one that has ended has no machine to log in to."
+    ),
     RefusalCode.NAME_RESERVED: Kind(422, "Choose another name, or leave this one as it is.", "name"),
     RefusalCode.SSH_KEY_UNKNOWN: Kind(
         422, "Use the ids of your SSH keys; GET /v1/ssh-keys lists them.", "ssh_key_ids"

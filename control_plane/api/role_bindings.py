@@ -103,7 +103,7 @@ class RoleBindingController(Controller):
         wanted = read_id(Prefix.ROLE_BINDING, role_binding_id)
         async with principals.transaction(request.world, request.principal) as connection:
             await idempotency.hold(connection, request)
-            found = await role_bindings.delete(connection, request.principal, wanted)
+            found = await role_bindings.delete(connection, request.principal, wanted, now=request.world.now())
             if isinstance(found, Refused):
                 raise refusal(found)
         request.context.subject_changed(found.subject.id)

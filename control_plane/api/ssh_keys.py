@@ -47,7 +47,7 @@ class SshKeyController(Controller):
         responses=made(SshKeyView, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[SshKeyRequest]) -> Response[bytes]:
-        """Store a public key, to be named in requests for leases."""
+        """Store a public key, to limit leases to it, or to have certificates signed for it by its id."""
 
         async def effect(connection: Connection) -> Made | Refused:
             key = await ssh_keys.add(
@@ -71,7 +71,7 @@ class SshKeyController(Controller):
         responses=PROBLEMS,
     )
     async def remove(self, request: ApiRequest, key_id: FromPath[str]) -> None:
-        """Delete a key. Leases that were created with it keep it until they end."""
+        """Delete a key. Its SSH certificates are revoked, also at leases that are limited to it."""
         refused = await ssh_keys.delete(
             request.world,
             request.principal.organization_id,

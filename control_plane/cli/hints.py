@@ -5,10 +5,10 @@ from collections.abc import Sequence
 _BY_CODE = {
     "sku_unknown": "see: splitplane skus",
     "sku_not_offered": "see: splitplane offers",
-    "no_ssh_key": "add one: splitplane ssh-key add laptop (or use --no-ssh-key)",
     "ssh_key_duplicate": "see: splitplane ssh-key list",
     "api_keys_too_many": "see: splitplane api-key list",
     "ssh_keys_too_many": "see: splitplane ssh-key list",
+    "ssh_certificates_too_many": "see: splitplane ssh-certificate list LEASE",
     "region_not_served": "see: splitplane offers",
     "provider_unknown": "see: splitplane offers",
     "account_unknown": "see: splitplane account list",

@@ -22,7 +22,6 @@ DESCRIPTION = """\
 Lease verified GPUs from many providers, and read a bill that adds up.
 
   splitplane login --url https://splitplane.example.com
-  splitplane ssh-key add laptop
   splitplane quote h100-sxm.8x --region eu
   splitplane lease create h100-sxm.8x --name train-1 --region eu
   splitplane lease ssh train-1
@@ -45,6 +44,7 @@ FILES = {
     "sessions": ("session",),
     "api_keys": ("api-key",),
     "ssh_keys": ("ssh-key",),
+    "ssh_certificates": ("ssh-certificate",),
     "projects": ("project",),
     "environments": ("environment",),
     "envelopes": ("envelope",),

@@ -52,23 +52,11 @@ def pinned_line(alias: str, host_key: str) -> str:
     return f"{alias} {match[1]} {match[2]}\n"
 
 
-def command(
-    *,
-    address: str,
-    port: int,
-    user: str,
-    alias: str,
-    known_hosts: Path,
-    identity: str | None = None,
-    forward_agent: bool = False,
-    remote: Sequence[str] = (),
-) -> list[str]:
-    """The ssh command. It overrides what the user's configuration says about host keys."""
-    if not (_is_address(address) and _USER.fullmatch(user) and 0 < port < 65_536):
-        raise CliError(
-            "The address that the API sent is not valid; no connection is made.", code="address_unreadable"
-        )
-    options = {
+def options(
+    *, alias: str, known_hosts: Path, certificate: Path, identity: str, forward_agent: bool = False
+) -> dict[str, str]:
+    """What ssh is told besides the address. It overrides what the user's configuration says about host keys."""
+    return {
         "UserKnownHostsFile": _quoted(known_hosts),
         "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "yes",
@@ -78,13 +66,51 @@ def command(
         "ConnectTimeout": str(CONNECT_SECONDS),
         # A rented machine is not trusted: whoever controls it could sign with a forwarded agent.
         "ForwardAgent": "yes" if forward_agent else "no",
+        # Machines admit certificates alone: other keys would only use up the tries.
+        "IdentitiesOnly": "yes",
+        "IdentityFile": _quoted(Path(identity).expanduser()),
+        "CertificateFile": _quoted(certificate),
     }
+
+
+def _check(address: str, port: int, user: str) -> None:
+    if not (_is_address(address) and _USER.fullmatch(user) and 0 < port < 65_536):
+        raise CliError(
+            "The address that the API sent is not valid; no connection is made.", code="address_unreadable"
+        )
+
+
+def command(
+    *, address: str, port: int, user: str, options: Mapping[str, str], remote: Sequence[str] = ()
+) -> list[str]:
+    """The ssh command."""
+    _check(address, port, user)
     made = ["ssh"]
     for name, value in options.items():
         made += ["-o", f"{name}={value}"]
-    if identity is not None:
-        made += ["-i", identity]
     return [*made, "-p", str(port), "--", f"{user}@{address}", *remote]
+
+
+def config_block(
+    name: str, *, address: str, port: int, user: str, options: Mapping[str, str], renewal: Sequence[str]
+) -> str:
+    """A block for ~/.ssh/config. Before each connection ssh runs the renewal, whose output it discards.
+
+    `Match` comes first, because lines that somebody adds behind the block would belong to it.
+    """
+    _check(address, port, user)
+    if not _HOST.fullmatch(name):
+        raise CliError(f"{name!r} cannot be the name of a host in ssh's configuration.", code="usage")
+    run = shlex.join(renewal).replace("%", "%%").replace('"', '\\"')
+    lines = [
+        f'Match originalhost {name} exec "{run}"',
+        f"Host {name}",
+        f"    HostName {address}",
+        f"    Port {port}",
+        f"    User {user}",
+        *(f"    {option} {value}" for option, value in options.items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def check_identity(file: str) -> None:

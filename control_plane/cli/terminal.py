@@ -6,6 +6,7 @@ It is created once in `main`; tests replace it.
 import json
 import os
 import socket
+import subprocess
 import sys
 import webbrowser
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from getpass import getpass
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import httpx
@@ -86,6 +88,21 @@ def reaches(address: str, port: int) -> bool:
         return False
 
 
+def make_key(path: Path) -> None:
+    """Make a key pair with OpenSSH, whose ssh will use it. The private key's file has mode 0600."""
+    try:
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "splitplane", "-f", str(path)],
+            check=True,
+            capture_output=True,
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CliError(
+            f"ssh-keygen could not make a key pair in {path.parent}: {error}. Install the OpenSSH client.",
+            code="no_ssh_keygen",
+        ) from error
+
+
 @dataclass
 class Terminal:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -97,6 +114,9 @@ class Terminal:
     ask_secret: Callable[[str], str] = getpass
     become: Callable[[Sequence[str]], NoReturn] = become
     reaches: Callable[[str, int], bool] = reaches
+    make_key: Callable[[Path], None] = make_key
+    program: str = field(default_factory=lambda: sys.argv[0])
+    """How this command was started."""
     transport: httpx.BaseTransport | None = None
     open_url: Callable[[str], bool] = open_url
     """Opens a browser; False when there is none."""

@@ -6,11 +6,20 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from control_plane.db import ssh_certificates
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.subjects import subject_of, subject_values
 from control_plane.domain.api_key import ApiKey
-from control_plane.domain.ids import ApiKeyId, OrganizationId, ProjectId, ServiceAccountId, UserId
+from control_plane.domain.ids import (
+    ApiKeyId,
+    OrganizationId,
+    Prefix,
+    ProjectId,
+    ServiceAccountId,
+    UserId,
+    on_wire,
+)
 from control_plane.domain.subject import Subject
 
 
@@ -146,8 +155,12 @@ async def lock(connection: Connection, organization_id: OrganizationId, key_id: 
 async def revoke(
     connection: Connection, organization_id: OrganizationId, key_id: UUID, *, now: datetime
 ) -> bool:
-    """Revoke a key. False when there is no such key, or it is revoked already."""
-    return bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))
+    """Revoke a key, with the SSH certificates that it asked for. False when there is no such key, or it is revoked."""
+    revoked = bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))
+    if revoked:
+        named = [on_wire(Prefix.API_KEY, key_id)]
+        await ssh_certificates.revoke_of_credentials(connection, organization_id, named, now=now)
+    return revoked
 
 
 async def revoke_all(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> int:
@@ -164,7 +177,9 @@ async def revoke_all_of(
 
 
 async def expire(
-    connection: Connection, organization_id: OrganizationId, key_id: ApiKeyId, *, at: datetime
+    connection: Connection, organization_id: OrganizationId, key_id: ApiKeyId, *, at: datetime, now: datetime
 ) -> None:
     """Let a key end at a moment."""
     await write(connection, _EXPIRE, organization_id=organization_id, id=key_id, at=at)
+    named = on_wire(Prefix.API_KEY, key_id)
+    await ssh_certificates.revoke_beyond(connection, organization_id, named, ends_at=at, now=now)

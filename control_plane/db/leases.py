@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import text
 
+from control_plane.db import ssh_certificates
 from control_plane.db.admission_decisions import INSERT_FOR_LEASE, SELECT_FOR_LEASE
 from control_plane.db.admission_decisions import values as decision_values
 from control_plane.db.connection import Connection
@@ -336,7 +337,8 @@ async def move(
     """Apply the moves whose leases have not moved meanwhile; returns the leases that moved.
 
     Leaving READY sets `billed_until`. Leaving the live states frees the quota and the hold, except for the part that
-    pays for use that is not posted yet: it stays held until the last charge is posted.
+    pays for use that is not posted yet: it stays held until the last charge is posted. Leaving READY revokes the SSH
+    certificates of the lease.
     """
     if not moves:
         return frozenset()
@@ -354,6 +356,9 @@ async def move(
             gpu_count=sum(lease.gpu_count for lease in of_tenant),
             now=now,
         )
+    ended = [lease.id for lease in left if lease.ready_at is not None]
+    if ended:
+        await ssh_certificates.revoke_of_leases(connection, ended, now=now)
     return frozenset(lease.id for lease in moved)
 
 

@@ -6,9 +6,10 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from control_plane.db import ssh_certificates
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import OrganizationId, SessionId, UserId
+from control_plane.domain.ids import OrganizationId, Prefix, SessionId, UserId, on_wire
 from control_plane.domain.session import Presented, Session, SessionEnd
 
 _COLUMNS = "id, user_id, client, address, created_at, last_used_at, expires_at, ended_at, ended_why"
@@ -123,9 +124,13 @@ async def end(
     *,
     now: datetime,
 ) -> bool:
-    """End a session. False when there is none, or it has ended."""
+    """End a session, and revoke the SSH certificates that it asked for. False when there is none, or it has ended."""
     values = {"id": session_id, "why": why.value, "now": now}
-    return bool(await write(connection, _END_ONE, organization_id=organization_id, **values))
+    ended = bool(await write(connection, _END_ONE, organization_id=organization_id, **values))
+    if ended:
+        named = [on_wire(Prefix.SESSION, session_id)]
+        await ssh_certificates.revoke_of_credentials(connection, organization_id, named, now=now)
+    return ended
 
 
 async def end_all_of(

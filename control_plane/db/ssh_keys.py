@@ -1,13 +1,15 @@
 """Queries on customers' SSH keys."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
 
+from control_plane.db import ssh_certificates
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read, write
+from control_plane.db.rows import read, read_one, write
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import OrganizationId, ProjectId, SshKeyId
 
@@ -36,7 +38,14 @@ _OF_PROJECT = text(f"""
 SELECT {_COLUMNS} FROM ssh_keys
 WHERE organization_id = :organization_id AND (project_id IS NULL OR project_id = :project_id) ORDER BY created_at, id
 """)
-_DELETE = text(f"DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id AND {_WITHIN}")
+_HOLD = text(f"""
+SELECT {_COLUMNS} FROM ssh_keys
+WHERE organization_id = :organization_id AND (id = ANY(CAST(:ids AS uuid[])) OR fingerprint = :fingerprint)
+ORDER BY id FOR SHARE
+""")
+_DELETE = text(f"""
+DELETE FROM ssh_keys WHERE organization_id = :organization_id AND id = :id AND {_WITHIN} RETURNING {_COLUMNS}
+""")
 
 
 async def insert(connection: Connection, organization_id: OrganizationId, key: SshKey) -> None:
@@ -68,7 +77,25 @@ async def of_project(
     return await read(connection, _OF_PROJECT, SshKey, **values)
 
 
-async def delete(connection: Connection, organization_id: OrganizationId, key_id: UUID, reach: Reach) -> bool:
-    """Delete a key. False when there is no such key within reach."""
+async def hold(
+    connection: Connection, organization_id: OrganizationId, ids: Collection[SshKeyId], fingerprint: str
+) -> list[SshKey]:
+    """The stored keys with these ids or this fingerprint. None is deleted before this transaction ends."""
+    values = {"organization_id": organization_id, "ids": list(ids), "fingerprint": fingerprint}
+    return await read(connection, _HOLD, SshKey, **values)
+
+
+async def delete(
+    connection: Connection, organization_id: OrganizationId, key_id: UUID, reach: Reach, *, now: datetime
+) -> bool:
+    """Delete a key, and revoke its certificates. False when there is no such key within reach."""
     values = {"everywhere": reach.organization, "projects": list(reach.projects)}
-    return bool(await write(connection, _DELETE, organization_id=organization_id, id=key_id, **values))
+    deleted = await read_one(
+        connection, _DELETE, SshKey, organization_id=organization_id, id=key_id, **values
+    )
+    if deleted is None:
+        return False
+    await ssh_certificates.revoke_of_key(
+        connection, organization_id, deleted.fingerprint, deleted.project_id, now=now
+    )
+    return True

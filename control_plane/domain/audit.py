@@ -53,6 +53,8 @@ class Happening(StrEnum):
     """A session ended by a sign-out, or because a refresh token was used that had been replaced: see the rule."""
     TOKENS_ISSUE = "tokens.issue"
     """An API key or a refresh token was presented for an access token. Only refusals have a line."""
+    SSH_CERTIFICATES_SIGN = "ssh_certificates.sign"
+    """The reconciler signed an SSH certificate that somebody requested, or refused to."""
     MASTER_KEYS_SET = "master_keys.set"
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"
@@ -105,6 +107,7 @@ DETAILS = frozenset(
         "last_sequence",
         "machine_region",
         "operation",
+        "serial",
         "state_after",
         "state_before",
     }

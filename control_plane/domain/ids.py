@@ -18,6 +18,7 @@ RoleBindingId = NewType("RoleBindingId", UUID)
 ApiKeyId = NewType("ApiKeyId", UUID)
 SessionId = NewType("SessionId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
+SshCertificateId = NewType("SshCertificateId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
@@ -46,6 +47,7 @@ class Prefix(StrEnum):
     API_KEY = "key"
     SESSION = "ses"
     SSH_KEY = "ssh"
+    SSH_CERTIFICATE = "cert"
     LEASE = "le"
     MACHINE = "mc"
     INTERVAL = "iv"

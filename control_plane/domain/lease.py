@@ -141,7 +141,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class AdmittedKey:
-    """An SSH key that the machine of a lease admits, as it was when the lease was created."""
+    """An SSH key that a lease is limited to, as it was when the lease was created."""
 
     id: SshKeyId
     name: str
@@ -175,8 +175,8 @@ class Lease:
     regions: tuple[str, ...]
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
-    ssh_keys: tuple[AdmittedKey, ...]
-    """The keys with which the customer logs in. A key that is deleted later still admits here."""
+    ssh_keys: tuple[AdmittedKey, ...] | None
+    """The only SSH keys that certificates are signed for; None: any key of whoever may log in."""
     labels: Mapping[str, str]
     """The customer's own words for the lease. They may change."""
     wait_timeout_seconds: int

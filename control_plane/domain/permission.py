@@ -68,6 +68,12 @@ class Permission(StrEnum):
     SSH_KEYS_READ = "ssh_keys.read"
     SSH_KEYS_CREATE = "ssh_keys.create"
     SSH_KEYS_DELETE = "ssh_keys.delete"
+    SSH_CERTIFICATES_READ = "ssh_certificates.read"
+    """Read the SSH certificates of leases: who could log in, and when."""
+    SSH_CERTIFICATES_CREATE = "ssh_certificates.create"
+    """Log in to the machines of leases, with certificates that are signed for one's SSH keys."""
+    SSH_CERTIFICATES_REVOKE = "ssh_certificates.revoke"
+    """Revoke SSH certificates of leases, one's own and those of others."""
     PROJECTS_READ = "projects.read"
     PROJECTS_CREATE = "projects.create"
     """Create projects in the caller's own organization."""
@@ -225,6 +231,7 @@ VIEWER = (
         _P.ENVIRONMENTS_READ,
         _P.SSH_KEYS_READ,
         _P.LEASES_READ,
+        _P.SSH_CERTIFICATES_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,
         _P.QUOTA_REQUESTS_READ,
@@ -240,6 +247,8 @@ MEMBER = VIEWER | {
     _P.LEASES_RELEASE,
     _P.LEASES_LABEL,
     _P.LEASES_UPDATE,
+    _P.SSH_CERTIFICATES_CREATE,
+    _P.SSH_CERTIFICATES_REVOKE,
     _P.QUOTA_REQUESTS_CREATE,
     _P.BILLING_READ,
 }
@@ -316,6 +325,7 @@ AUDITOR = frozenset(
         _P.PROJECTS_READ,
         _P.ENVIRONMENTS_READ,
         _P.LEASES_READ,
+        _P.SSH_CERTIFICATES_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,
         _P.QUOTA_REQUESTS_READ,

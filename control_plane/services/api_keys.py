@@ -166,8 +166,9 @@ async def rotate(
     key = _Unissued(old.subject, old.name, old.scopes, old.project_ids, old.expires_at, rotates=old.id)
     issued = await _checked(connection, world, principal, key)
     if isinstance(issued, IssuedKey):
-        end = old.end_of_overlap(world.now(), overlap)
-        await api_keys.expire(connection, principal.organization_id, old.id, at=end)
+        now = world.now()
+        end = old.end_of_overlap(now, overlap)
+        await api_keys.expire(connection, principal.organization_id, old.id, at=end, now=now)
     return issued
 
 

@@ -101,8 +101,8 @@ async def create(
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
 
-    `name` is unique among the live leases of the project; None: one is generated. Without `ssh_key_ids` (None) the
-    machine admits all keys of the organization, with an empty list none. `project` is the name of one of the
+    `name` is unique among the live leases of the project; None: one is generated. With `ssh_key_ids`, only these keys
+    log in to the machine; without (None), any key of whoever may log in. `project` is the name of one of the
     organization's projects, and `environment` of one of the project's environments; None means the default one.
     """
     now = world.now()
@@ -187,7 +187,7 @@ def _admitted(
     price: Price,
     *,
     name: str | None,
-    keys: tuple[AdmittedKey, ...],
+    keys: tuple[AdmittedKey, ...] | None,
     terms: LeaseTerms,
     now: datetime,
 ) -> Lease:
@@ -232,25 +232,19 @@ def _admitted(
 
 async def _admitted_keys(
     connection: Connection, project: Project, ssh_key_ids: Sequence[UUID] | None
-) -> tuple[AdmittedKey, ...] | Refused:
-    """The keys that a request names by their ids; without any ids (None), all keys of the project and organization."""
-    keys: list[SshKey] = []
-    if ssh_key_ids is None or ssh_key_ids:
-        keys = await ssh_keys.of_project(connection, project.organization_id, project.id)
+) -> tuple[AdmittedKey, ...] | Refused | None:
+    """The keys that a request limits the lease to, by their ids; None when it does not."""
     if ssh_key_ids is None:
-        if not keys:
-            return Refused(
-                RefusalCode.NO_SSH_KEY,
-                "The organization has no SSH key, so nobody could log in; add one with POST /v1/ssh-keys, or send"
-                " an empty `ssh_key_ids` for a machine that admits nobody.",
-            )
-    else:
-        keys = [key for key in keys if key.id in ssh_key_ids]
-        unknown = set(ssh_key_ids) - {key.id for key in keys}
-        if unknown:
-            missing = on_wire(Prefix.SSH_KEY, min(unknown))
-            why = f"There is no SSH key {missing}; GET /v1/ssh-keys lists yours."
-            return Refused(RefusalCode.SSH_KEY_UNKNOWN, why)
+        return None
+    keys: list[SshKey] = []
+    if ssh_key_ids:
+        keys = await ssh_keys.of_project(connection, project.organization_id, project.id)
+    keys = [key for key in keys if key.id in ssh_key_ids]
+    unknown = set(ssh_key_ids) - {key.id for key in keys}
+    if unknown:
+        missing = on_wire(Prefix.SSH_KEY, min(unknown))
+        why = f"There is no SSH key {missing}; GET /v1/ssh-keys lists yours."
+        return Refused(RefusalCode.SSH_KEY_UNKNOWN, why)
     return tuple(AdmittedKey(key.id, key.name, key.public_key, key.fingerprint) for key in keys)
 
 

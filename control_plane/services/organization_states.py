@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from control_plane.db import api_keys, organization_events, organizations, sessions
+from control_plane.db import api_keys, organization_events, organizations, sessions, ssh_certificates
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.organization_events import Recorded
@@ -26,6 +26,7 @@ from control_plane.domain.organization import (
 )
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.session import SessionEnd
+from control_plane.domain.ssh_certificate import Revocation
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import organizations as outcomes
 from control_plane.world import World
@@ -35,6 +36,11 @@ __all__ = ["Changed", "Recorded"]  # For controllers, which must not import the 
 _NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
 
 
+_SHUTS_OUT = {
+    OrganizationEvent.SUSPENDED: Revocation.ORGANIZATION_SUSPENDED,
+    OrganizationEvent.CLOSURE_REQUESTED: Revocation.ORGANIZATION_CLOSED,
+}
+"""What ends the SSH certificates of an organization at once."""
 Effect = Callable[[datetime], Awaitable[Ended]]
 """What a change does beside moving the state, at this moment."""
 
@@ -131,6 +137,8 @@ async def _change(
         if isinstance(moved, Moved):
             now = world.now()
             await organizations.move(connection, found.id, moved, seen=found.generation)
+            if event in _SHUTS_OUT:
+                await ssh_certificates.revoke_all(connection, found.id, _SHUTS_OUT[event], now=now)
             ended = await effect(now)
             await organization_events.insert(
                 connection, found.id, moved, ended, reason=order.reason, actor=order.actor, now=now

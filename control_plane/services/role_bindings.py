@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import environments, lease_overviews, role_bindings
+from control_plane.db import environments, lease_overviews, role_bindings, ssh_certificates
 from control_plane.db.connection import Connection
-from control_plane.domain.access import Grant, HeldRole, Principal, Reach, separated
+from control_plane.domain.access import NOWHERE, Grant, HeldRole, Principal, Reach, reaches, separated
 from control_plane.domain.ids import (
     EnvironmentId,
     LeaseId,
@@ -22,6 +22,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.role_binding import RoleBinding
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope, ScopeKind
+from control_plane.domain.ssh_certificate import Revocation
 from control_plane.domain.subject import Subject
 from control_plane.services import projects, subjects
 from control_plane.services.environments import scope_of
@@ -144,8 +145,13 @@ async def page(
         return await role_bindings.page(connection, organization_id, reach, of=of, after=after, limit=limit)
 
 
-async def delete(connection: Connection, principal: Principal, binding_id: UUID) -> RoleBinding | Refused:
-    """End a role. One's own can be given up; another's must include no more than the principal may do."""
+async def delete(
+    connection: Connection, principal: Principal, binding_id: UUID, *, now: datetime
+) -> RoleBinding | Refused:
+    """End a role, and with it the SSH certificates that no other role allows.
+
+    One's own can be given up; another's must include no more than the principal may do.
+    """
     organization_id = principal.organization_id
     binding = await role_bindings.get(connection, organization_id, binding_id)
     if binding is None or not principal.reach(Permission.ROLE_BINDINGS_DELETE).contains(binding.scope):
@@ -157,5 +163,20 @@ async def delete(connection: Connection, principal: Principal, binding_id: UUID)
         refused = await subjects.leaves_no_owner(connection, organization_id, binding.subject, [held])
     if refused is not None:
         return refused
+    # Waits for a request of the subject's for an SSH certificate, which relies on its roles.
+    await subjects.find(connection, organization_id, binding.subject, lock=True)
     await role_bindings.delete(connection, organization_id, binding_id)
+    await _revoke_certificates(connection, principal, binding.subject, now=now)
     return binding
+
+
+async def _revoke_certificates(
+    connection: Connection, principal: Principal, subject: Subject, *, now: datetime
+) -> None:
+    """Revoke the SSH certificates of a subject for leases that no role which is left lets it log in to."""
+    organization_id = principal.organization_id
+    open_to = reaches(await subjects.grants_to(connection, principal, subject))
+    reach = open_to.get(Permission.SSH_CERTIFICATES_CREATE, NOWHERE)
+    live = await ssh_certificates.live_of_subject(connection, organization_id, subject, now=now)
+    beyond = [opening.id for opening in live if not reach.contains(opening.scope)]
+    await ssh_certificates.revoke_these(connection, organization_id, beyond, Revocation.ROLE_ENDED, now=now)

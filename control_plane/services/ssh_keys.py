@@ -16,7 +16,7 @@ from control_plane.world import World
 __all__ = ["SshKey"]  # For controllers, which must not import the layer below.
 
 KEYS_MAX = 100
-"""SSH keys of one organization. A lease that names none admits all of them, and a machine takes 1,000."""
+"""SSH keys of one organization."""
 
 
 async def add(
@@ -80,8 +80,8 @@ async def every(world: World, organization_id: OrganizationId, *, reach: Reach) 
 async def delete(
     world: World, organization_id: OrganizationId, key_id: UUID, *, reach: Reach
 ) -> Refused | None:
-    """Delete a key. Leases that were created with it keep it until they end."""
+    """Delete a key. Its certificates are revoked, also at leases that were created for it."""
     async with world.db.transaction(organization_id) as connection:
-        if await ssh_keys.delete(connection, organization_id, key_id, reach):
+        if await ssh_keys.delete(connection, organization_id, key_id, reach, now=world.now()):
             return None
         return Refused(RefusalCode.NOT_FOUND, "There is no such SSH key.")

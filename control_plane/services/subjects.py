@@ -2,7 +2,15 @@
 
 from collections.abc import Sequence
 
-from control_plane.db import api_keys, organizations, role_bindings, service_accounts, sessions, users
+from control_plane.db import (
+    api_keys,
+    organizations,
+    role_bindings,
+    service_accounts,
+    sessions,
+    ssh_certificates,
+    users,
+)
 from control_plane.db.connection import Connection
 from control_plane.domain.access import Grant, HeldRole, Principal, grants_of
 from control_plane.domain.ids import (
@@ -132,6 +140,8 @@ async def _move(
         await sessions.end_all_of(
             connection, organization_id, found.id, SessionEnd.USER_ENDED, now=world.now()
         )
+    if event in _ENDS:
+        await ssh_certificates.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
     if event is SubjectEvent.REMOVED:
         await api_keys.revoke_all_of(connection, organization_id, found.subject, now=world.now())
         await role_bindings.delete_all_of(connection, organization_id, found.subject)

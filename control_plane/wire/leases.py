@@ -65,8 +65,8 @@ class LeaseRequest(QuoteRequest):
     environment: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of an environment of the project; the default one when it is left out."""
     ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=SSH_KEYS_MAX)] | None = None
-    """The SSH keys that the machine admits: all keys of the organization and of the project when it is left
-    out, none when it is empty."""
+    """The stored SSH keys that the lease is limited to: certificates to log in are signed for these alone, while they
+    are stored. When it is left out, for any key of whoever may log in; when it is empty, for nobody."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX)] = WAIT_SECONDS_DEFAULT
     """How long the lease waits for stock before it ends with `no_capacity`, counted from its creation: up to seven
     days. With 0 it ends at once when nothing is in stock."""
@@ -202,7 +202,7 @@ def _no_proof() -> LeaseProofView:
 
 
 class AdmittedKeyView(View):
-    """An SSH key that the machine of the lease admits."""
+    """An SSH key that the lease is limited to."""
 
     id: StoredKeyIdText
     """The id of the key."""
@@ -254,8 +254,9 @@ class LeaseView(View, kw_only=True):
     """The machine of the latest attempt; null before the first."""
     proof: LeaseProofView = field(default_factory=_no_proof)
     """What the GPUs of the machine have proven."""
-    ssh_keys: tuple[AdmittedKeyView, ...] = ()
-    """The keys with which you can log in. A key that is deleted later still admits here."""
+    ssh_keys: tuple[AdmittedKeyView, ...] | None = None
+    """The SSH keys that the lease is limited to; null when whoever may log in can use any key. A key that is deleted no
+    longer opens it."""
     labels: dict[str, str] = field(default_factory=dict)
     """The words that you gave it, to find leases and to divide costs by."""
     wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT

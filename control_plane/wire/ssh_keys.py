@@ -8,6 +8,7 @@ from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
 from control_plane.wire.vocabulary import ProjectIdText, StoredKeyIdText
 
 _EXAMPLE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
+PublicKeyText = Annotated[str, Meta(min_length=1, max_length=8_192, examples=[_EXAMPLE])]
 
 
 class SshKeyRequest(Request):
@@ -15,7 +16,7 @@ class SshKeyRequest(Request):
 
     name: Name
     """The name of the key, for people."""
-    public_key: Annotated[str, Meta(min_length=1, max_length=8_192, examples=[_EXAMPLE])]
+    public_key: PublicKeyText
     """One line of an OpenSSH public key file: `ssh-ed25519 AAAA... you@host`. Types: `ssh-ed25519`,
     `ecdsa-sha2-nistp256`, `-nistp384`, `-nistp521`, the two `sk-` types of security tokens, and `ssh-rsa` of 2,048 to
     16,384 bits. No options."""

@@ -13,7 +13,7 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
-from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
+from control_plane.domain.lease import AdmittedKey, Lease, LeaseState, PurchaseKind
 from control_plane.domain.money import Nano
 from control_plane.domain.position import Position
 from control_plane.domain.proof import Tier
@@ -148,7 +148,7 @@ async def test_a_lease_takes_the_keys_that_it_names_and_an_unknown_one_is_refuse
     assert not isinstance(key, Refused)
     lease = await _create(world, organization_id, keys=(key.id,))
     assert isinstance(lease, Lease)
-    assert [admitted.public_key for admitted in lease.ssh_keys] == [KEY]
+    assert [admitted.public_key for admitted in lease.ssh_keys or ()] == [KEY]
     refused = await _create(world, organization_id, keys=(key.id, uuid7()))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.SSH_KEY_UNKNOWN
@@ -231,27 +231,26 @@ async def test_generated_names_do_not_collide_although_their_digits_are_the_same
     assert all(len(lease.name) <= 63 for lease in made)
 
 
-async def test_a_lease_that_names_no_key_takes_all_and_without_any_it_is_refused(
+async def test_a_lease_is_limited_to_no_key_to_some_or_not_at_all_and_keeps_their_names(
     db: Database, world: World
 ) -> None:
-    organization_id = await _organization(db, world)
-    refused = await _create(world, organization_id, keys=None)
-    assert isinstance(refused, Refused)
-    assert refused.code is RefusalCode.NO_SSH_KEY
+    organization_id = await _organization(db, world, balance=20_000_000_000)
     async with world.db.transaction(organization_id) as connection:
         key = await ssh_keys.add(
             connection, world, organization_id, name="laptop", public_key=KEY, reach=EVERYWHERE
         )
     assert not isinstance(key, Refused)
-    lease = await _create(world, organization_id, keys=None)
-    assert isinstance(lease, Lease)
-    assert [(admitted.id, admitted.name, admitted.fingerprint) for admitted in lease.ssh_keys] == [
-        (key.id, "laptop", key.fingerprint)
-    ]
+    kept = {}
+    for name, keys in (("any", None), ("none", ()), ("one", (key.id,))):
+        lease = await _create(world, organization_id, keys=keys)
+        assert isinstance(lease, Lease), name
+        kept[name] = lease.id
     await ssh_keys.delete(world, organization_id, key.id, reach=EVERYWHERE)
-    shown = await lease_overviews.get(world, organization_id, lease.id, reach=EVERYWHERE)
-    assert not isinstance(shown, Refused)
-    assert shown.overview.lease.ssh_keys == lease.ssh_keys, "a key that is deleted later still admits here"
+    admitted = AdmittedKey(key.id, "laptop", KEY, key.fingerprint)
+    for name, expected in (("any", None), ("none", ()), ("one", (admitted,))):
+        shown = await lease_overviews.get(world, organization_id, kept[name], reach=EVERYWHERE)
+        assert not isinstance(shown, Refused)
+        assert shown.overview.lease.ssh_keys == expected, name
 
 
 async def test_labels_are_stored_replaced_and_found_and_a_change_is_in_the_journal(

@@ -37,6 +37,7 @@ from control_plane.wire import (
     proofs,
     roles,
     sessions,
+    ssh_certificates,
     ssh_keys,
     subjects,
 )
@@ -45,8 +46,8 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, catalogue, leases,
-    explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health, problems,
-    envelopes, admissions,
+    ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health,
+    problems, envelopes, admissions,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -1,5 +1,6 @@
 """Leases on the wire: a lease with its status, and the explanation of how it came to be where it is."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from control_plane.api.views.admissions import decision_view
@@ -10,6 +11,7 @@ from control_plane.api.views.placements import placement_view
 from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.lease import AdmittedKey
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
@@ -49,10 +51,7 @@ def lease_view(shown: Shown) -> LeaseView:
         status=status_view(shown),
         machine=_machine(shown),
         proof=_proof(shown),
-        ssh_keys=tuple(
-            AdmittedKeyView(on_wire(Prefix.SSH_KEY, key.id), key.name, key.fingerprint)
-            for key in lease.ssh_keys
-        ),
+        ssh_keys=_ssh_keys(lease.ssh_keys),
         labels=dict(lease.labels),
         wait_timeout_seconds=lease.wait_timeout_seconds,
         auto_release=_auto_release(lease.auto_release),
@@ -65,6 +64,12 @@ def lease_view(shown: Shown) -> LeaseView:
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,
     )
+
+
+def _ssh_keys(keys: Sequence[AdmittedKey] | None) -> tuple[AdmittedKeyView, ...] | None:
+    if keys is None:
+        return None
+    return tuple(AdmittedKeyView(on_wire(Prefix.SSH_KEY, key.id), key.name, key.fingerprint) for key in keys)
 
 
 def status_view(shown: Shown) -> StatusView:

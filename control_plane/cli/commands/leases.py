@@ -3,13 +3,13 @@
 from argparse import Namespace
 from typing import Any
 
-from control_plane.cli import progress, ssh
+from control_plane.cli import progress
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
-from control_plane.cli.commands import ssh_keys
+from control_plane.cli.commands import lease_ssh, ssh_keys
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.catalogue import add_constraints, add_verbose, ceiling, with_nearest_sku
-from control_plane.cli.commands.lookup import LIVE_STATES, Found, find
+from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, find
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
@@ -27,7 +27,6 @@ from control_plane.wire.leases import (
 )
 
 STATES = (*LIVE_STATES, "ended")
-LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 
 
 def add(to: Commands) -> None:
@@ -37,7 +36,7 @@ def add(to: Commands) -> None:
     _add_list(leases)
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
-    _add_ssh(leases)
+    lease_ssh.add(leases)
     _add_release(leases)
     _add_why(to)
 
@@ -130,8 +129,8 @@ def _add_create(leases: Commands) -> None:
         "Lease a machine and wait until it is ready.",
         more=(
             "Billing starts when the machine is verified. Leaving early (Ctrl-C, --no-wait)\n"
-            "does not end the lease. The machine accepts all of your SSH keys, unless you\n"
-            "choose some with --ssh-key."
+            "does not end the lease. Whoever may log in to it can use any SSH key, unless you\n"
+            "limit the lease to some with --ssh-key."
         ),
         examples="""
         splitplane lease create h100-sxm.1x
@@ -153,8 +152,13 @@ def _add_create(leases: Commands) -> None:
         metavar="ENVIRONMENT",
         help="the project's environment, by name or id (default: the one called default)",
     )
-    parser.add_argument("--ssh-key", metavar="KEY", action="append", help="name or id; may be repeated")
-    parser.add_argument("--no-ssh-key", action="store_true", help="lease a machine that accepts no SSH key")
+    parser.add_argument(
+        "--ssh-key",
+        metavar="KEY",
+        action="append",
+        help="only this stored key may log in: name or id; may be repeated",
+    )
+    parser.add_argument("--no-ssh-key", action="store_true", help="nobody may log in to the machine")
     parser.add_argument(
         "--label", metavar="KEY=VALUE", action="append", default=[], help="a label; may be repeated"
     )
@@ -178,34 +182,6 @@ def _add_create(leases: Commands) -> None:
         action="store_true",
         help="return as soon as the lease is admitted",
     )
-
-
-def _add_ssh(leases: Commands) -> None:
-    parser = command(
-        leases,
-        "ssh",
-        connect,
-        "Open a shell on a machine, or run a command there.",
-        more=(
-            "Runs your own ssh with the machine's host key pinned, so that another machine\n"
-            "at the same address is refused. Your SSH agent is forwarded only with -A."
-        ),
-        examples="""
-        splitplane lease ssh train-1
-        splitplane lease ssh train-1 -- nvidia-smi -L
-        splitplane lease ssh train-1 --print
-        """,
-    )
-    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
-    parser.add_argument("-i", "--identity", metavar="FILE", help="the private key to use")
-    parser.add_argument(
-        "-A", "--forward-agent", action="store_true", help="forward your SSH agent to the machine"
-    )
-    parser.add_argument(
-        "--print", dest="print_only", action="store_true", help="print the ssh command, do not run it"
-    )
-    parser.set_defaults(remote=[])
-    parser.usage = "splitplane lease ssh [options] LEASE [-- COMMAND ...]"
 
 
 # create and watch
@@ -248,7 +224,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
 
 
 def _key_ids(client: Client, args: Namespace) -> tuple[str, ...] | None:
-    """The keys that were chosen; None for all keys of the organization, which the API finds itself."""
+    """The keys that the lease is limited to; None for no limit."""
     if args.no_ssh_key:
         if args.ssh_key:
             raise usage("--ssh-key and --no-ssh-key cannot be combined.")
@@ -389,72 +365,6 @@ def why(terminal: Terminal, args: Namespace) -> None:
         args.json,
         answer,
         lambda explanation: explanation_page(explanation, terminal.now(), verbose=args.verbose),
-    )
-
-
-# ssh
-
-
-def connect(terminal: Terminal, args: Namespace) -> None:
-    client = terminal.client()
-    lease = find(client, [args.lease])[0].value
-    line = _ssh_command(terminal, lease, args)
-    if args.json:
-        terminal.json({"lease": lease.id, "command": line})
-    elif args.print_only:
-        terminal.write(ssh.shell_line(line) + "\n")
-    else:
-        _check_simulation(terminal, client, lease)
-        terminal.become(line)
-
-
-def _check_simulation(terminal: Terminal, client: Client, lease: LeaseView) -> None:
-    """Refuse a simulated machine, on which nothing can listen, instead of letting ssh wait for it.
-
-    The API does not know which machines are simulated. Their GPUs always are emulated, and nothing answers at their
-    address; a real machine for tests has emulated GPUs too, and answers.
-    """
-    machine = lease.machine
-    if machine is None or not machine.address or terminal.reaches(machine.address, machine.ssh_port):
-        return
-    reports = client.get(f"/v1/leases/{lease.id}/explanation", ExplanationView).value.reports
-    of_machine = [report for report in reports if report.machine_id == machine.machine_id]
-    if any(report.source == "emulated" for report in of_machine):
-        raise CliError(
-            f"The machine of {lease.name} is simulated: its GPUs are emulated, and nothing answers at"
-            f" {machine.address} port {machine.ssh_port}. There is nothing to log in to.",
-            code="machine_simulated",
-        )
-
-
-def _ssh_command(terminal: Terminal, lease: LeaseView, args: Namespace) -> list[str]:
-    machine = lease.machine
-    if not progress.is_ready(lease):
-        hint = (
-            ""
-            if lease.state in ("ending", "ended")
-            else f" To wait for it: splitplane lease watch {lease.id}"
-        )
-        raise CliError(f"{lease.name} is {lease.state}, not ready.{hint}", code="not_ready")
-    if machine is None or not machine.address:
-        raise CliError(f"The address of the machine of {lease.name} is not known yet.", code="no_address")
-    if not machine.host_key:
-        raise CliError(
-            f"The host key of {lease.name} is not known, so its machine cannot be verified;"
-            " no connection is made.",
-            code="no_host_key",
-        )
-    if args.identity is not None:
-        ssh.check_identity(args.identity)
-    return ssh.command(
-        address=machine.address,
-        port=machine.ssh_port,
-        user=machine.ssh_user,
-        alias=machine.machine_id,
-        known_hosts=ssh.pin(terminal.environ, machine.machine_id, machine.host_key),
-        identity=args.identity,
-        forward_agent=args.forward_agent,
-        remote=args.remote,
     )
 
 

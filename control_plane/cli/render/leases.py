@@ -11,7 +11,7 @@ from control_plane.cli.render.catalogue import hardware
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
 from control_plane.cli.words import ago, both, coarse, exact, price, short_id, spaced, span
-from control_plane.wire.leases import LeaseRequestView, LeaseView, MachineView
+from control_plane.wire.leases import AdmittedKeyView, LeaseRequestView, LeaseView, MachineView
 
 MARKS = {
     "placing": ("○", "yellow"),
@@ -89,7 +89,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Constraints", _constraints(lease.request)),
             ("Labels", labels(lease.labels)),
-            ("SSH keys", ", ".join(key.name for key in lease.ssh_keys) or None),
+            ("SSH keys", _ssh_keys(lease.ssh_keys)),
             *_waiting_facts(lease, now),
             *_machine_facts(lease.machine, now),
             ("Proof", standing(lease.proof, now)),
@@ -139,6 +139,13 @@ def _auto_release(lease: LeaseView, now: datetime) -> str | None:
     )
     spend = None if limits.spend is None else f"before it costs more than {price(limits.spend)} USD"
     return ", or ".join(limit for limit in (after, spend) if limit) or None
+
+
+def _ssh_keys(keys: Sequence[AdmittedKeyView] | None) -> str | None:
+    """The keys that it is limited to."""
+    if keys is None:
+        return None
+    return "only " + ", ".join(key.name for key in keys) if keys else "none: nobody can log in"
 
 
 def _constraints(request: LeaseRequestView) -> str | None:

@@ -57,7 +57,8 @@ leases = table(
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
-    # Lists of id, name, public key and fingerprint, as they were when the lease was created.
+    # The only keys to log in with, each with id, name, public key and fingerprint, as they were when the lease was
+    # created; JSON's null: any key.
     Column("ssh_keys", JSONB, nullable=False),
     Column("labels", JSONB, nullable=False, server_default=text("'{}'")),
     Column("wait_timeout_seconds", Integer, nullable=False),

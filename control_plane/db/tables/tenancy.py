@@ -138,6 +138,7 @@ ssh_keys = table(
     UniqueConstraint("organization_id", "project_id", "name", postgresql_nulls_not_distinct=True),
     UniqueConstraint("organization_id", "project_id", "fingerprint", postgresql_nulls_not_distinct=True),
     api=("INSERT", "DELETE"),
+    api_updates=("name",),  # PostgreSQL demands the right to update something from whoever locks a row.
 )
 
 idempotency_keys = table(

@@ -1,5 +1,5 @@
 """Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
-replicas that stopped, and orphans that went. docs/operating.md says how long each is kept.
+replicas that stopped, orphans that went, and SSH certificates. docs/operating.md says how long each is kept.
 
 Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
 bounded size, oldest first; a crash leaves what is left to the next activation.
@@ -7,7 +7,16 @@ bounded size, oldest first; a crash leaves what is left to the next activation.
 
 from datetime import timedelta
 
-from control_plane.db import audit, devices, idempotency, loops, orphans, request_budgets, sessions
+from control_plane.db import (
+    audit,
+    devices,
+    idempotency,
+    loops,
+    orphans,
+    request_budgets,
+    sessions,
+    ssh_certificates,
+)
 from control_plane.db.connection import Connection
 from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from reconciler.loop import Loop, Report
@@ -32,6 +41,8 @@ REPORTS_KEPT = timedelta(days=1)
 """The last report of a replica that stopped. Of a loop that no replica runs, the newest one stays."""
 ORPHANS_KEPT = timedelta(days=30)
 """An orphan that is gone."""
+CERTIFICATES_KEPT = timedelta(days=30)
+"""An SSH certificate, from its request, so that customers see who could log in."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 
@@ -49,6 +60,7 @@ async def activate(world: World) -> Report:
             await devices.forget(connection, before=now - DEVICES_KEPT, limit=limit),
             await request_budgets.forget(connection, before=now - BUDGETS_KEPT, limit=limit),
             await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=limit),
+            await ssh_certificates.forget(connection, before=now - CERTIFICATES_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
         await _record(connection, world, sum(dropped))

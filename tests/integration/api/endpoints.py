@@ -68,7 +68,11 @@ class Endpoint:
         """Its path, with an id in place of the first `{...}`; a second one is a request or an environment."""
         head, _, rest = self.path.partition("{")
         path = head + (wire_id + rest.partition("}")[2] if rest else "")
-        return path.replace("{quota_request_id}", f"qr_{0:032x}").replace("{environment}", "default")
+        return (
+            path.replace("{quota_request_id}", f"qr_{0:032x}")
+            .replace("{environment}", "default")
+            .replace("{certificate_id}", f"cert_{0:032x}")
+        )
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -127,6 +131,12 @@ ENDPOINTS = (
         {"name": "laptop", "public_key": SSH_KEY, "project": "default"},
     ),
     Endpoint("DELETE", "/v1/ssh-keys/{key_id}", Permission.SSH_KEYS_DELETE),
+    _post("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_CREATE, {"key": SSH_KEY}),
+    _get("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_READ, "limit", "cursor"),
+    _get("/v1/leases/{lease_id}/ssh-certificates/{certificate_id}", Permission.SSH_CERTIFICATES_READ),
+    _post(
+        "/v1/leases/{lease_id}/ssh-certificates/{certificate_id}/revoke", Permission.SSH_CERTIFICATES_REVOKE
+    ),
     _get("/v1/projects", Permission.PROJECTS_READ, "limit", "cursor"),
     _post("/v1/projects", Permission.PROJECTS_CREATE, {"name": "research"}),
     _get("/v1/projects/{project}", Permission.PROJECTS_READ),

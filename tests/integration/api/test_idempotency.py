@@ -14,8 +14,9 @@ from sqlalchemy import text
 from control_plane.domain.organization import OrganizationState
 from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
-from tests.integration.api.endpoints import ENDPOINTS, Endpoint
+from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
+from tests.integration.api.test_ssh_certificates import ready
 from tests.integration.db.sample import a_row, insert
 from tests.support.rows import rows
 
@@ -33,6 +34,8 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
+    if "ssh-certificates" in endpoint.path:
+        return await _of_a_ready_lease(endpoint, shared)
     if endpoint.id_prefix == "le":
         return endpoint.at(await shared.operator.lease())
     if "{project}" in endpoint.path:
@@ -51,6 +54,17 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         name = f"{state} {next(_NUMBERS)}"
         return endpoint.at(f"org_{(await tenant_in(shared.api, shared.operator, state, name)).id.hex}")
     return endpoint.at(f"org_{shared.acme.id.hex}")
+
+
+async def _of_a_ready_lease(endpoint: Endpoint, shared: Shared) -> str:
+    """A lease that is ready, and a certificate of it for what is done to one."""
+    lease = await ready(shared.api, shared.operator)
+    if "{certificate_id}" not in endpoint.path:
+        return endpoint.at(lease)
+    body = {"key": SSH_KEY}
+    asked = await shared.operator.http.post(f"/v1/leases/{lease}/ssh-certificates", json=body)
+    path = endpoint.path.replace("{certificate_id}", asked.json()["id"])
+    return path.replace("{lease_id}", lease)
 
 
 async def _of_a_quota_request(endpoint: Endpoint, shared: Shared) -> str:

@@ -46,8 +46,12 @@ async def _connect(
         address="127.0.0.1",
         port=port,
         user="ubuntu",
-        alias=ALIAS,
-        known_hosts=ssh.pin(environ, ALIAS, host_key),
+        options=ssh.options(
+            alias=ALIAS,
+            known_hosts=ssh.pin(environ, ALIAS, host_key),
+            certificate=home / "none-cert.pub",
+            identity=str(home / "none"),
+        ),
         remote=remote,
     )
     process = await asyncio.create_subprocess_exec(

@@ -293,6 +293,7 @@ _MAY_COLLIDE = {
     "uq_organizations_name": "names of organizations are unique; only operators create organizations",
     "uq_api_keys_secret_sha256": "whoever knows the digest of a secret knows the secret",
     "uq_organizations_id_platform": "contains the id",
+    "uq_ssh_certificates_serial": "the random bits of the id",
     "uq_role_bindings_platform": "contains the id of the subject",
 }
 """Unique constraints across organizations, on tables that the API's role may write. Ids are left out: they are random,

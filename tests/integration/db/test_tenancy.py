@@ -263,7 +263,7 @@ async def test_a_tenant_cannot_give_its_rows_away(api: Database, table: str) -> 
 async def test_a_tenant_cannot_delete_the_keys_of_another_one(api: Database) -> None:
     async with api.transaction(A) as connection:
         key = a_row("ssh_keys", B)["id"]
-        assert not await ssh_keys.delete(connection, OrganizationId(B), key, EVERYWHERE)
+        assert not await ssh_keys.delete(connection, OrganizationId(B), key, EVERYWHERE, now=START)
 
 
 async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(filled_url: str) -> None:

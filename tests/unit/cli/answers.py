@@ -175,6 +175,32 @@ ENVIRONMENTS: Json = {
     ],
     "next_cursor": None,
 }
+CERTIFICATE_ID = "cert_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d"
+
+
+def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -> Json:
+    """An SSH certificate of the lease, which is valid for so many minutes more once it is signed."""
+    signed = state not in ("wanted", "refused")
+    return {
+        "id": CERTIFICATE_ID,
+        "lease_id": LEASE_ID,
+        "state": state,
+        "certificate": "ssh-ed25519-cert-v01@openssh.com AAAAIHNzaC1lZDI1NTE5" if signed else None,
+        "valid_after": at(minutes=1) if signed else None,
+        "valid_before": at(minutes=-minutes) if signed else None,
+        "serial": "2039871204471902113",
+        "fingerprint": f"SHA256:{'k' * 43}",
+        "subject": SUBJECT,
+        "credential": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+        "requested_at": at(seconds=1),
+        "signed_at": at() if signed else None,
+        "refused_why": "waited_too_long" if state == "refused" else None,
+        "revoked_at": at() if state == "revoked" else None,
+        "revoked_why": "requested" if state == "revoked" else None,
+        **other,
+    }
+
+
 SSH_KEYS: Json = {
     "items": [
         {

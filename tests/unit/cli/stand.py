@@ -28,6 +28,16 @@ def _become(command: Sequence[str]) -> NoReturn:
     raise Became(command)
 
 
+OWN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn splitplane"
+
+
+def _make_key(path: Path) -> None:
+    """Write a key pair as ssh-keygen does."""
+    path.touch(mode=0o600)
+    path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    path.with_name(f"{path.name}.pub").write_text(f"{OWN_KEY}\n")
+
+
 class Hours:
     """A clock on which only sleep, and what a test spends, takes time; it makes the calls that became due."""
 
@@ -122,6 +132,8 @@ class Stand:
             ask_secret=lambda _: self.stdin.readline(),
             become=_become,
             reaches=lambda *_: self.reached,
+            make_key=_make_key,
+            program="splitplane",
             transport=httpx.MockTransport(self._answer),
         )
         code = main.main(arguments, terminal)

@@ -62,6 +62,7 @@ def _csv(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, text=f"charge_id,lease_name\r\nch_1,{EVIL}\r\n")
 
 
+SIGNED: dict[str, Answer] = {f"POST /v1/leases/{LEASE_ID}/ssh-certificates": answers.a_certificate()}
 REQUEST = answers.an_account_request("add")
 ADDED: dict[str, Answer] = {
     "POST /v1/operator/provider-accounts": REQUEST | {"outcome": None},
@@ -80,7 +81,10 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
     "lease watch": (f"lease watch {LEASE_ID}", {f"{SHOW}/events": _stream, SHOW: a_lease("starting")}),
     "lease release": (f"lease release {LEASE_ID}", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/release": a_lease("ending")}),
-    "lease ssh": (f"lease ssh {LEASE_ID} --print", {SHOW: a_lease()}),
+    "lease ssh": (f"lease ssh {LEASE_ID} --print", {SHOW: a_lease(), **SIGNED}),
+    "lease ssh-config": (f"lease ssh-config {LEASE_ID}", {SHOW: a_lease(), **SIGNED}),
+    "ssh-certificate get": (f"ssh-certificate get {LEASE_ID}", SIGNED),
+    "ssh-certificate revoke": (f"ssh-certificate revoke {LEASE_ID} {answers.CERTIFICATE_ID}", answers.NAMES | {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/ssh-certificates/{answers.CERTIFICATE_ID}/revoke": answers.a_certificate("revoked")}),
     "lease ssh, not ready": (f"lease ssh {LEASE_ID}", {SHOW: a_lease("starting")}),
     "lease, unknown": ("lease show train-2", {"GET /v1/leases": {"items": answers.leases(), "next_cursor": None}}),
     "ssh-key add": ("ssh-key add laptop -", {"POST /v1/ssh-keys": answers.SSH_KEYS["items"][0]}),

@@ -50,6 +50,18 @@ MANY_REJECTED: Answer = answers.QUOTE | {
         ),
     ]
 }
+CERTIFICATES = {
+    "items": [
+        answers.a_certificate(),
+        answers.a_certificate("revoked", id=f"cert_{'1' * 32}", subject=answers.USER),
+        answers.a_certificate(
+            "expired", id=f"cert_{'2' * 32}", minutes=-50, requested_at=answers.at(hours=1)
+        ),
+        answers.a_certificate("refused", id=f"cert_{'3' * 32}", requested_at=answers.at(days=2)),
+    ],
+    "next_cursor": None,
+}
+CERTIFICATE = f"GET /v1/leases/{LEASE_ID}/ssh-certificates/{answers.CERTIFICATE_ID}"
 
 
 def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
@@ -88,6 +100,21 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "session_list_empty": ("session list", {"GET /v1/sessions": EMPTY}),
     "ssh_key_list": ("ssh-key list", {"GET /v1/ssh-keys": answers.SSH_KEYS}),
     "ssh_key_list_empty": ("ssh-key list", {"GET /v1/ssh-keys": EMPTY}),
+    "ssh_certificate_list": (
+        f"ssh-certificate list {LEASE_ID}",
+        answers.NAMES | {SHOW: answers.a_lease(), f"{SHOW}/ssh-certificates": CERTIFICATES},
+    ),
+    "ssh_certificate_list_empty": (
+        f"ssh-certificate list {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/ssh-certificates": EMPTY},
+    ),
+    "ssh_certificate_get": (
+        f"ssh-certificate get {LEASE_ID}",
+        {
+            f"POST /v1/leases/{LEASE_ID}/ssh-certificates": answers.a_certificate(),
+            CERTIFICATE: answers.a_certificate(),
+        },
+    ),
     "envelope_show": ("envelope show", {"GET /v1/organization/envelope": answers.ENVELOPE}),
     "envelope_set": (
         "envelope set --project research --gpus 8 --model h100-sxm-80gb=4 --burst 50",

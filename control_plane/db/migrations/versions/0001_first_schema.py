@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from control_plane.db.migrations import audit_triggers, steps
+from control_plane.db.migrations import audit_triggers, certificate_triggers, steps
 
 revision = "0001"
 down_revision = None
@@ -69,6 +69,7 @@ TENANTS = (
     "secrets",
     "service_accounts",
     "sessions",
+    "ssh_certificates",
     "ssh_keys",
     "standings",
     "transactions",
@@ -139,7 +140,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "signing_keys": (("INSERT",), ("master", "wrapped", "nonce", "ciphertext")),
     "skus": ((), ()),
     "ssh_authorities": ((), ()),
-    "ssh_keys": (("DELETE", "INSERT"), ()),
+    "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
+    "ssh_keys": (("DELETE", "INSERT"), ("name",)),
     "standings": (("INSERT", "UPDATE"), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
@@ -520,7 +522,7 @@ def upgrade() -> None:
         steps.let_look_up(table, *seen)
     for statement in CHANGES:
         op.execute(statement)
-    for statement in audit_triggers.STATEMENTS:
+    for statement in (*audit_triggers.STATEMENTS, *certificate_triggers.STATEMENTS):
         op.execute(statement)
     steps.give_definers_to_lookups()
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
@@ -2668,4 +2670,106 @@ def _create_tables() -> None:
         sa.Column("signs_until", sa.DateTime(timezone=True), nullable=False),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_signing_keys")),
+    )
+    op.create_table(
+        "ssh_certificates",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("serial", sa.BigInteger(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Uuid(), nullable=True),
+        sa.Column("service_account_id", sa.Uuid(), nullable=True),
+        sa.Column("credential", sa.Text(), nullable=False),
+        sa.Column("credential_ends_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("signed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("valid_after", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("valid_before", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("certificate", sa.Text(), nullable=True),
+        sa.Column("refused_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("refused_why", sa.Text(), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_why", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "refused_why IN ('credential_ended', 'key_unusable', 'waited_too_long')",
+            name=op.f("ck_ssh_certificates_refused_why_known"),
+        ),
+        sa.CheckConstraint(
+            "revoked_why IN ('credential_ended', 'lease_ended', 'organization_closed', 'organization_suspended', 'requested', 'role_ended', 'ssh_key_deleted', 'subject_ended')",
+            name=op.f("ck_ssh_certificates_revoked_why_known"),
+        ),
+        sa.CheckConstraint(
+            "(refused_at IS NULL) = (refused_why IS NULL)",
+            name=op.f("ck_ssh_certificates_refused_has_its_reason"),
+        ),
+        sa.CheckConstraint(
+            "(revoked_at IS NULL) = (revoked_why IS NULL)",
+            name=op.f("ck_ssh_certificates_revoked_has_its_reason"),
+        ),
+        sa.CheckConstraint(
+            "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_ssh_certificates_one_subject")
+        ),
+        sa.CheckConstraint(
+            "num_nulls(signed_at, valid_after, valid_before, certificate) IN (0, 4)",
+            name=op.f("ck_ssh_certificates_signed_as_a_whole"),
+        ),
+        sa.CheckConstraint(
+            "refused_at IS NULL OR num_nulls(signed_at, revoked_at) = 2",
+            name=op.f("ck_ssh_certificates_refused_alone"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_ssh_certificates_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_ssh_certificates_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "service_account_id"],
+            ["service_accounts.organization_id", "service_accounts.id"],
+            name=op.f("fk_ssh_certificates_organization_id_service_accounts"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "user_id"],
+            ["users.organization_id", "users.id"],
+            name=op.f("fk_ssh_certificates_organization_id_users"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_ssh_certificates_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_ssh_certificates")),
+        sa.UniqueConstraint("serial", name=op.f("uq_ssh_certificates_serial")),
+    )
+    op.create_index(
+        "ix_ssh_certificates_lease_id", "ssh_certificates", ["lease_id", "requested_at", "id"], unique=False
+    )
+    op.create_index(
+        "ix_ssh_certificates_live",
+        "ssh_certificates",
+        ["organization_id", "valid_before"],
+        unique=False,
+        postgresql_where=sa.text("refused_at IS NULL AND revoked_at IS NULL"),
+    )
+    op.create_index("ix_ssh_certificates_requested_at", "ssh_certificates", ["requested_at"], unique=False)
+    op.create_index(
+        "ix_ssh_certificates_revoked",
+        "ssh_certificates",
+        ["valid_before"],
+        unique=False,
+        postgresql_where=sa.text("revoked_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_ssh_certificates_wanted",
+        "ssh_certificates",
+        ["requested_at"],
+        unique=False,
+        postgresql_where=sa.text("signed_at IS NULL AND refused_at IS NULL AND revoked_at IS NULL"),
     )

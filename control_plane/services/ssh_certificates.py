@@ -1,0 +1,140 @@
+"""SSH certificates: request, read and revoke them. The reconciler signs them, because the API holds no such key."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from control_plane.db import lease_overviews, leases, ssh_certificates, ssh_keys
+from control_plane.db.connection import Connection
+from control_plane.db.ssh_certificates import Requested
+from control_plane.domain.access import Principal, Reach
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, SshCertificateId, on_wire
+from control_plane.domain.lease import Lease
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.ssh_certificate import Admission, SshCertificate, refusal
+from control_plane.domain.ssh_public_key import InvalidSshKeyError, SshPublicKey, parse
+from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.world import World
+
+__all__ = ["SshCertificate"]  # For controllers and views, which must not import the layer below.
+
+_UNKNOWN = Refused(RefusalCode.NOT_FOUND, "The lease has no SSH certificate with this id.")
+
+
+async def request(
+    connection: Connection,
+    world: World,
+    principal: Principal,
+    lease_id: LeaseId,
+    key: str,
+    *,
+    reach: Reach,
+) -> SshCertificate | Refused:
+    """Request a certificate that opens the machine of a ready lease.
+
+    `key` is a line of a public key file, or the id of a stored key.
+    The caller holds the principal's credential and organization, so that whoever takes the right away finds it.
+    """
+    organization_id, now = principal.organization_id, world.now()
+    given = _parsed(key)
+    if isinstance(given, Refused):
+        return given
+    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
+        return NOT_FOUND
+    found = given or await _stored(connection, lease, key)
+    if isinstance(found, Refused):
+        return found
+    admission = await _admission(connection, lease, found, now)
+    refused = refusal(admission, found)
+    if refused is not None:
+        return refused
+    requested = Requested(
+        id=SshCertificateId(world.new_id()),
+        project_id=lease.project_id,
+        lease_id=lease.id,
+        public_key=found.line,
+        fingerprint=found.fingerprint,
+        subject=principal.subject,
+        credential=principal.credential_name,
+        credential_ends_at=principal.expires_at,
+    )
+    return await ssh_certificates.insert(connection, organization_id, requested, now=now)
+
+
+def _parsed(key: str) -> SshPublicKey | Refused | None:
+    """The key that a line of a file has; None for an id."""
+    if key.startswith(f"{Prefix.SSH_KEY}_"):
+        return None
+    try:
+        return parse(key)
+    except InvalidSshKeyError as error:
+        return Refused(RefusalCode.SSH_KEY_INVALID, str(error))
+
+
+async def _stored(connection: Connection, lease: Lease, key_id: str) -> SshPublicKey | Refused:
+    for stored in await ssh_keys.of_project(connection, lease.organization_id, lease.project_id):
+        if on_wire(Prefix.SSH_KEY, stored.id) == key_id:
+            return SshPublicKey(stored.public_key, stored.fingerprint)
+    why = f"There is no SSH key {key_id[:60]!r} for leases of this project; GET /v1/ssh-keys lists yours."
+    return Refused(RefusalCode.SSH_KEY_UNKNOWN, why)
+
+
+async def _admission(connection: Connection, lease: Lease, key: SshPublicKey, now: datetime) -> Admission:
+    ids = [admitted.id for admitted in lease.ssh_keys or ()]
+    stored = await ssh_keys.hold(connection, lease.organization_id, ids, key.fingerprint)
+    live = await ssh_certificates.count_live(connection, lease.id, now=now)
+    return Admission(lease.state, lease.ssh_keys, frozenset(each.id for each in stored), live)
+
+
+async def get(
+    world: World, organization_id: OrganizationId, lease_id: LeaseId, certificate_id: UUID, *, reach: Reach
+) -> SshCertificate | Refused:
+    async with world.db.reading(organization_id) as connection:
+        refused = await _out_of_reach(connection, organization_id, lease_id, reach)
+        if refused is not None:
+            return refused
+        found = await ssh_certificates.get(connection, organization_id, lease_id, certificate_id)
+    return found or _UNKNOWN
+
+
+async def page(
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    reach: Reach,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[SshCertificate] | Refused:
+    """The certificates of a lease, newest first; `before` is time and id of the last one read."""
+    async with world.db.reading(organization_id) as connection:
+        refused = await _out_of_reach(connection, organization_id, lease_id, reach)
+        if refused is not None:
+            return refused
+        return await ssh_certificates.page(connection, organization_id, lease_id, before=before, limit=limit)
+
+
+async def revoke(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    certificate_id: UUID,
+    *,
+    reach: Reach,
+) -> SshCertificate | Refused:
+    """Revoke a certificate. One that is over stays as it is."""
+    refused = await _out_of_reach(connection, organization_id, lease_id, reach)
+    if refused is not None:
+        return refused
+    await ssh_certificates.revoke(connection, organization_id, lease_id, certificate_id, now=world.now())
+    found = await ssh_certificates.get(connection, organization_id, lease_id, certificate_id)
+    return found or _UNKNOWN
+
+
+async def _out_of_reach(
+    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, reach: Reach
+) -> Refused | None:
+    found = await lease_overviews.show(connection, organization_id, lease_id)
+    return NOT_FOUND if found is None or not reach.contains(found.lease.scope) else None

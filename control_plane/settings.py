@@ -17,7 +17,7 @@ from environment.reading import SettingsError, Variable
 
 __all__ = ["Address", "Settings", "SettingsError", "read", "refuse_secrets"]
 
-FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_SSH_KEY", "SPLITPLANE_UNSEALING_KEYS")
+FORBIDDEN_PREFIXES = ("PROVIDER_", "SPLITPLANE_UNSEALING_KEYS")
 """Prefixes of secrets that the public process must not hold. It refuses to start when it could read one."""
 Network = IPv4Network | IPv6Network
 

@@ -73,8 +73,6 @@ def test_the_title_of_a_problem_is_the_phrase_of_its_status() -> None:
 
 SECRETS = (
     "PROVIDER_LAMBDA_CLOUD_API_KEY",
-    "SPLITPLANE_SSH_KEY",
-    "SPLITPLANE_SSH_KEY_FILE",
     "SPLITPLANE_UNSEALING_KEYS_PATH",
 )
 PLANTED = "planted-secret-7f3a"

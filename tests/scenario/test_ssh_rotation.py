@@ -1,0 +1,149 @@
+"""The SSH authority is replaced while machines run: whoever signs is trusted at every moment, by every machine."""
+
+import dataclasses
+from datetime import datetime
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import organizations
+from control_plane.domain.ids import OrganizationId
+from control_plane.world import uuid7
+from data_plane.access.authority import CERTIFICATE_LASTS_MAX
+from data_plane.access.port import Unreachable
+from reconciler.ssh_authorities import StoredAuthorities
+from reconciler.ssh_authority_command import Refused, SshAuthorityCommand
+from tests.support.keys import AFTER
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+_STATES = text("SELECT state FROM ssh_authorities ORDER BY made_at, id")
+_SECRETS = text("SELECT id FROM secrets")
+
+
+@dataclasses.dataclass
+class Cast:
+    stage: Stage
+    authorities: StoredAuthorities
+    command: SshAuthorityCommand
+    addresses: list[str]
+
+    async def states(self) -> list[str]:
+        async with self.stage.db.reading() as connection:
+            return [row.state for row in await rows(connection, _STATES)]
+
+    async def turn(self) -> None:
+        for loop in ("rotate_ssh_authorities", "trust_ssh_authorities"):
+            await self.stage.run(loop)
+        self.stage.clock.advance(5)
+
+    def trusted(self) -> list[set[str]]:
+        """By each machine, and by the hub."""
+        machines = [self.stage.access.machine(address).authorities for address in self.addresses]
+        return [set(known) for known in (*machines, self.stage.hub.authorities)]
+
+
+async def _cast(stage: Stage, leases: int = 2) -> Cast:
+    platform = OrganizationId(uuid7())
+    async with stage.db.transaction(platform) as connection:
+        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
+    authorities = StoredAuthorities(stage.db, stage.clock.now, uuid7, AFTER)
+    stage.world = dataclasses.replace(stage.world, ssh_authorities=authorities)
+    command = SshAuthorityCommand(stage.db, stage.clock.now, uuid7, AFTER)
+    customer = await stage.organization()
+    addresses = []
+    for _ in range(leases):
+        lease = await stage.lease(customer)
+        await stage.play_until(lease, "ready")
+        (machine,) = await stage.machines(lease)
+        addresses.append(str(machine.address))
+    return Cast(stage, authorities, command, addresses)
+
+
+async def test_in_a_rotation_every_certificate_that_is_valid_is_trusted_by_every_machine(
+    stage: Stage,
+) -> None:
+    cast = await _cast(stage)
+    first = (await cast.authorities.signing()).public_key
+    await cast.command.rotate(leaked=False)
+    with pytest.raises(Refused, match="under way"):
+        await cast.command.rotate(leaked=False)
+    signed: list[tuple[datetime, str]] = []
+    for _ in range(220):
+        await cast.turn()
+        now = stage.clock.now()
+        signed.append((now, (await cast.authorities.signing()).public_key))
+        valid = {key for at, key in signed if now - at <= CERTIFICATE_LASTS_MAX}
+        for known in cast.trusted():
+            assert valid <= known, (now, await cast.states())
+    assert await cast.states() == ["removed", "signing"]
+    last = signed[-1][1]
+    assert last != first
+    assert cast.trusted() == [{last}] * 3
+    async with stage.db.reading() as connection:
+        assert len(await rows(connection, _SECRETS)) == 1, "the private key of the removed one is deleted"
+    assert stage.access.machine(cast.addresses[0]).calls.count("trust authorities") == 3, (
+        "told once for each change"
+    )
+
+
+async def test_the_next_authority_signs_nothing_while_a_machine_does_not_trust_it(stage: Stage) -> None:
+    cast = await _cast(stage)
+    away, near = cast.addresses
+    stage.access.script(away, unreachable=1_000_000)
+    await cast.command.rotate(leaked=False)
+    for _ in range(100):
+        await cast.turn()
+    assert await cast.states() == ["signing", "next"]
+    assert any("1 machines" in line for line in await cast.command.listed())
+    stage.access.script(away)
+    for _ in range(20):
+        await cast.turn()
+    assert await cast.states() == ["retired", "signing"]
+    assert stage.access.machine(away).authorities == stage.access.machine(near).authorities
+
+
+async def test_a_hub_that_is_away_holds_up_a_rotation_as_well(stage: Stage) -> None:
+    cast = await _cast(stage, leases=1)
+    await cast.turn()
+    await cast.command.rotate(leaked=False)
+    stage.clock.advance(300)
+    stage.hub.fail_next = [Unreachable("the hub is away")] * 3
+    for _ in range(3):
+        await cast.turn()
+        assert await cast.states() == ["signing", "next"]
+    for _ in range(2):
+        await cast.turn()
+    assert await cast.states() == ["retired", "signing"]
+
+
+async def test_an_authority_that_leaked_signs_nothing_and_is_trusted_nowhere_at_once(stage: Stage) -> None:
+    cast = await _cast(stage)
+    leaked = (await cast.authorities.signing()).public_key
+    await cast.command.rotate(leaked=False)
+    await cast.turn()
+    await cast.command.rotate(leaked=True)
+    stage.clock.advance(1)
+    new = (await cast.authorities.signing()).public_key
+    assert await cast.states() == ["distrusted", "distrusted", "signing"]
+    opening = {authority.public_key for authority in await cast.authorities.usable()}
+    assert leaked in opening, "it alone opens a machine that was not told yet"
+    await cast.turn()
+    assert cast.trusted()[:2] == [{new}] * 2
+    for _ in range(15):
+        await cast.turn()
+    assert await cast.states() == ["removed", "removed", "signing"]
+    assert cast.trusted() == [{new}] * 3
+
+
+async def test_a_machine_that_is_ordered_during_a_rotation_trusts_what_the_others_trust(stage: Stage) -> None:
+    cast = await _cast(stage, leases=1)
+    await cast.command.rotate(leaked=False)
+    await cast.turn()
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready")
+    (machine,) = await stage.machines(lease)
+    order = next(each.order for each in stage.cloud.machines.values() if each.address == machine.address)
+    assert all(key in order.user_data for key in await cast.authorities.trusted())
+    assert set(stage.access.machine(str(machine.address)).authorities) == cast.trusted()[0]

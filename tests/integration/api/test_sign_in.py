@@ -73,7 +73,7 @@ class Both(LocalTokenKeys):
         return LocalTokenKeys(self._private)
 
 
-ADA = Person("unused", "ada", "ada@example.com", "Ada")
+GRACE = Person("https://issuer.example", "grace", "grace@example.com", "Grace")
 
 
 async def me(world: SignIn, token: str) -> httpx.Response:
@@ -278,7 +278,9 @@ async def test_after_a_closure_no_sign_in_writes_into_the_organization(world: Si
     device = await approved(world)
     operator = await world.api.tenant("us", platform=True)
     path = f"/v1/operator/organizations/org_{world.acme.id.hex}"
-    found = await people.users_of(world.api.world, ADA)
+    await world.invite(world.acme, GRACE.email)
+    found = await people.users_of(world.api.world, GRACE)
+    assert [user.organization_id for user in found] == [world.acme.id]
     assert (await operator.http.post(f"{path}/closures", json={"reason": "test"})).status_code == 201
     assert (await world.poll(device)).json()["error"] == "access_denied"
 
@@ -287,7 +289,7 @@ async def test_after_a_closure_no_sign_in_writes_into_the_organization(world: Si
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(people, "users_of", as_before)
-        late = await people.become(world.api.world, ADA, world.acme.id)
+        late = await people.become(world.api.world, GRACE, world.acme.id)
     assert isinstance(late, Refused)
     await settle(world.api, world.acme)
     assert (await operator.http.post(f"{path}/deletions", json={"reason": "test"})).status_code == 201

@@ -30,6 +30,7 @@ from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
 from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
+from control_plane.api.networks import NetworkController
 from control_plane.api.oauth import OAuthController
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organization_states import OrganizationStateController
@@ -70,6 +71,7 @@ CONTROLLERS = (
     SshCertificateController,
     ProjectController,
     EnvironmentController,
+    NetworkController,
     EnvelopeController,
     QuotaRequestController,
     CeilingRequestController,

@@ -136,6 +136,13 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ENVIRONMENT_UNKNOWN: Kind(
         422, "Use an environment that GET /v1/projects/{project}/environments lists.", "environment"
     ),
+    RefusalCode.NETWORK_UNKNOWN: Kind(
+        422, "Use a network that GET /v1/projects/{project}/networks lists.", "network"
+    ),
+    RefusalCode.NETWORK_IN_USE: Kind(
+        409, "Release the leases that `detail` names, and wait until they have ended."
+    ),
+    RefusalCode.NETWORKS_TOO_MANY: Kind(409, "Delete a network that no lease uses."),
     RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),
     RefusalCode.SCOPE_INVALID: Kind(422, "Choose a scope that the role can be bound to.", "scope"),
     RefusalCode.EXPIRY_INVALID: Kind(422, "Choose a time that is to come.", "expires_at"),

@@ -93,6 +93,7 @@ class LeaseController(Controller):
                 actor=request.actor,
                 project=data.project,
                 environment=data.environment,
+                network=data.network,
                 terms=terms,
                 reach=request.reach,
             )

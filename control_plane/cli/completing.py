@@ -11,7 +11,13 @@ from control_plane.cli.terminal import Terminal
 
 TRY_SECONDS = 1.0
 """How long the API is asked for names; a person who pressed Tab waits without a sign of life."""
-LISTS = {"LEASE": "/v1/leases", "SKU": "/v1/skus", "PROJECT": "/v1/projects", "KEY": "/v1/ssh-keys"}
+LISTS = {
+    "LEASE": "/v1/leases",
+    "SKU": "/v1/skus",
+    "PROJECT": "/v1/projects",
+    "KEY": "/v1/ssh-keys",
+    "NETWORK": "/v1/projects/default/networks",
+}
 """The lists whose names complete an argument, by its place holder in the help."""
 
 

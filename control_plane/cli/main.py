@@ -47,6 +47,7 @@ FILES = {
     "ssh_certificates": ("ssh-certificate",),
     "projects": ("project",),
     "environments": ("environment",),
+    "networks": ("network",),
     "envelopes": ("envelope",),
     "quota_requests": ("quota",),
     "users": ("user",),

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import write
-from control_plane.domain import environment, project
+from control_plane.domain import environment, network, project
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.subject import SubjectState
 
@@ -24,6 +24,7 @@ ERASED: Mapping[str, Mapping[str, str]] = {
     "api_keys": {"name": "''", "hint": "''"},
     "environments": {"name": _UNLESS.format(name=environment.DEFAULT_NAME, unique=_UNIQUE)},
     "leases": {"name": "''", "labels": "'{}'", "ssh_keys": "'[]'"},
+    "networks": {"name": _UNLESS.format(name=network.DEFAULT_NAME, unique=_UNIQUE), "labels": "'{}'"},
     "projects": {"name": _UNLESS.format(name=project.DEFAULT_NAME, unique=_UNIQUE)},
     "quota_requests": {"reason": "''", "answer": "NULL"},
     "sessions": {"client": "''", "address": "''"},

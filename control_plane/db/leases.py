@@ -43,11 +43,13 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import cost_until
 from control_plane.domain.money import Nano
 
-_COLUMNS = tuple(field.name for field in fields(Lease) if field.name not in ("project", "environment"))
+_NAMED_BY = frozenset({"project", "environment", "network"})
+_COLUMNS = tuple(field.name for field in fields(Lease) if field.name not in _NAMED_BY)
 _NAMES = """
 (SELECT name FROM projects WHERE id = l.project_id) AS project,
-(SELECT name FROM environments WHERE id = l.environment_id) AS environment"""
-"""SQL: the names of a lease's project and environment. Without joins, so that `FOR UPDATE` locks the lease alone."""
+(SELECT name FROM environments WHERE id = l.environment_id) AS environment,
+(SELECT name FROM networks WHERE id = l.network_id) AS network"""
+"""SQL: the names of what a lease belongs to. Without joins, so that `FOR UPDATE` locks the lease alone."""
 COLUMNS = f"{', '.join(f'l.{column}' for column in _COLUMNS)}, {_NAMES}"
 """SQL: the columns of `Lease`, of the row `l`."""
 _SELECT = f"SELECT {COLUMNS} FROM leases l"

@@ -1,4 +1,7 @@
-"""Queries on private networks: one per organization, with one address per claim."""
+"""Queries on the places of private networks on the hub, and on the machines in them: one address per claim.
+
+What customers ask of their networks is in `db/networks.py`.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,12 +12,12 @@ from sqlalchemy import text
 from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import ClaimId, OrganizationId
+from control_plane.domain.ids import ClaimId, NetworkId, OrganizationId
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The machine of a claim as a member of its organization's network."""
+    """The machine of a claim as a member of a network."""
 
     claim_id: ClaimId
     host_number: int
@@ -24,128 +27,201 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class Wanted:
+    """The network that a claim's lease has chosen."""
+
+    network_id: NetworkId
     organization_id: OrganizationId
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class HubNetwork:
+    """A network with its place on the hub."""
+
+    network_id: NetworkId
+    block: int
     number: int
 
 
-# Numbers are assigned one at a time under an advisory lock, which is fast enough: new organizations are rare.
+# Numbers are assigned one at a time under an advisory lock, which is fast enough: networks are joined first rarely.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane networks'))")
-_NETWORK = text("SELECT number FROM networks WHERE organization_id = :organization_id FOR UPDATE")
-_NEW_NETWORK = text("""
-INSERT INTO networks (organization_id, number)
-SELECT :organization_id, coalesce(max(number), 0) + 1 FROM networks RETURNING number
+_OF_CLAIM = text("""
+SELECT n.id AS network_id, n.organization_id, n.block
+FROM claims c JOIN leases l ON l.id = c.lease_id JOIN networks n ON n.id = l.network_id WHERE c.id = :claim_id
+""")
+_NUMBER = text("SELECT number FROM hub_networks WHERE network_id = :network_id FOR UPDATE")
+_NEW_NUMBER = text("""
+INSERT INTO hub_networks (network_id, organization_id, number)
+SELECT :network_id, :organization_id, min(free) FROM generate_series(1, :numbers - 1) AS free
+WHERE NOT EXISTS (SELECT FROM hub_networks WHERE number = free) HAVING min(free) IS NOT NULL RETURNING number
 """)
 _UNSYNCED = text("""
-SELECT organization_id, number FROM networks WHERE synced_at IS NULL OR synced_at < :before ORDER BY number LIMIT :limit
+SELECT h.network_id, n.block, h.number FROM hub_networks h JOIN networks n ON n.id = h.network_id
+WHERE h.synced_at IS NULL OR h.synced_at < :before ORDER BY h.number LIMIT :limit
 """)
+_EMPTY = text("""
+SELECT h.network_id, n.block, h.number FROM hub_networks h JOIN networks n ON n.id = h.network_id
+WHERE h.empty_since < :before ORDER BY h.empty_since LIMIT :limit
+""")
+_HAS_PEERS = text("SELECT EXISTS (SELECT FROM peers WHERE network_id = :network_id) AS found")
+_FORGET = text(f"DELETE FROM hub_networks WHERE network_id = :network_id AND {work.HELD}")
 _PEERS = text("""
 SELECT p.claim_id, p.host_number, p.address, p.public_key FROM peers p JOIN claims c ON c.id = p.claim_id
-WHERE p.organization_id = :organization_id AND c.ended_at IS NULL ORDER BY p.host_number
+WHERE p.network_id = :network_id AND c.ended_at IS NULL ORDER BY p.host_number
 """)
 _HOST_NUMBER = text("""
 SELECT coalesce(
   (SELECT host_number FROM peers WHERE claim_id = :claim_id),
-  (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE organization_id = :organization_id))
-     AS free
-   WHERE NOT EXISTS (SELECT FROM peers p WHERE p.organization_id = :organization_id AND p.host_number = free))
+  (SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM peers WHERE network_id = :network_id)) AS free
+   WHERE NOT EXISTS (SELECT FROM peers p WHERE p.network_id = :network_id AND p.host_number = free))
 ) AS host_number
 """)
 _PUT_PEER = text("""
-INSERT INTO peers (claim_id, organization_id, host_number, address, public_key)
-VALUES (:claim_id, :organization_id, :host_number, :address, :public_key)
-ON CONFLICT (claim_id) DO UPDATE SET public_key = excluded.public_key
+WITH put AS (
+  INSERT INTO peers (claim_id, organization_id, network_id, host_number, address, public_key, joined_at)
+  VALUES (:claim_id, :organization_id, :network_id, :host_number, :address, :public_key, :now)
+  ON CONFLICT (claim_id) DO UPDATE SET public_key = excluded.public_key
+)
+UPDATE hub_networks SET empty_since = NULL WHERE network_id = :network_id
 """)
 _DROP = text("""
 WITH dropped AS (
   DELETE FROM peers USING claims c WHERE c.id = peers.claim_id AND c.ended_at IS NOT NULL
-  RETURNING peers.organization_id
+  RETURNING peers.network_id, peers.claim_id
 )
-UPDATE networks SET synced_at = NULL WHERE organization_id IN (SELECT organization_id FROM dropped)
+UPDATE hub_networks h SET synced_at = NULL, empty_since = CASE WHEN NOT EXISTS (
+    SELECT FROM peers p WHERE p.network_id = h.network_id AND p.claim_id NOT IN (SELECT claim_id FROM dropped)
+  ) THEN CAST(:now AS timestamptz) END
+WHERE h.network_id IN (SELECT network_id FROM dropped)
 """)
 _TAKE = text(f"""
-UPDATE networks SET work_token = :token, work_until = :until, overtaken = false
-WHERE organization_id = :organization_id AND ({work.FREE} OR {work.HELD})
+UPDATE hub_networks SET work_token = :token, work_until = :until, overtaken = false
+WHERE network_id = :network_id AND ({work.FREE} OR {work.HELD})
 """)
 _GIVE_BACK = text(f"""
-UPDATE networks SET synced_at = CASE WHEN NOT overtaken THEN coalesce(:synced_at, synced_at) END, {work.GIVE_BACK}
-WHERE organization_id = :organization_id AND {work.HELD}
+UPDATE hub_networks SET synced_at = CASE WHEN NOT overtaken THEN coalesce(:synced_at, synced_at) END, {work.GIVE_BACK}
+WHERE network_id = :network_id AND {work.HELD}
 """)
 # A worker that lost its hold may have replaced a newer list on the hub by its own: that of the worker that holds the
 # network now, or of one that has finished since.
-_OVERTAKE = text(
-    "UPDATE networks SET synced_at = NULL, overtaken = true WHERE organization_id = :organization_id"
-)
+_OVERTAKE = text("UPDATE hub_networks SET synced_at = NULL, overtaken = true WHERE network_id = :network_id")
 
 
-async def network_number(connection: Connection, organization_id: OrganizationId) -> int:
-    """The number of the organization's network, created at first use.
+async def of_claim(connection: Connection, claim_id: ClaimId) -> Wanted:
+    """The network that a claim's machine joins. Raises LookupError for an unknown claim."""
+    found = await read_one(connection, _OF_CLAIM, Wanted, claim_id=claim_id)
+    if found is None:
+        raise LookupError(f"claim {claim_id} has no network")
+    return found
 
-    Locks the network, so that host numbers are assigned one at a time.
+
+async def hub_number(
+    connection: Connection, network_id: NetworkId, organization_id: OrganizationId, *, numbers: int
+) -> int | None:
+    """The number of a network on the hub, assigned at first use; None when all below `numbers` are taken.
+
+    Locks the network's place, so that host numbers are assigned one at a time.
     """
-    number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
+    number = await read_one(connection, _NUMBER, int, network_id=network_id)
     if number is not None:
         return number
     await read(connection, _LOCK, object)
-    number = await read_one(connection, _NETWORK, int, organization_id=organization_id)
-    number = number or await read_one(connection, _NEW_NETWORK, int, organization_id=organization_id)
-    if number is None:
-        raise LookupError(f"organization {organization_id} got no network")
-    return number
-
-
-async def unsynced(connection: Connection, *, before: datetime, limit: int) -> list[Network]:
-    """Networks whose list the hub has not received since they changed, or since `before`."""
-    return await read(connection, _UNSYNCED, Network, before=before, limit=limit)
-
-
-async def host_number_for(connection: Connection, organization_id: OrganizationId, claim_id: ClaimId) -> int:
-    """The claim's host number in its network, or the lowest free one. The caller holds the network's lock."""
-    (host_number,) = await read(
-        connection, _HOST_NUMBER, int, organization_id=organization_id, claim_id=claim_id
+    number = await read_one(connection, _NUMBER, int, network_id=network_id)
+    if number is not None:
+        return number
+    return await read_one(
+        connection,
+        _NEW_NUMBER,
+        int,
+        network_id=network_id,
+        organization_id=organization_id,
+        numbers=numbers,
     )
+
+
+async def unsynced(connection: Connection, *, before: datetime, limit: int) -> list[HubNetwork]:
+    """Networks whose list the hub has not received since they changed, or since `before`."""
+    return await read(connection, _UNSYNCED, HubNetwork, before=before, limit=limit)
+
+
+async def empty(connection: Connection, *, before: datetime, limit: int) -> list[HubNetwork]:
+    """Networks on the hub that no machine has been in since `before`."""
+    return await read(connection, _EMPTY, HubNetwork, before=before, limit=limit)
+
+
+async def has_peers(connection: Connection, network_id: NetworkId) -> bool:
+    return bool(await read_one(connection, _HAS_PEERS, bool, network_id=network_id))
+
+
+async def lock(connection: Connection, network_id: NetworkId) -> bool:
+    """Lock a network's place on the hub; False when it has none."""
+    return await read_one(connection, _NUMBER, int, network_id=network_id) is not None
+
+
+async def forget(connection: Connection, network_id: NetworkId, *, token: UUID) -> bool:
+    """Free the place of a network that the hub has dropped. False when this worker does not hold it any more."""
+    return bool(await write(connection, _FORGET, network_id=network_id, token=token))
+
+
+async def lost(connection: Connection, network_id: NetworkId) -> None:
+    """The hub has dropped a network that has machines by now: it has to get their list again."""
+    await write(connection, _OVERTAKE, network_id=network_id)
+
+
+async def host_number_for(connection: Connection, network_id: NetworkId, claim_id: ClaimId) -> int:
+    """The claim's host number in its network, or the lowest free one. The caller holds the network's lock."""
+    (host_number,) = await read(connection, _HOST_NUMBER, int, network_id=network_id, claim_id=claim_id)
     return host_number
 
 
-async def put_peer(connection: Connection, organization_id: OrganizationId, peer: Peer) -> None:
+async def put_peer(
+    connection: Connection,
+    organization_id: OrganizationId,
+    network_id: NetworkId,
+    peer: Peer,
+    *,
+    now: datetime,
+) -> None:
+    """Store a member, or its new key. The caller holds the network's lock."""
     await write(
         connection,
         _PUT_PEER,
         claim_id=peer.claim_id,
         organization_id=organization_id,
+        network_id=network_id,
         host_number=peer.host_number,
         address=peer.address,
         public_key=peer.public_key,
+        now=now,
     )
 
 
-async def peers(connection: Connection, organization_id: OrganizationId) -> list[Peer]:
+async def peers(connection: Connection, network_id: NetworkId) -> list[Peer]:
     """The peers that the hub should have now: the machines of open claims."""
-    return await read(connection, _PEERS, Peer, organization_id=organization_id)
+    return await read(connection, _PEERS, Peer, network_id=network_id)
 
 
-async def drop_ended(connection: Connection) -> int:
+async def drop_ended(connection: Connection, *, now: datetime) -> int:
     """Delete the peers of claims that have ended; returns how many networks changed."""
-    return await write(connection, _DROP)
+    return await write(connection, _DROP, now=now)
 
 
 async def take(
-    connection: Connection, organization_id: OrganizationId, *, token: UUID, now: datetime, until: datetime
+    connection: Connection, network_id: NetworkId, *, token: UUID, now: datetime, until: datetime
 ) -> bool:
     """Whether this worker may update the hub for the network. Two updates at once could lose a peer."""
-    values = {"organization_id": organization_id, "token": token, "now": now, "until": until}
+    values = {"network_id": network_id, "token": token, "now": now, "until": until}
     return bool(await write(connection, _TAKE, **values))
 
 
 async def give_back(
-    connection: Connection, organization_id: OrganizationId, *, token: UUID, synced_at: datetime | None
+    connection: Connection, network_id: NetworkId, *, token: UUID, synced_at: datetime | None
 ) -> None:
     """Give the network back. `synced_at` is when the list that reached the hub was read; None when none did.
 
     When the hold was lost, the list may be older than the one on the hub, so the network has to be synced again.
     """
-    held = await write(
-        connection, _GIVE_BACK, organization_id=organization_id, token=token, synced_at=synced_at
-    )
+    held = await write(connection, _GIVE_BACK, network_id=network_id, token=token, synced_at=synced_at)
     if not held:
-        await write(connection, _OVERTAKE, organization_id=organization_id)
+        await write(connection, _OVERTAKE, network_id=network_id)

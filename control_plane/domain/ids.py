@@ -12,6 +12,7 @@ from uuid import UUID
 OrganizationId = NewType("OrganizationId", UUID)
 ProjectId = NewType("ProjectId", UUID)
 EnvironmentId = NewType("EnvironmentId", UUID)
+NetworkId = NewType("NetworkId", UUID)
 UserId = NewType("UserId", UUID)
 ServiceAccountId = NewType("ServiceAccountId", UUID)
 RoleBindingId = NewType("RoleBindingId", UUID)
@@ -41,6 +42,7 @@ class Prefix(StrEnum):
     ORGANIZATION = "org"
     PROJECT = "prj"
     ENVIRONMENT = "env"
+    NETWORK = "net"
     USER = "user"
     SERVICE_ACCOUNT = "sa"
     ROLE_BINDING = "rb"

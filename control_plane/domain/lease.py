@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import EnvironmentId, LeaseId, OrganizationId, ProjectId, SshKeyId
+from control_plane.domain.ids import EnvironmentId, LeaseId, NetworkId, OrganizationId, ProjectId, SshKeyId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -161,6 +161,10 @@ class Lease:
     environment_id: EnvironmentId
     environment: str
     """The environment's name."""
+    network_id: NetworkId
+    """The network that its machines join."""
+    network: str
+    """The network's name."""
     name: str
     sku: str
     gpu_model: GpuModel

@@ -80,6 +80,13 @@ class Permission(StrEnum):
     PROJECTS_RENAME = "projects.rename"
     ENVIRONMENTS_READ = "environments.read"
     ENVIRONMENTS_CREATE = "environments.create"
+    NETWORKS_READ = "networks.read"
+    """Read the private networks of projects, and which leases are in them."""
+    NETWORKS_CREATE = "networks.create"
+    NETWORKS_LABEL = "networks.label"
+    """Replace the labels of a network."""
+    NETWORKS_DELETE = "networks.delete"
+    """Delete networks that no lease uses."""
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
@@ -189,6 +196,10 @@ _OF_PROJECT = frozenset(
         _P.PROJECTS_READ,
         _P.PROJECTS_RENAME,
         _P.ENVIRONMENTS_CREATE,
+        _P.NETWORKS_READ,
+        _P.NETWORKS_CREATE,
+        _P.NETWORKS_LABEL,
+        _P.NETWORKS_DELETE,
     }
 )
 _OF_ENVIRONMENT = frozenset(
@@ -229,6 +240,7 @@ VIEWER = (
     | {
         _P.PROJECTS_READ,
         _P.ENVIRONMENTS_READ,
+        _P.NETWORKS_READ,
         _P.SSH_KEYS_READ,
         _P.LEASES_READ,
         _P.SSH_CERTIFICATES_READ,
@@ -242,6 +254,9 @@ MEMBER = VIEWER | {
     _P.ORGANIZATIONS_READ,
     _P.SSH_KEYS_CREATE,
     _P.SSH_KEYS_DELETE,
+    _P.NETWORKS_CREATE,
+    _P.NETWORKS_LABEL,
+    _P.NETWORKS_DELETE,
     _P.QUOTES_CREATE,
     _P.LEASES_CREATE,
     _P.LEASES_RELEASE,
@@ -324,6 +339,7 @@ AUDITOR = frozenset(
         _P.SSH_KEYS_READ,
         _P.PROJECTS_READ,
         _P.ENVIRONMENTS_READ,
+        _P.NETWORKS_READ,
         _P.LEASES_READ,
         _P.SSH_CERTIFICATES_READ,
         _P.PROOFS_READ,

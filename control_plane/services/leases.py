@@ -34,12 +34,13 @@ from control_plane.domain.envelope_rules import Applied, exceeds
 from control_plane.domain.environment import Environment
 from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
+from control_plane.domain.network import Network
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Ranking, rank
 from control_plane.domain.project import Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes import leases as outcomes
-from control_plane.services import admissions, environments, projects
+from control_plane.services import admissions, environments, networks, projects
 from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
 from control_plane.services.market import Market, market_of
 from control_plane.world import World
@@ -96,6 +97,7 @@ async def create(
     actor: Actor,
     project: str | None = None,
     environment: str | None = None,
+    network: str | None = None,
     terms: LeaseTerms = _NO_TERMS,
     reach: Reach,
 ) -> Lease | Refused:
@@ -103,7 +105,8 @@ async def create(
 
     `name` is unique among the live leases of the project; None: one is generated. With `ssh_key_ids`, only these keys
     log in to the machine; without (None), any key of whoever may log in. `project` is the name of one of the
-    organization's projects, and `environment` of one of the project's environments; None means the default one.
+    organization's projects, `environment` of one of the project's environments, and `network` of one of its networks;
+    None means the default one.
     """
     now = world.now()
     of_project = await projects.of_lease(connection, organization_id, project, reach=reach)
@@ -112,6 +115,9 @@ async def create(
     in_environment = await environments.of_lease(connection, of_project, environment, reach=reach)
     if isinstance(in_environment, Refused):
         return in_environment
+    in_network = await networks.of_lease(connection, of_project, network)
+    if isinstance(in_network, Refused):
+        return in_network
     keys = await _admitted_keys(connection, of_project, ssh_key_ids)
     if isinstance(keys, Refused):
         return keys
@@ -127,6 +133,7 @@ async def create(
         in_environment,
         request,
         verdict.price,
+        network=in_network,
         name=name,
         keys=keys,
         terms=terms,
@@ -186,6 +193,7 @@ def _admitted(
     request: CapacityRequest,
     price: Price,
     *,
+    network: Network,
     name: str | None,
     keys: tuple[AdmittedKey, ...] | None,
     terms: LeaseTerms,
@@ -199,6 +207,8 @@ def _admitted(
         project=project.name,
         environment_id=environment.id,
         environment=environment.name,
+        network_id=network.id,
+        network=network.name,
         name=name or f"{request.sku[:50]}-{lease_id.hex[-GENERATED_DIGITS:]}",
         sku=request.sku,
         gpu_model=price.sku.shape.gpu_model,

@@ -32,6 +32,7 @@ from control_plane.domain.subject import SubjectState
 from control_plane.services import api_keys
 from control_plane.services.api_keys import IssuedKey
 from control_plane.services.environments import add_default_environment
+from control_plane.services.networks import add_default_network
 from control_plane.world import World
 
 __all__ = ["Organization"]  # For controllers, which must not import the layer below.
@@ -79,7 +80,8 @@ async def create(
     project = Project(ProjectId(world.new_id()), organization_id, DEFAULT_NAME, created_at=now)
     await projects.insert(connection, project)
     await add_default_environment(connection, world, project)
-    return None
+    network = await add_default_network(connection, world, project)
+    return network if isinstance(network, Refused) else None
 
 
 async def create_first_account(

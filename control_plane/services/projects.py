@@ -12,6 +12,7 @@ from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, P
 from control_plane.domain.project import DEFAULT_NAME, Project, looks_like_an_id
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.services.environments import add_default_environment
+from control_plane.services.networks import add_default_network
 from control_plane.world import World
 
 _NAMED_MAX = 200
@@ -21,12 +22,14 @@ _NAMED_MAX = 200
 async def create(
     connection: Connection, world: World, organization_id: OrganizationId, *, name: str
 ) -> Project | Refused:
+    """Create a project with an environment and a network. A refusal must roll the transaction back."""
     if looks_like_an_id(name):
         return _reserved(name)
     project = Project(ProjectId(world.new_id()), organization_id, name, world.now())
     if await projects.insert(connection, project):
         await add_default_environment(connection, world, project)
-        return project
+        network = await add_default_network(connection, world, project)
+        return network if isinstance(network, Refused) else project
     return _taken(name)
 
 

@@ -28,6 +28,7 @@ from control_plane.wire.vocabulary import (
     LeaseStateWord,
     MachineIdText,
     MachineStateWord,
+    NetworkIdText,
     ProjectIdText,
     ProofIdText,
     ProofOutcomeWord,
@@ -64,6 +65,9 @@ class LeaseRequest(QuoteRequest):
     """The name or the id of the project that the lease belongs to; the default one when it is left out."""
     environment: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of an environment of the project; the default one when it is left out."""
+    network: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of the project's private network that the machine joins; the default one when it is left
+    out."""
     ssh_key_ids: Annotated[tuple[SshKeyIdText, ...], Meta(max_length=SSH_KEYS_MAX)] | None = None
     """The stored SSH keys that the lease is limited to: certificates to log in are signed for these alone, while they
     are stored. When it is left out, for any key of whoever may log in; when it is empty, for nobody."""
@@ -176,7 +180,7 @@ class MachineView(View):
     host_key: str | None
     """The SSH host key to pin. A machine that presents another one is not yours."""
     mesh_address: str | None
-    """The machine's address in your private network."""
+    """The machine's address in the lease's private network."""
     sighted_at: Timestamp | None
     """When the provider last listed the machine."""
 
@@ -236,6 +240,10 @@ class LeaseView(View, kw_only=True):
     """The name of the environment that it belongs to."""
     environment_id: EnvironmentIdText
     """The id of that environment."""
+    network: str
+    """The name of the private network that its machine joins."""
+    network_id: NetworkIdText
+    """The id of that network."""
     request: LeaseRequestView
     """What was asked for."""
     gpu_model: GpuModelWord

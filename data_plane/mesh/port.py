@@ -1,12 +1,8 @@
-"""One private network per tenant, and the hub that joins its machines.
+"""Private networks, and the hub that joins their machines.
 
-Every machine of a tenant has one WireGuard tunnel, to the hub. The hub forwards packets between machines of the same
-tenant. Networks are numbered, and everything about a network follows from its number, so that replicas agree about it
-without talking to each other.
-
-10.64.0.0/10 is divided into 4,096 networks of /22, each with the hub and up to 1,020 machines. The range avoids what
-machines use otherwise: 10.42/16 and 10.43/16 (K3s), 172.17/16 (Docker), 172.31/16 (AWS's default VPC), and 192.168/16
-and the low 10/16s, which clouds prefer for private networks.
+Every machine of a network has one WireGuard tunnel, to the hub. The hub forwards packets between machines of the same
+network. Everything about a network on the hub follows from its number and its range, so that replicas agree about it
+without talking to each other. Two networks may have the same range, because no packet gets from one to the other.
 """
 
 from collections.abc import Sequence
@@ -14,9 +10,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Protocol
 
-RANGE = IPv4Network("10.64.0.0/10")
 NETWORK_PREFIX = 22
-NETWORKS_MAX = 1 << (NETWORK_PREFIX - RANGE.prefixlen)
+"""A network's range is a /22."""
+NETWORKS_MAX = 4_096
+"""So many networks have a place on one hub at the same time."""
 PEERS_MAX = (1 << (32 - NETWORK_PREFIX)) - 4
 """1,020: all addresses but the network's, the hub's, the broadcast address and one spare."""
 FIRST_PORT = 20_000
@@ -26,18 +23,18 @@ up), so that no other socket takes a network's port by chance."""
 
 @dataclass(frozen=True, slots=True, order=True)
 class Network:
-    """A tenant's network, 0 to NETWORKS_MAX - 1. Two tenants never have the same number, unless `drop` came between."""
+    """A network on the hub. Two networks never have the same number, unless `drop` came between."""
 
     number: int
+    """Its place on the hub, 0 to NETWORKS_MAX - 1."""
+    subnet: IPv4Network
+    """Its range of addresses."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.number < NETWORKS_MAX:
             raise ValueError(f"network {self.number} is outside 0 to {NETWORKS_MAX - 1}")
-
-    @property
-    def subnet(self) -> IPv4Network:
-        first = int(RANGE.network_address) + (self.number << (32 - NETWORK_PREFIX))
-        return IPv4Network((first, NETWORK_PREFIX))
+        if self.subnet.prefixlen != NETWORK_PREFIX:
+            raise ValueError(f"{self.subnet} is no /{NETWORK_PREFIX}")
 
     @property
     def hub_address(self) -> str:
@@ -81,12 +78,12 @@ class HubIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MeshLink:
-    """What a machine needs to join its tenant's network. None of it is secret."""
+    """What a machine needs to join a network. None of it is secret."""
 
     address: str
     """The machine's own address in the network, such as `10.64.12.7`."""
     network: str
-    """The tenant's network, such as `10.64.12.0/22`."""
+    """The network's range, such as `10.64.12.0/22`."""
     hub_address: str
     """The hub's address in the network."""
     hub_public_key: str
@@ -107,7 +104,7 @@ def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
 
 
 class Hub(Protocol):
-    """Forwards packets inside each tenant's network, and never between two networks. Raises AccessError."""
+    """Forwards packets inside each network, and never between two networks. Raises AccessError."""
 
     async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
         """Make the network's peers exactly these. Creates the network if needed.

@@ -29,7 +29,7 @@ from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
-from data_plane.mesh.port import NETWORK_PREFIX, RANGE, MeshLink, Network, Peer
+from data_plane.mesh.port import FIRST_PORT, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
 
 Hook = Callable[[Target, str], Awaitable[None]]
@@ -286,8 +286,8 @@ def _link(config: str) -> MeshLink:
 
 
 def _answers(hub: FakeHub, link: MeshLink, mesh_key: str) -> bool:
-    start = int(IPv4Network(link.network).network_address) - int(RANGE.network_address)
-    network = Network(start >> (32 - NETWORK_PREFIX))
+    port = int(link.hub_endpoint.rpartition(":")[2])
+    network = Network(port - FIRST_PORT, IPv4Network(link.network))
     right = hub.identity(network)
     known = Peer(link.address, mesh_key) in hub.networks.get(network.number, ())
     return known and (link.hub_public_key, link.hub_endpoint) == (right.public_key, right.endpoint)

@@ -21,18 +21,16 @@ class HubSync:
         self._wanted: dict[UUID, int] = {}
         self._served: dict[UUID, tuple[int, HubIdentity]] = {}
 
-    async def covering(
-        self, organization_id: UUID, call: Callable[[], Awaitable[HubIdentity]]
-    ) -> HubIdentity:
+    async def covering(self, network_id: UUID, call: Callable[[], Awaitable[HubIdentity]]) -> HubIdentity:
         """The result of a `call` that began after this method was called. Raises what the call raises."""
-        ticket = self._wanted[organization_id] = self._wanted.get(organization_id, 0) + 1
-        async with self._locks.setdefault(organization_id, asyncio.Lock()):
-            served = self._served.get(organization_id)
+        ticket = self._wanted[network_id] = self._wanted.get(network_id, 0) + 1
+        async with self._locks.setdefault(network_id, asyncio.Lock()):
+            served = self._served.get(network_id)
             if served is not None and served[0] >= ticket:
                 return served[1]
-            serves = self._wanted[organization_id]
+            serves = self._wanted[network_id]
             identity = await call()
-            self._served[organization_id] = serves, identity
+            self._served[network_id] = serves, identity
             return identity
 
 

@@ -125,6 +125,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "dataclasses",
         "datetime",
         "difflib",
+        "ipaddress",
         "enum",
         "hashlib",
         "typing",

@@ -30,6 +30,7 @@ from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from tests.support.certificates import our_access
 from tests.support.machines import IMAGES, Machine, boot_order, ready
+from tests.support.networks import a_network
 
 pytestmark = [
     pytest.mark.machines,
@@ -37,7 +38,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 
-ALICE, BOB = Network(3), Network(4095)
+ALICE, BOB = a_network(3), a_network(4095)
 
 
 @dataclass
@@ -251,7 +252,7 @@ async def test_links_and_networks_are_set_to_return_after_a_reboot(fleet: Fleet)
 
 
 async def test_many_networks_may_be_synced_at_once(fleet: Fleet) -> None:
-    networks = [Network(number) for number in range(100, 106)]
+    networks = [a_network(number) for number in range(100, 106)]
     identities = await asyncio.gather(*(fleet.hub.sync(network, []) for network in networks * 2))
     assert len({identity.public_key for identity in identities}) == len(networks)
     await asyncio.gather(*(fleet.hub.drop(network) for network in networks))

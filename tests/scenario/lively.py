@@ -224,7 +224,7 @@ _ROWS = {
     "charges": "SELECT l.name, c.number FROM charges c JOIN leases l ON l.id = c.lease_id ORDER BY 1, 2",
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
     "organizations": "SELECT state, generation, erased_at FROM organizations ORDER BY created_at, id",
-    "networks": "SELECT number, work_until, synced_at FROM networks ORDER BY number",
+    "hub_networks": "SELECT number, work_until, synced_at, empty_since FROM hub_networks ORDER BY number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",

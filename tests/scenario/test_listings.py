@@ -18,6 +18,7 @@ from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.network import range_of
 from control_plane.domain.orphan import HeldCode
 from control_plane.domain.request import CapacityRequest
 from control_plane.outcomes import machines as machine_outcomes
@@ -552,7 +553,6 @@ async def test_a_machine_that_ended_while_the_hub_was_being_updated_leaves_the_h
     stage: Stage,
 ) -> None:
     ends, stays = await _ready(stage, 2)
-    organization_id = ends.organization_id
     hub_called, goes_on = asyncio.Event(), asyncio.Event()
     hub = stage.hub
 
@@ -564,8 +564,9 @@ async def test_a_machine_that_ended_while_the_hub_was_being_updated_leaves_the_h
 
     slow = dataclasses.replace(stage.replica("slow"), hub=_Slow())  # type: ignore[arg-type]
     async with stage.db.reading() as connection:
-        number = (await rows(connection, text("SELECT number FROM networks")))[0].number
-    telling = asyncio.create_task(network.sync(slow, OrganizationId(organization_id), Network(number)))
+        number = (await rows(connection, text("SELECT number FROM hub_networks")))[0].number
+    of_lease = Network(number, range_of(0))
+    telling = asyncio.create_task(network.sync(slow, ends.network_id, of_lease))
     await hub_called.wait()
     await stage.release(ends)
     await stage.run("sync_hub")

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.database
 LOOPS = sorted(registry.discovered())
 _PEERS = text("""
 SELECT n.number, p.address, p.public_key
-FROM peers p JOIN networks n USING (organization_id) JOIN claims c ON c.id = p.claim_id
+FROM peers p JOIN hub_networks n USING (network_id) JOIN claims c ON c.id = p.claim_id
 WHERE c.admitted_at IS NOT NULL AND c.ended_at IS NULL
 """)
 

@@ -118,6 +118,9 @@ def _in_path(path: str, name: str) -> dict[str, Any]:
     if name == "environment":
         described = {"description": "The name or the id of the environment."}
         return {"name": name, "in": "path", "required": True} | _PROJECT | described
+    if name == "network":
+        described = {"description": "The name or the id of the private network."}
+        return {"name": name, "in": "path", "required": True} | _PROJECT | described
     collection = path.partition(f"/{{{name}}}")[0].rpartition("/")[2]
     prefix, noun = _IDS[collection, name]
     return {

@@ -30,6 +30,7 @@ from control_plane.wire import (
     journal,
     leases,
     loops,
+    networks,
     organizations,
     orphans,
     problems,
@@ -45,9 +46,9 @@ from control_plane.wire import (
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
-    common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, catalogue, leases,
-    ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit, health,
-    problems, envelopes, admissions,
+    common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
+    leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit,
+    health, problems, envelopes, admissions,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

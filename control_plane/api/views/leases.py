@@ -42,6 +42,8 @@ def lease_view(shown: Shown) -> LeaseView:
         project_id=on_wire(Prefix.PROJECT, lease.project_id),
         environment=lease.environment,
         environment_id=on_wire(Prefix.ENVIRONMENT, lease.environment_id),
+        network=lease.network,
+        network_id=on_wire(Prefix.NETWORK, lease.network_id),
         request=_request(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,

@@ -9,6 +9,7 @@ from control_plane.cli.client import Client
 from control_plane.cli.commands import lease_ssh, ssh_keys
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.catalogue import add_constraints, add_verbose, ceiling, with_nearest_sku
+from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, find
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun, seconds
@@ -153,6 +154,11 @@ def _add_create(leases: Commands) -> None:
         help="the project's environment, by name or id (default: the one called default)",
     )
     parser.add_argument(
+        "--network",
+        metavar="NETWORK",
+        help="the project's network it joins, by name or id (default: the one called default)",
+    )
+    parser.add_argument(
         "--ssh-key",
         metavar="KEY",
         action="append",
@@ -197,6 +203,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
         name=args.name,
         project=args.project,
         environment=args.environment,
+        network=args.network,
         ssh_key_ids=_key_ids(client, args),
         wait_timeout_seconds=(
             WAIT_SECONDS_DEFAULT
@@ -232,17 +239,6 @@ def _key_ids(client: Client, args: Namespace) -> tuple[str, ...] | None:
     if args.ssh_key:
         return tuple(key.id for key in ssh_keys.find(client, args.ssh_key))
     return None
-
-
-def labels(given: list[str]) -> dict[str, str]:
-    """The labels given as `--label KEY=VALUE`."""
-    made: dict[str, str] = {}
-    for text in given:
-        key, sign, value = text.partition("=")
-        if not (sign and key) or key in made:
-            raise usage(f"--label: {text!r} is not KEY=VALUE with a key of its own.")
-        made[key] = value
-    return made
 
 
 def _auto_release(args: Namespace) -> AutoReleaseRequest | None:

@@ -85,6 +85,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
         facts(
             ("Lease", lease.id),
             ("Project", lease.project),
+            ("Network", lease.network),
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Constraints", _constraints(lease.request)),

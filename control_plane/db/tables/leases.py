@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    ForeignKeyConstraint,
     Identity,
     Index,
     Integer,
@@ -45,6 +46,12 @@ leases = table(
     tenant(),
     *project(),
     *environment(),
+    # The network that its machines join.
+    Column("network_id", Uuid, nullable=False),
+    ForeignKeyConstraint(
+        ["organization_id", "project_id", "network_id"],
+        ["networks.organization_id", "networks.project_id", "networks.id"],
+    ),
     Column("name", Text, nullable=False),
     # Desired: the customer's request, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),
@@ -108,6 +115,8 @@ leases = table(
     Index(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")
     ),
+    # Whether a network can be deleted: it is not while a lease of it may have a machine.
+    Index("ix_leases_network_id", "network_id", postgresql_where=text("ended_at IS NULL")),
     Index("ix_leases_placing", "due_at", postgresql_where=text(f"state = '{LeaseState.PLACING}'")),
     Index(
         "ix_leases_metered",

@@ -1,7 +1,7 @@
 """Admits customers to verified machines, after which the lease is READY and billed.
 
 A machine is verified before any customer has access, whether it was ordered for the lease or waited in a pool. The
-remaining steps belong to the claim: the machine joins the private network of the claim's organization, and last, its
+remaining steps belong to the claim: the machine joins the private network of the claim's lease, and last, its
 sshd learns which lease's certificates may log in as the customer. All steps can be repeated: when a worker crashes, its
 hold on the claim expires, and the next worker starts again from the first step.
 
@@ -88,7 +88,7 @@ async def _prepare(world: LeaseWorld, claim: Claim, session: Session, token: UUI
     public_key = await mesh_public_key(session)
     if not await _step(world, claim, None, token):
         return False
-    mesh_link = await network.join(world, claim.organization_id, claim.id, public_key)
+    mesh_link = await network.join(world, claim.id, public_key)
     if not await _step(world, claim, None, token):
         return False
     await join_mesh(session, mesh_link)

@@ -65,13 +65,14 @@ class Endpoint:
         return None
 
     def at(self, wire_id: str) -> str:
-        """Its path, with an id in place of the first `{...}`; a second one is a request or an environment."""
+        """Its path, with an id in place of the first `{...}`; a second one is a request, an environment or a network."""
         head, _, rest = self.path.partition("{")
         path = head + (wire_id + rest.partition("}")[2] if rest else "")
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
             .replace("{environment}", "default")
             .replace("{certificate_id}", f"cert_{0:032x}")
+            .replace("{network}", "default")
         )
 
     def __str__(self) -> str:
@@ -142,6 +143,21 @@ ENDPOINTS = (
     _get("/v1/projects/{project}", Permission.PROJECTS_READ),
     _get("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_READ, "limit", "cursor"),
     _post("/v1/projects/{project}/environments", Permission.ENVIRONMENTS_CREATE, {"name": "prod"}),
+    _get("/v1/projects/{project}/networks", Permission.NETWORKS_READ, "limit", "cursor"),
+    _post(
+        "/v1/projects/{project}/networks",
+        Permission.NETWORKS_CREATE,
+        {"name": "training", "labels": {"team": "vision"}},
+    ),
+    _get("/v1/projects/{project}/networks/{network}", Permission.NETWORKS_READ),
+    _get("/v1/projects/{project}/networks/{network}/members", Permission.NETWORKS_READ, "limit", "cursor"),
+    Endpoint(
+        "PUT",
+        "/v1/projects/{project}/networks/{network}/labels",
+        Permission.NETWORKS_LABEL,
+        {"labels": {"team": "vision"}},
+    ),
+    Endpoint("DELETE", "/v1/projects/{project}/networks/{network}", Permission.NETWORKS_DELETE),
     _post("/v1/projects/{project}/rename", Permission.PROJECTS_RENAME, {"name": "renamed"}),
     _get("/v1/organization/envelope", Permission.ENVELOPES_READ),
     Endpoint("PUT", "/v1/organization/envelope", Permission.ENVELOPES_SET, ENVELOPE),

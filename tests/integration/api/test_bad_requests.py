@@ -128,7 +128,7 @@ UNUSABLE = [("labels", {"a": 1}), ("auto_release", {"a": 1})]
 def _usable(path: str, field: str, value: Any) -> bool:
     """What is fine for some field although it is not for others."""
     return (
-        (value is None and field in {"price_usd_per_hour_max", "project", "environment"})
+        (value is None and field in {"price_usd_per_hour_max", "project", "environment", "network"})
         or (value is None and field == "name" and path == "/v1/leases")
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
         or (field == "projects" and value == ["a"] * 100)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from control_plane.db import accounts, idempotency, leases, machines, mesh
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
-from control_plane.domain.ids import AccountName, ClaimId, MachineId, OrganizationId
+from control_plane.domain.ids import AccountName, ClaimId, MachineId, NetworkId, OrganizationId
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.progress import Step
 from tests.integration.db.sample import OURS, A, B, a_row, fill, insert
@@ -325,17 +325,26 @@ async def test_two_organizations_may_use_one_key(own: Database) -> None:
 # Networks.
 
 
-async def test_organizations_that_come_at_once_get_networks_of_their_own(own: Database) -> None:
+NETWORK = NetworkId(a_row("networks", A)["id"])
+
+
+async def test_networks_that_are_joined_at_once_get_places_of_their_own_on_the_hub(own: Database) -> None:
     tenants = [UUID(int=number) for number in range(100, 106)]
     async with own.transaction() as connection:
-        await insert(connection, "organizations", *(a_row("organizations", tenant) for tenant in tenants))
+        for table in ("organizations", "projects", "networks"):
+            await insert(connection, table, *(a_row(table, tenant) for tenant in tenants))
 
-    async def number(tenant: UUID) -> int:
+    async def number(tenant: UUID, numbers: int = 100) -> int | None:
         async with own.transaction() as connection:
-            return await mesh.network_number(connection, OrganizationId(tenant))
+            network = NetworkId(a_row("networks", tenant)["id"])
+            return await mesh.hub_number(connection, network, OrganizationId(tenant), numbers=numbers)
 
-    assert sorted(await asyncio.gather(*map(number, tenants))) == [1, 2, 3, 4, 5, 6]
+    assert sorted(filter(None, await asyncio.gather(*map(number, tenants[:-1])))) == [1, 2, 3, 4, 5]
     assert await number(tenants[0]) == await number(tenants[0])
+    assert await number(tenants[-1], numbers=6) is None, "all places are taken"
+    async with own.transaction() as connection:
+        await connection.execute(text("DELETE FROM hub_networks WHERE number = 3"))
+    assert await number(tenants[-1], numbers=6) == 3
 
 
 def _a_claim(number: int) -> ClaimId:
@@ -355,17 +364,16 @@ async def _claims(database: Database, *numbers: int) -> None:
 async def test_a_host_number_that_became_free_is_given_again_and_none_twice(filled: Database) -> None:
     await _claims(filled, 2, 3, 4)
     taken = a_row("peers", A)["host_number"]
-    organization = OrganizationId(A)
     async with filled.transaction() as connection:
         for number in (2, 3):
-            host_number = await mesh.host_number_for(connection, organization, _a_claim(number))
+            host_number = await mesh.host_number_for(connection, NETWORK, _a_claim(number))
             assert host_number != taken
             peer = mesh.Peer(_a_claim(number), host_number, f"10.0.0.{host_number}", f"key {host_number}")
-            await mesh.put_peer(connection, organization, peer)
-        assert await mesh.host_number_for(connection, organization, _a_claim(2)) == 2
-        assert await mesh.host_number_for(connection, organization, _a_claim(3)) == 3
+            await mesh.put_peer(connection, OrganizationId(A), NETWORK, peer, now=START)
+        assert await mesh.host_number_for(connection, NETWORK, _a_claim(2)) == 2
+        assert await mesh.host_number_for(connection, NETWORK, _a_claim(3)) == 3
         await connection.execute(text("DELETE FROM peers WHERE host_number = 1"))
-        assert await mesh.host_number_for(connection, organization, _a_claim(4)) == 1
+        assert await mesh.host_number_for(connection, NETWORK, _a_claim(4)) == 1
 
 
 async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_due_for_an_update(
@@ -374,31 +382,36 @@ async def test_peers_of_claims_that_ended_are_forgotten_and_the_hub_is_due_for_a
     await _claims(filled, 2)
     async with filled.transaction() as connection:
         peer = mesh.Peer(_a_claim(2), 2, "10.0.0.2", "key")
-        await mesh.put_peer(connection, OrganizationId(A), peer)
-        await connection.execute(text("UPDATE networks SET synced_at = :now"), {"now": START})
+        await mesh.put_peer(connection, OrganizationId(A), NETWORK, peer, now=START)
+        await connection.execute(text("UPDATE hub_networks SET synced_at = :now"), {"now": START})
         ended = text("UPDATE claims SET ended_at = :now WHERE id = :id")
         await connection.execute(ended, {"now": START, "id": _a_claim(2)})
-        assert peer not in await mesh.peers(connection, OrganizationId(A))
-        assert await mesh.drop_ended(connection) == 1
+        assert peer not in await mesh.peers(connection, NETWORK)
+        assert await mesh.drop_ended(connection, now=START) == 1
         left = await rows(connection, text("SELECT claim_id FROM peers"))
         assert [row.claim_id for row in left] == [_a_claim(1)]
         assert len(await mesh.unsynced(connection, before=START, limit=10)) == 1
+        assert not await mesh.empty(connection, before=START + SECOND, limit=10), "one machine is left in it"
+        await connection.execute(ended, {"now": START, "id": _a_claim(1)})
+        assert await mesh.drop_ended(connection, now=START) == 1
+        assert [row.network_id for row in await mesh.empty(connection, before=START + SECOND, limit=10)] == [
+            NETWORK
+        ]
+        assert not await mesh.empty(connection, before=START, limit=10), "only just empty"
 
 
 async def test_one_worker_at_a_time_speaks_to_the_hub_for_a_network(filled: Database) -> None:
     async def take(token: UUID, now: datetime) -> bool:
         async with filled.transaction() as connection:
-            return await mesh.take(
-                connection, OrganizationId(A), token=token, now=now, until=now + 60 * SECOND
-            )
+            return await mesh.take(connection, NETWORK, token=token, now=now, until=now + 60 * SECOND)
 
     assert await take(ONE, START)
     assert not await take(TWO, START + 59 * SECOND)
     assert await take(TWO, START + 60 * SECOND)
     async with filled.transaction() as connection:
-        await mesh.give_back(connection, OrganizationId(A), token=ONE, synced_at=START)
-        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM networks"))
+        await mesh.give_back(connection, NETWORK, token=ONE, synced_at=START)
+        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM hub_networks"))
         assert tuple(row) == (TWO, None)
-        await mesh.give_back(connection, OrganizationId(A), token=TWO, synced_at=START)
-        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM networks"))
+        await mesh.give_back(connection, NETWORK, token=TWO, synced_at=START)
+        (row,) = await rows(connection, text("SELECT work_token, synced_at FROM hub_networks"))
         assert tuple(row) == (None, None), "the first one's list may have replaced the second one's"

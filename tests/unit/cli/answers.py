@@ -201,6 +201,37 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
     }
 
 
+NETWORKS: Json = {
+    "items": [
+        {
+            "id": f"net_019aa0000000700080000000000000f{digit}",
+            "project_id": RESEARCH_ID,
+            "name": name,
+            "range": f"10.64.{third}.0/22",
+            "members": members,
+            "members_max": 1_020,
+            "labels": labels,
+            "created_at": at(days=days),
+        }
+        for digit, name, third, members, labels, days in (
+            ("a", "default", 0, 2, {}, 3),
+            ("b", "training", 4, 0, {"team": "vision"}, 1),
+        )
+    ],
+    "next_cursor": None,
+}
+NETWORK_MEMBERS: Json = {
+    "items": [
+        {
+            "lease_id": f"le_019aa00000007000800000000000000{number}",
+            "lease": f"train-{number}",
+            "address": f"10.64.0.{number + 1}",
+            "joined_at": at(hours=number),
+        }
+        for number in (1, 2)
+    ],
+    "next_cursor": None,
+}
 SSH_KEYS: Json = {
     "items": [
         {
@@ -477,6 +508,8 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "project_id": PROJECT_ID,
         "environment": "default",
         "environment_id": "env_019aa0000000700080000000000000ea",
+        "network": "default",
+        "network_id": "net_019aa0000000700080000000000000fa",
         "request": {
             "sku": "h100x8",
             "regions": ["eu"],

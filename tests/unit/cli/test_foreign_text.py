@@ -117,6 +117,8 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
     "role revoke": ("role revoke rb_019aa10 --yes", answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "environment create": ("environment create prod --project research", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
+    "network label": ("network label training team=vision", {"PUT /v1/projects/default/networks/training/labels": answers.NETWORKS["items"][1]}),
+    "network delete": ("network delete training", {"GET /v1/projects/default/networks/training": answers.NETWORKS["items"][1], "DELETE /v1/projects/default/networks/training": {}}),
     "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": {}}),
     "profile list": ("profile list", {}),
     "profile use": ("profile use nobody", {}),

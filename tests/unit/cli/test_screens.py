@@ -95,6 +95,22 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "environment list --project research",
         {"GET /v1/projects/research/environments": answers.ENVIRONMENTS},
     ),
+    "network_list": ("network list", {"GET /v1/projects/default/networks": answers.NETWORKS}),
+    "network_show": (
+        "network show default --project research",
+        {
+            "GET /v1/projects/research/networks/default/members": answers.NETWORK_MEMBERS,
+            "GET /v1/projects/research/networks/default": answers.NETWORKS["items"][0],
+        },
+    ),
+    "network_members": (
+        "network members default",
+        {"GET /v1/projects/default/networks/default/members": answers.NETWORK_MEMBERS},
+    ),
+    "network_create": (
+        "network create training --label team=vision",
+        {"POST /v1/projects/default/networks": answers.NETWORKS["items"][1]},
+    ),
     "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_all": ("session list --all", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_empty": ("session list", {"GET /v1/sessions": EMPTY}),

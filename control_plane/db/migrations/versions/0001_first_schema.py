@@ -48,6 +48,7 @@ TENANTS = (
     "envelopes",
     "environments",
     "holds",
+    "hub_networks",
     "idempotency_keys",
     "intervals",
     "journal",
@@ -102,6 +103,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
     "holds": (("INSERT", "UPDATE"), ()),
+    "hub_networks": ((), ()),
     "idempotency_keys": (("INSERT",), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
@@ -114,7 +116,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "machines": ((), ()),
     "master_keys": ((), ()),
     "month_spends": ((), ()),
-    "networks": ((), ()),
+    "networks": (("INSERT",), ("deleted_at", "labels")),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
@@ -164,6 +166,7 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "environments": ("INSERT",),
     "ledger_accounts": ("INSERT",),
     "master_keys": ("DELETE", "INSERT", "UPDATE"),
+    "networks": ("INSERT",),
     "organizations": ("INSERT",),
     "postings": ("INSERT",),
     "price_books": ("INSERT",),
@@ -757,21 +760,6 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_master_keys")),
     )
     op.create_table(
-        "networks",
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("work_token", sa.Uuid(), nullable=True),
-        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("overtaken", sa.Boolean(), server_default=sa.text("false"), nullable=False),
-        sa.CheckConstraint("number > 0", name=op.f("ck_networks_number_positive")),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
-        ),
-        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_networks")),
-        sa.UniqueConstraint("number", name=op.f("uq_networks_number")),
-    )
-    op.create_table(
         "organization_events",
         sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -1050,6 +1038,74 @@ def _create_tables() -> None:
         ),
     )
     op.create_table(
+        "networks",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("block", sa.Integer(), nullable=False),
+        sa.Column(
+            "labels",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("block >= 0", name=op.f("ck_networks_block_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_networks_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_networks_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_networks")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_networks_organization_id_id")),
+        sa.UniqueConstraint(
+            "organization_id", "project_id", "id", name=op.f("uq_networks_organization_id_project_id_id")
+        ),
+    )
+    op.create_index(
+        "uq_networks_block",
+        "networks",
+        ["organization_id", "block"],
+        unique=True,
+        postgresql_where=sa.text("deleted_at IS NULL"),
+    )
+    op.create_index(
+        "uq_networks_name",
+        "networks",
+        ["organization_id", "project_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("deleted_at IS NULL"),
+    )
+    op.create_table(
+        "hub_networks",
+        sa.Column("network_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("synced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overtaken", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("empty_since", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number > 0", name=op.f("ck_hub_networks_number_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "network_id"],
+            ["networks.organization_id", "networks.id"],
+            name=op.f("fk_hub_networks_organization_id_networks"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_hub_networks_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("network_id", name=op.f("pk_hub_networks")),
+        sa.UniqueConstraint("number", name=op.f("uq_hub_networks_number")),
+    )
+    op.create_table(
         "secrets",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -1187,6 +1243,7 @@ def _create_tables() -> None:
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
         sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("network_id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=False),
@@ -1261,6 +1318,11 @@ def _create_tables() -> None:
             name=op.f("fk_leases_organization_id_environments"),
         ),
         sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "network_id"],
+            ["networks.organization_id", "networks.project_id", "networks.id"],
+            name=op.f("fk_leases_organization_id_networks"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
             name=op.f("fk_leases_organization_id_projects"),
@@ -1305,6 +1367,13 @@ def _create_tables() -> None:
         ["metered_until"],
         unique=False,
         postgresql_where=sa.text("ready_at IS NOT NULL AND NOT meter_closed"),
+    )
+    op.create_index(
+        "ix_leases_network_id",
+        "leases",
+        ["network_id"],
+        unique=False,
+        postgresql_where=sa.text("ended_at IS NULL"),
     )
     op.create_index(
         "ix_leases_organization_id_created_at",
@@ -2312,20 +2381,30 @@ def _create_tables() -> None:
         "peers",
         sa.Column("claim_id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("network_id", sa.Uuid(), nullable=False),
         sa.Column("host_number", sa.Integer(), nullable=False),
         sa.Column("address", sa.Text(), nullable=False),
         sa.Column("public_key", sa.Text(), nullable=False),
+        sa.Column("joined_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["organization_id", "claim_id"],
             ["claims.organization_id", "claims.id"],
             name=op.f("fk_peers_organization_id_claims"),
         ),
         sa.ForeignKeyConstraint(
+            ["organization_id", "network_id"],
+            ["networks.organization_id", "networks.id"],
+            name=op.f("fk_peers_organization_id_networks"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_peers_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_peers")),
         sa.UniqueConstraint(
-            "organization_id", "host_number", name=op.f("uq_peers_organization_id_host_number")
+            "organization_id",
+            "network_id",
+            "host_number",
+            name=op.f("uq_peers_organization_id_network_id_host_number"),
         ),
     )
     op.create_table(

@@ -32,9 +32,9 @@ from data_plane.inspection.bundle import AgentBundle, build_agent
 from data_plane.inspection.gpus import RUN_AGENT, read_gpus
 from data_plane.mesh import hub
 from data_plane.mesh.machine import mesh_public_key
-from data_plane.mesh.port import Network
 from reconciler.ssh_authorities import FixedAuthority, certifier
 from tests.support.certificates import our_access
+from tests.support.networks import a_network
 from tests.support.ssh_server import AUTHORITY, MACHINE, PRINCIPAL, Handler, Process, a_machine, ours
 
 STEP = Step("try", "true", seconds=5, user="login")
@@ -246,10 +246,10 @@ async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch:
     monkeypatch.setattr(hub, "BUSY_SECONDS_MAX", 0.3)
     async with a_machine(hang) as target:
         one = hub.SshHub(ours(), target)
-        stuck = [asyncio.create_task(one.sync(Network(n), [])) for n in range(hub.CONNECTIONS_MAX)]
+        stuck = [asyncio.create_task(one.sync(a_network(n), [])) for n in range(hub.CONNECTIONS_MAX)]
         await asyncio.sleep(0)  # They hold all places now.
         with pytest.raises(Unreachable, match="busy"):
-            await one.sync(Network(99), [])
+            await one.sync(a_network(99), [])
         for task in stuck:
             task.cancel()
         await asyncio.wait(stuck)
@@ -258,7 +258,7 @@ async def test_a_hub_that_hangs_does_not_gather_callers_without_end(monkeypatch:
 async def test_a_hub_that_answers_nonsense_fails_the_step() -> None:
     async with a_machine(answering(b"ok\n")) as target:
         with pytest.raises(StepFailed, match="public key"):
-            await hub.SshHub(ours(), target).sync(Network(1), [])
+            await hub.SshHub(ours(), target).sync(a_network(1), [])
 
 
 # What a machine says as its mesh key, and what its agent prints.

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import strategies as st
 
 from data_plane.mesh.hub_scripts import peers_text
-from data_plane.mesh.port import NETWORKS_MAX, PEERS_MAX, Network, Peer
+from data_plane.mesh.port import NETWORKS_MAX, PEERS_MAX, Peer
+from tests.support.networks import a_network
 
-networks = st.integers(0, NETWORKS_MAX - 1).map(Network)
+networks = st.integers(0, NETWORKS_MAX - 1).map(a_network)
 
 
 def a_key(seed: int) -> str:
@@ -16,7 +17,7 @@ def a_key(seed: int) -> str:
 
 
 def test_the_list_of_peers_is_lines() -> None:
-    network = Network(1)
+    network = a_network(1)
     good = Peer(network.address_of(1), a_key(1))
     assert peers_text(network, [good]) == f"{a_key(1)} 10.64.4.2/32\n"
     with pytest.raises(ValueError, match="more than"):
@@ -26,15 +27,15 @@ def test_the_list_of_peers_is_lines() -> None:
 @pytest.mark.parametrize(
     "peer",
     [
-        Peer(Network(2).address_of(1), a_key(2)),
-        Peer(Network(1).hub_address, a_key(2)),
+        Peer(a_network(2).address_of(1), a_key(2)),
+        Peer(a_network(1).hub_address, a_key(2)),
         Peer("0.0.0.0/0", a_key(2)),
-        Peer(Network(1).address_of(1), a_key(2)),
-        Peer(Network(1).address_of(2), a_key(1)),
-        Peer(Network(1).address_of(2), "key"),
-        Peer(Network(1).address_of(2), f"{a_key(2)}\n"),
-        Peer(Network(1).address_of(2), f"{a_key(2)}\nPostUp = sh"),
-        Peer(Network(1).address_of(2), base64.b64encode(bytes(33)).decode()),
+        Peer(a_network(1).address_of(1), a_key(2)),
+        Peer(a_network(1).address_of(2), a_key(1)),
+        Peer(a_network(1).address_of(2), "key"),
+        Peer(a_network(1).address_of(2), f"{a_key(2)}\n"),
+        Peer(a_network(1).address_of(2), f"{a_key(2)}\nPostUp = sh"),
+        Peer(a_network(1).address_of(2), base64.b64encode(bytes(33)).decode()),
     ],
     ids=[
         "outside",
@@ -49,6 +50,6 @@ def test_the_list_of_peers_is_lines() -> None:
     ],
 )
 def test_a_list_that_lets_one_machine_speak_for_another_is_refused(peer: Peer) -> None:
-    good = Peer(Network(1).address_of(1), a_key(1))
+    good = Peer(a_network(1).address_of(1), a_key(1))
     with pytest.raises(ValueError, match=r"address|key|WireGuard|Unexpected"):
-        peers_text(Network(1), [good, peer])
+        peers_text(a_network(1), [good, peer])

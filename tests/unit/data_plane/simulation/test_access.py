@@ -12,10 +12,11 @@ from data_plane.inspection.bundle import AgentBundle
 from data_plane.inspection.gpus import read_gpus
 from data_plane.inspection.health import read_health
 from data_plane.mesh.machine import join_mesh, mesh_public_key
-from data_plane.mesh.port import Network, Peer, link
+from data_plane.mesh.port import Peer, link
 from data_plane.proof.challenger.prover_line import prover_line
 from data_plane.simulation.access import FakeAccess, idle
 from data_plane.simulation.hub import FakeHub
+from tests.support.networks import a_network
 
 AGENT = AgentBundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA", "sp-seven")
@@ -30,7 +31,7 @@ def hardware(target: Target) -> Inventory:
 async def test_a_machine_without_a_script_does_everything_right() -> None:
     fake = FakeAccess(hardware, hub=FakeHub())
     access: Access = fake
-    network, hub = Network(5), fake.hub
+    network, hub = a_network(5), fake.hub
     assert hub is not None
     for _ in range(2):
         async with access.connect(TARGET) as session:
@@ -94,7 +95,7 @@ async def test_a_liar_reports_what_it_likes() -> None:
 
 
 async def test_joining_before_the_hub_knows_the_machine_fails_as_in_reality() -> None:
-    hub, network = FakeHub(), Network(5)
+    hub, network = FakeHub(), a_network(5)
     access = FakeAccess(hardware, hub=hub)
     async with access.connect(TARGET) as session:
         identity = await hub.sync(network, [])

@@ -151,7 +151,7 @@ class NetworkController(Controller):
         operation_id="deleteNetwork",
         permission=Permission.NETWORKS_DELETE,
         scope=ScopeKind.PROJECT,
-        responses=refusable(409),
+        responses=refusable(409, 422),
     )
     async def remove(self, request: ApiRequest, project: FromPath[str], network: FromPath[str]) -> None:
         """Delete a network that no lease uses. The default network of a project stays."""

@@ -41,10 +41,13 @@ class SignInController(Controller):
 
     @get("/start")
     async def start(self, request: ApiRequest) -> Page:
-        """Send the browser to the issuer. With `user_code` it comes back to that terminal."""
-        signing_in = configured(request)
-        user_code = typed(query(request).get("user_code", "")) or ""
-        begun = await people.begin(signing_in)
+        """Send the browser to the issuer. With `user_code` it comes back to that terminal.
+
+        With `choose_account` the issuer asks who the person is, for somebody who was signed in as somebody else.
+        """
+        signing_in, fields = configured(request), query(request)
+        user_code = typed(fields.get("user_code", "")) or ""
+        begun = await people.begin(signing_in, choose_account="choose_account" in fields)
         if isinstance(begun, Refused):
             return _refused(request, begun)
         cookie = _cookie(signing_in, "sign-in", f"{begun.secret}.{user_code}", SIGN_IN_SECONDS)

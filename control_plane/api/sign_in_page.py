@@ -79,7 +79,9 @@ def confirm(
 <input type="hidden" name="form_token" value="{escape(form_token)}">
 {_organizations(users)}
 <p><button class="main" name="action" value="confirm">Sign in</button>
-<button name="action" value="deny">Refuse</button></p></form>""",
+<button name="action" value="deny">Refuse</button></p></form>
+<p><small>Not {escape(person.email)}?
+<a href="/auth/start?choose_account=1&amp;user_code={escape(user_code)}">Sign in as somebody else</a></small></p>""",
     )
 
 

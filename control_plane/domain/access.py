@@ -282,7 +282,7 @@ def _gives(grant: Grant, permission: Permission, kind: ScopeKind) -> bool:
 def _what_is_missing(principal: Principal, permission: Permission, kind: ScopeKind) -> str:
     unlimited = reaches(grants_of(principal.roles, platform=principal.platform)).get(permission, NOWHERE)
     if unlimited.has(kind):
-        return ", which your roles include and the limits of your API key do not."
+        return ", which your roles include and the limits of your API key or token do not."
     if unlimited != NOWHERE:
         return f" for a whole {kind}, and you have it for less."
     narrow = sorted({held.role for held in principal.roles if permission in permissions_of(held.role, kind)})

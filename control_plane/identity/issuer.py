@@ -43,6 +43,8 @@ class Attempt:
     nonce: str = field(repr=False)
     code_challenge: str
     redirect_uri: str
+    choose_account: bool = False
+    """Whether the issuer asks the person who they are, even if it knows (OpenID Connect Core, section 3.1.2.1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Issuer:
             "nonce": attempt.nonce,
             "code_challenge": attempt.code_challenge,
             "code_challenge_method": "S256",
+            **({"prompt": "select_account"} if attempt.choose_account else {}),
         }
         separator = "&" if "?" in metadata.authorization_endpoint else "?"
         return f"{metadata.authorization_endpoint}{separator}{urlencode(query)}"

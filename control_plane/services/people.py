@@ -45,8 +45,8 @@ def _derived(secret: str, what: str) -> str:
     return base64.urlsafe_b64encode(made).decode().rstrip("=")
 
 
-async def begin(signing_in: SigningIn | None) -> Begun | Refused:
-    """Send a browser to the issuer."""
+async def begin(signing_in: SigningIn | None, *, choose_account: bool = False) -> Begun | Refused:
+    """Send a browser to the issuer, which is to ask again who the person is if they `choose_account`."""
     if signing_in is None or signing_in.issuer is None:
         return NOT_CONFIGURED
     secret = random_secret()
@@ -56,6 +56,7 @@ async def begin(signing_in: SigningIn | None) -> Begun | Refused:
         nonce=_derived(secret, "nonce"),
         code_challenge=base64.urlsafe_b64encode(challenge).decode().rstrip("="),
         redirect_uri=signing_in.redirect_uri,
+        choose_account=choose_account,
     )
     try:
         return Begun(await signing_in.issuer.authorization_url(attempt), secret)

@@ -1,5 +1,7 @@
 """People sign in with a real OpenID provider, terminals are confirmed, and service accounts get tokens."""
 
+import html
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -113,6 +115,25 @@ async def test_the_page_names_the_terminal_that_waits(world: SignIn) -> None:
     for name in ("content-security-policy", "referrer-policy", "x-frame-options"):
         assert name in page.headers
     assert page.headers["cache-control"] == "no-store"
+
+
+async def test_somebody_who_is_signed_in_as_somebody_else_can_change_that_on_the_page(world: SignIn) -> None:
+    for subject in ("ada", "grace"):
+        world.provider.user(subject, email=f"{subject}@example.com", email_verified=True)
+        await world.invite(world.acme, f"{subject}@example.com")
+    device = await world.device()
+    browser, back = await world.browser("ada", device["user_code"])
+    page = await browser.get(back.headers["location"])
+    (link,) = re.findall(r'<a href="([^"]+)">Sign in as somebody else', page.text)
+    begun = await browser.get(html.unescape(link))
+    assert "prompt=select_account" in begun.headers["location"]
+    back = await browser.get(world.provider.sign_in(begun.headers["location"], "grace"))
+    page = await browser.get(back.headers["location"])
+    assert "grace@example.com" in page.text
+    assert "ada@example.com" not in page.text
+    assert device["user_code"] in page.text
+    begun = await world.http().get("/auth/start")
+    assert "prompt=" not in begun.headers["location"]
 
 
 async def test_a_browser_that_is_not_signed_in_is_sent_to_the_issuer_first(world: SignIn) -> None:

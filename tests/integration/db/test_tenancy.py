@@ -387,11 +387,13 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
             connection,
             text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
         )
-    # The last two take tokens for requests, and weigh a transaction's postings.
+    # Two write lines of the audit log; the last two take tokens for requests, and weigh a transaction's postings.
     known = [
         "api_key_principal",
         "api_key_principals",
         "audit_event_ids",
+        "audit_refused_sign_ins",
+        "audit_signing_key",
         "organization_ids",
         "refused_api_keys",
         "session_principals",

@@ -8,14 +8,15 @@ from benchmarks import (
     api,
     authentication,
     cli,
-    door,
     event_streams,
     fleet,
     ground,
+    guessing,
     lifecycle,
     profile,
     proof_catch_rates,
     proof_verifier,
+    rates,
     traces,
 )
 from benchmarks.results import Figure, machine, publish
@@ -24,13 +25,14 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "api": api.measure,
     "authentication": authentication.measure,
     "cli": cli.measure,
-    "door": door.measure,
     "event_streams": event_streams.measure,
     "lifecycle": lifecycle.measure,
     "fleet": fleet.measure,
+    "guessing": guessing.measure,
     "profile": profile.measure,
     "proof_verifier": proof_verifier.measure,
     "proof_catch_rates": proof_catch_rates.measure,
+    "rates": rates.measure,
     "traces": traces.measure,
 }
 

@@ -47,7 +47,7 @@ async def run(url: str, make: Callable[[int], bytes], *, connections: int, reque
             for number in numbers:
                 begun = time.perf_counter()
                 writer.write(make(number))
-                status = await _answer(reader)
+                status = await answer(reader)
                 latencies.append(time.perf_counter() - begun)
                 statuses[status] = statuses.get(status, 0) + 1
         finally:
@@ -58,7 +58,8 @@ async def run(url: str, make: Callable[[int], bytes], *, connections: int, reque
     return Load(time.perf_counter() - begun, latencies, statuses)
 
 
-async def _answer(reader: asyncio.StreamReader) -> int:
+async def answer(reader: asyncio.StreamReader) -> int:
+    """Read one answer. Returns its status."""
     head = (await reader.readuntil(_END)).lower()
     at = head.find(b"content-length:")
     if at >= 0:

@@ -17,7 +17,7 @@ from control_plane.api.errors import refusal
 from control_plane.api.forms import form, wait_at_sign_in
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.access import Principal
-from control_plane.domain.audit import Happening
+from control_plane.domain.audit import Happening, without_secrets
 from control_plane.domain.device_flow import LASTS, Answer, shown
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.permission import Permission
@@ -87,9 +87,8 @@ class OAuthController(Controller):
         fields = await form(request)
         if fields.get("client_id") != CLIENT_ID:
             return _refusal(_OAuthError("invalid_client", f"`client_id` must be {CLIENT_ID}.", 401))
-        client = cleaned(
-            fields.get("client_name") or request.headers.get("user-agent") or "", CLIENT_LENGTH_MAX
-        )
+        name = fields.get("client_name") or request.headers.get("user-agent") or ""
+        client = without_secrets(cleaned(name, CLIENT_LENGTH_MAX))
         started = await devices.start(request.context.world, client=client, address=_address(request))
         if isinstance(started, Refused):
             raise refusal(started)

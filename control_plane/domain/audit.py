@@ -119,7 +119,7 @@ DETAIL_LENGTH_MAX = 200
 PLATFORM_CHAIN = "platform"
 """The chain of lines that concern no organization."""
 _ID = re.compile(r"[a-z]{2,8}_[0-9a-f]{32}")
-_SECRET = re.compile(r"(?i)\b(spk_|bearer[\s:]+|eyJ)[\w.~+/=-]+")
+_SECRET = re.compile(r"(?i)\b(sp[kdr]_|bearer[\s:]+|eyJ)[\w.~+/=-]+")
 
 Detail = str | int
 
@@ -172,7 +172,12 @@ def cleaned(text: str | None, longest: int = CLIENT_LENGTH_MAX) -> str | None:
         return None
     bounded = text[: 8 * longest]
     printable = "".join(letter if " " <= letter <= "~" else "?" for letter in bounded)
-    return _SECRET.sub("[removed]", printable)[:longest]
+    return without_secrets(printable)[:longest]
+
+
+def without_secrets(text: str) -> str:
+    """A text without what looks like an API key, a token, or the code of a terminal."""
+    return _SECRET.sub("[removed]", text)
 
 
 def allowed_details(details: Mapping[str, Detail]) -> dict[str, Detail]:

@@ -116,6 +116,8 @@ def test_the_bytes_of_a_line_are_those_of_the_documentation() -> None:
         ("curl/8.5", "curl/8.5"),
         ("a\x00b\nc\u2028d", "a?b?c?d"),
         ("spk_" + "x" * 43, "[removed]"),
+        ("a spr_" + "x" * 76, "a [removed]"),
+        ("b spd_" + "x" * 43, "b [removed]"),
         ("tool Bearer abc.def rest", "tool [removed] rest"),
         ("jwt eyJhbGciOiJFZERTQSJ9.e30.abc", "jwt [removed]"),
         ("x" * 5_000, "x" * 200),

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from control_plane.db import audit
 from control_plane.db.audit import Chain
 from control_plane.db.engine import Database
-from control_plane.domain.audit_chain import chain_name, check
+from control_plane.domain.audit_chain import Head, chain_name, check, checkpoint_text
+from control_plane.domain.ids import OrganizationId
+from control_plane.vault.audit_keys import is_signed
 
 LINES_PER_READ = 5_000
+LAST_PLACE = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,23 @@ async def one_chain(db: Database, chain: Chain) -> Checked:
                     name, lines, f"line {reached.sequence} has another hash than at its checkpoint"
                 )
         if len(found) < LINES_PER_READ:
-            return Checked(name, lines, _cut_off(chain, reached.sequence, checkpoints))
+            why = _cut_off(chain, reached.sequence, checkpoints) or await _wrong_signature(db, tenant)
+            return Checked(name, lines, why)
+
+
+async def _wrong_signature(db: Database, tenant: OrganizationId | None) -> str | None:
+    """What is wrong with the signatures of a chain's checkpoints. One that follows a signed one has to be signed."""
+    async with db.reading() as connection:
+        unsigned = await audit.unsigned_after(connection, tenant)
+        signed = await audit.signed(connection, tenant, first=0, last=LAST_PLACE)
+    if unsigned is not None:
+        return f"the checkpoint at line {unsigned} is not signed, although an earlier one is"
+    for each in signed:
+        text = checkpoint_text(tenant, Head(each.sequence, each.hash), at=each.at, key_id=each.key_id)
+        public, signature = bytes.fromhex(each.public), bytes.fromhex(each.signature)
+        if not is_signed(text, key_id=each.key_id, public=public, signature=signature):
+            return f"the signature of the checkpoint at line {each.sequence} is not that of its key"
+    return None
 
 
 def _cut_off(chain: Chain, last: int, checkpoints: dict[int, str]) -> str | None:

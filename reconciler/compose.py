@@ -33,6 +33,7 @@ from providers.guard import Guard
 from providers.registry import Account, configured, stored
 from reconciler import simulated
 from reconciler.archive import S3Archive
+from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
 from reconciler.budget import SharedBudget
 from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
@@ -151,6 +152,7 @@ async def compose(
         keys=reached.keys,
         data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
         archive=None if reached.reach.audit.bucket is None else S3Archive(reached.reach.audit.bucket),
+        audit_keys=_audit_keys(reached.keys, db, clock),
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
 
@@ -158,6 +160,10 @@ async def compose(
 def _ssh_authorities(keys: KeyManager | None, db: Database, clock: DatabaseClock) -> SshAuthorities:
     """Without a key manager, machines are simulated, and so is the authority that they trust."""
     return FixedAuthority() if keys is None else StoredAuthorities(db, clock.now, uuid7, keys)
+
+
+def _audit_keys(keys: KeyManager | None, db: Database, clock: DatabaseClock) -> AuditKeys:
+    return NoAuditKeys() if keys is None else StoredAuditKeys(db, clock.now, uuid7, keys)
 
 
 def _verifier(chosen: ClientSettings | None) -> Verifier:

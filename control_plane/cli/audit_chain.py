@@ -24,6 +24,10 @@ class Whole:
     sequence: int
     """The head: the place and the hash of its last line."""
     hash: str
+    signed: int
+    """The place of the last line that a signed checkpoint covers; 0: none does."""
+    key: str | None
+    """The name of the key that signed it, which is the SHA-256 of its public half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,14 @@ class _Wrong(Exception):  # noqa: N818 - it says what is the case
 class Verifier:
     """Takes the lines of an export one by one, and says in the end whether all of it is right."""
 
-    def __init__(self, head: tuple[int, str] | None = None) -> None:
-        """`head`: place and hash of a line that is known from elsewhere, and has to be in the export."""
+    def __init__(self, head: tuple[int, str] | None = None, key: str | None = None) -> None:
+        """What is known from elsewhere, and has to be in the export.
+
+        `head`: place and hash of a line. `key`: the name of a key that signed a checkpoint.
+        """
         self._head = head
+        self._wanted_key = key
+        self._signed, self._key = 0, key
         self._head_seen = head is None
         self._number = 0
         self._chain: str | None = None
@@ -74,7 +83,11 @@ class Verifier:
         if not self._head_seen and self._head is not None:
             why = f"line {self._head[0]}, which is known from elsewhere, is missing: the chain was cut off"
             return Fault(self._number, self._sequence + 1, why)
-        return Whole(self._chain, self._first + 1, self._sequence - self._first, self._sequence, self._hash)
+        if self._wanted_key is not None and not self._signed:
+            return Fault(self._number, None, f"no checkpoint is signed by the key {self._wanted_key}")
+        lines = self._sequence - self._first
+        key = self._key if self._signed else None
+        return Whole(self._chain, self._first + 1, lines, self._sequence, self._hash, self._signed, key)
 
     def _check(self, content: dict[str, Any]) -> None:
         if self._ended:
@@ -84,6 +97,8 @@ class Verifier:
             self._begin(content)
         elif kind == "end":
             self._finish(content)
+        elif kind == "checkpoint":
+            self._checkpoint(content)
         else:
             self._line(content)
 
@@ -126,6 +141,20 @@ class Verifier:
         self._sequence, self._hash = expected, given
         self._note_head()
 
+    def _checkpoint(self, content: dict[str, Any]) -> None:
+        place = f"the checkpoint behind line {self._sequence}"
+        if (content.get("chain"), content.get("sequence"), content.get("hash")) != (
+            self._chain,
+            self._sequence,
+            self._hash,
+        ):
+            raise _Wrong(f"{place} is about another line: one is missing, or out of order", self._sequence)
+        key = content.get("key")
+        if not _is_signed(content):
+            raise _Wrong(f"the signature of {place} is not that of its key", self._sequence)
+        if self._wanted_key in (None, key):
+            self._signed, self._key = self._sequence, str(key)
+
     def _note_head(self) -> None:
         if self._head is not None and self._sequence == self._head[0]:
             if self._hash != self._head[1]:
@@ -134,14 +163,33 @@ class Verifier:
             self._head_seen = True
 
 
-def verify(lines: Iterable[bytes], head: tuple[int, str] | None = None) -> Whole | Fault:
+def verify(
+    lines: Iterable[bytes], head: tuple[int, str] | None = None, key: str | None = None
+) -> Whole | Fault:
     """Check a whole export."""
-    verifier = Verifier(head)
+    verifier = Verifier(head, key)
     for line in lines:
         fault = verifier.take(line)
         if fault is not None:
             return fault
     return verifier.end()
+
+
+def _is_signed(content: dict[str, Any]) -> bool:
+    """Whether the key that a checkpoint names signed it (Ed25519)."""
+    # Loaded here, because no other command needs it.
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - see above
+
+    signed = {name: value for name, value in content.items() if name not in ("public", "signature")}
+    try:
+        public, signature = bytes.fromhex(content["public"]), bytes.fromhex(content["signature"])
+        if hashlib.sha256(public).hexdigest() != content["key"]:
+            return False
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _canonical(signed))
+    except (InvalidSignature, KeyError, TypeError, ValueError):
+        return False
+    return True
 
 
 def _canonical(content: dict[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.audit import AuditLine
-from control_plane.domain.audit_chain import EMPTY, Head, SealedLine
+from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, SignedHead
 from control_plane.domain.ids import OrganizationId
 
 _COLUMNS = tuple(field.name for field in fields(AuditLine))
@@ -206,13 +206,9 @@ VALUES (CAST(:organization_id AS uuid), :sequence, decode(:hash, 'hex'), :now)
 ON CONFLICT (organization_id) DO UPDATE SET sequence = excluded.sequence, hash = excluded.hash,
                                             sealed_at = excluded.sealed_at
 """)
-_CHECKPOINT = text("""
-WITH moved AS (
-  UPDATE audit_chains SET checked_sequence = sequence, checked_at = :now
-  WHERE sequence > checked_sequence AND (checked_at IS NULL OR checked_at <= :before)
-  RETURNING organization_id, sequence, hash)
-INSERT INTO audit_checkpoints (organization_id, sequence, hash, reason, at)
-SELECT organization_id, sequence, hash, 'head', :now FROM moved
+_TAKE_HEADS = text("""
+UPDATE audit_chains SET checked_sequence = sequence, checked_at = :now
+WHERE sequence > checked_sequence AND (checked_at IS NULL OR checked_at <= :before)
 RETURNING organization_id, sequence, encode(hash, 'hex') AS hash
 """)
 
@@ -271,10 +267,78 @@ class Checkpoint:
     sequence: int
     hash: str
 
+    @property
+    def head(self) -> Head:
+        return Head(self.sequence, self.hash)
 
-async def note_heads(connection: Connection, *, before: datetime, now: datetime) -> list[Checkpoint]:
-    """Store the heads of chains that moved, and whose last checkpoint is at least as old as `before`. Returns them."""
-    return await read(connection, _CHECKPOINT, Checkpoint, before=before, now=now)
+
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint as it is stored. Hash and signature are hexadecimal."""
+
+    organization_id: OrganizationId | None
+    sequence: int
+    hash: str
+    reason: str
+    at: datetime
+    key_id: str | None
+    signature: str | None
+
+
+_CHECKPOINT_ROWS = Recordset(NewCheckpoint, "checkpoints")
+_INSERT_CHECKPOINTS = text(f"""
+INSERT INTO audit_checkpoints (organization_id, sequence, hash, reason, at, key_id, signature)
+SELECT organization_id, sequence, decode(hash, 'hex'), reason, at, key_id, decode(signature, 'hex')
+FROM {_CHECKPOINT_ROWS}
+""")
+_SIGNED = text("""
+SELECT c.sequence, encode(c.hash, 'hex') AS hash, c.at, c.key_id, encode(k.public, 'hex') AS public,
+  encode(c.signature, 'hex') AS signature
+FROM audit_checkpoints c JOIN audit_keys k ON k.id = c.key_id
+WHERE c.organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid)
+  AND c.sequence BETWEEN :first AND :last ORDER BY c.sequence, c.number
+""")
+
+
+async def take_heads(connection: Connection, *, before: datetime, now: datetime) -> list[Checkpoint]:
+    """The heads of chains that moved, and whose last checkpoint is at least as old as `before`.
+
+    In the same transaction, a checkpoint of each has to be stored.
+    """
+    return await read(connection, _TAKE_HEADS, Checkpoint, before=before, now=now)
+
+
+async def insert_checkpoints(connection: Connection, checkpoints: Sequence[NewCheckpoint]) -> None:
+    if checkpoints:
+        await write(connection, _INSERT_CHECKPOINTS, checkpoints=_CHECKPOINT_ROWS.document(checkpoints))
+
+
+async def signed(
+    connection: Connection, organization_id: OrganizationId | None, *, first: int, last: int
+) -> list[SignedHead]:
+    """The checkpoints of a chain that are signed, from one place to another."""
+    return await read(
+        connection, _SIGNED, SignedHead, organization_id=organization_id, first=first, last=last
+    )
+
+
+_UNSIGNED_AFTER = text("""
+SELECT min(c.sequence) FROM audit_checkpoints c
+WHERE c.organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND c.key_id IS NULL AND c.number > (
+  SELECT min(s.number) FROM audit_checkpoints s
+  WHERE s.organization_id IS NOT DISTINCT FROM c.organization_id AND s.key_id IS NOT NULL)
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    min: int | None
+
+
+async def unsigned_after(connection: Connection, organization_id: OrganizationId | None) -> int | None:
+    """The place of the first checkpoint that is not signed although an earlier one of its chain is; None: no such."""
+    found = await read_one(connection, _UNSIGNED_AFTER, _First, organization_id=organization_id)
+    return None if found is None else found.min
 
 
 READ = f"SELECT {COLUMNS}, sequence, encode(previous, 'hex') AS previous, encode(hash, 'hex') AS hash FROM "

@@ -42,12 +42,8 @@ FROM oldest WHERE sequence < (
   SELECT sequence FROM audit_chains WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid))
 """)
 _PRUNED = text("""
-WITH pruned AS (
-  UPDATE audit_chains SET pruned_sequence = :last
-  WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid))
-INSERT INTO audit_checkpoints (organization_id, sequence, hash, reason, at)
-SELECT organization_id, sequence, hash, 'pruned', :now FROM audit_events
-WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence = :last
+UPDATE audit_chains SET pruned_sequence = :last
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid)
 """)
 _PRUNE = text("""
 DELETE FROM audit_events
@@ -85,9 +81,7 @@ async def last_to_prune(
     return await read_one(connection, _LAST_TO_PRUNE, int, **values) or after
 
 
-async def prune(
-    connection: Connection, organization_id: OrganizationId | None, *, last: int, now: datetime
-) -> None:
-    """Delete the lines of a chain up to `last`, and store in their place what the next one needs."""
-    await write(connection, _PRUNED, organization_id=organization_id, last=last, now=now)
+async def prune(connection: Connection, organization_id: OrganizationId | None, *, last: int) -> None:
+    """Delete the lines of a chain up to `last`. A checkpoint there has to be stored before."""
+    await write(connection, _PRUNED, organization_id=organization_id, last=last)
     await write(connection, _PRUNE, organization_id=organization_id, last=last)

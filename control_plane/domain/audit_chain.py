@@ -132,6 +132,56 @@ def check(sealed: SealedLine, after: Head) -> Broken | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class SignedHead:
+    """A checkpoint: the head of a chain as it was at a moment, and who signed that. The texts are hexadecimal."""
+
+    sequence: int
+    hash: str
+    at: datetime
+    key_id: str
+    public: str
+    """The public key, 32 bytes."""
+    signature: str
+
+
+def checkpoint_text(
+    organization_id: OrganizationId | None, head: Head, *, at: datetime, key_id: str
+) -> bytes:
+    """What the signature of a checkpoint is over."""
+    return canonical(_checkpoint(organization_id, head, at, key_id))
+
+
+def checkpoint(organization_id: OrganizationId | None, signed: SignedHead) -> bytes:
+    """The line of an export, behind the line that it is about, that says who signed the chain up to there."""
+    found = _checkpoint(organization_id, Head(signed.sequence, signed.hash), signed.at, signed.key_id)
+    return canonical(found | {"public": signed.public, "signature": signed.signature}) + b"\n"
+
+
+def _checkpoint(
+    organization_id: OrganizationId | None, head: Head, at: datetime, key_id: str
+) -> dict[str, Any]:
+    return {
+        "at": stamp(at),
+        "chain": chain_name(organization_id),
+        "hash": head.hash,
+        "key": key_id,
+        "kind": "checkpoint",
+        "sequence": head.sequence,
+        "version": VERSION,
+    }
+
+
+def with_checkpoints(
+    organization_id: OrganizationId | None, lines: Iterable[SealedLine], signed: Iterable[SignedHead]
+) -> bytes:
+    """Lines as exports have them, each with its checkpoints behind it."""
+    by_place: dict[int, list[bytes]] = {}
+    for each in signed:
+        by_place.setdefault(each.sequence, []).append(checkpoint(organization_id, each))
+    return b"".join(exported(line) + b"".join(by_place.get(line.sequence, ())) for line in lines)
+
+
 def beginning(organization_id: OrganizationId | None, before: Head) -> bytes:
     """The first line of an export: the chain, and what stands before its first line."""
     return _edge("beginning", organization_id, before)

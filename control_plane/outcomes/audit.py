@@ -7,12 +7,13 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import audit, audit_retention
-from control_plane.db.audit import Pending
+from control_plane.db.audit import Checkpoint, NewCheckpoint, Pending
 from control_plane.db.connection import Connection
 from control_plane.domain.audit import AuditLine, AuditOutcome, Detail, Happening, SubjectKind
-from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, seal_all
+from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, chain_name, checkpoint_text, seal_all
 from control_plane.domain.ids import OrganizationId, Prefix, off_wire
 from control_plane.domain.permission import Permission
+from control_plane.vault.audit_keys import AuditSigner
 
 _LEASE = f"{Prefix.LEASE}_"
 
@@ -89,6 +90,39 @@ async def _with_links(
     return replace(line, links=links)
 
 
+async def note_heads(
+    connection: Connection, signer: AuditSigner | None, *, before: datetime, now: datetime
+) -> list[Checkpoint]:
+    """Store checkpoints of chains that moved since `before`, signed if there is a signer. Returns them."""
+    heads = await audit.take_heads(connection, before=before, now=now)
+    await audit.insert_checkpoints(
+        connection, [_checkpoint(each.organization_id, each.head, "head", signer, now) for each in heads]
+    )
+    return heads
+
+
+def _checkpoint(
+    organization_id: OrganizationId | None,
+    head: Head,
+    reason: str,
+    signer: AuditSigner | None,
+    now: datetime,
+) -> NewCheckpoint:
+    signature = None
+    if signer is not None:
+        text = checkpoint_text(organization_id, head, at=now, key_id=signer.key_id)
+        signature = signer.sign(text).hex()
+    return NewCheckpoint(
+        organization_id,
+        head.sequence,
+        head.hash,
+        reason,
+        now,
+        None if signer is None else signer.key_id,
+        signature,
+    )
+
+
 async def prune(
     connection: Connection,
     organization_id: OrganizationId | None,
@@ -96,6 +130,7 @@ async def prune(
     before: datetime,
     only_exported: bool,
     limit: int,
+    signer: AuditSigner | None,
     line_id: UUID,
     now: datetime,
 ) -> int:
@@ -116,7 +151,11 @@ async def prune(
     count = last - chain.pruned_sequence
     if count <= 0:
         return 0
-    await audit_retention.prune(connection, organization_id, last=last, now=now)
+    head = await audit.head_at(connection, organization_id, last)
+    if head is None:
+        raise LookupError(f"line {last} of {chain_name(organization_id)} is missing")
+    await audit.insert_checkpoints(connection, [_checkpoint(organization_id, head, "pruned", signer, now)])
+    await audit_retention.prune(connection, organization_id, last=last)
     line = AuditLine(
         id=line_id,
         organization_id=organization_id,

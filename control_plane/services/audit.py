@@ -11,7 +11,7 @@ from control_plane.db.audit_lists import Filter
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.domain.audit import Act, AuditLine, SubjectKind
-from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, beginning, end, exported
+from control_plane.domain.audit_chain import EMPTY, Head, SealedLine, beginning, end, with_checkpoints
 from control_plane.domain.ids import OrganizationId, Prefix, ServiceAccountId, on_wire
 from control_plane.domain.subject import Subject
 from control_plane.domain.subject import SubjectKind as KindOfSubject
@@ -153,9 +153,15 @@ async def export(world: World, organization_id: OrganizationId | None, *, after:
             found = await audit.after(
                 connection, organization_id, after=reached.sequence, limit=LINES_PER_READ
             )
+            signed = await audit.signed(
+                connection,
+                organization_id,
+                first=reached.sequence + 1,
+                last=found[-1].sequence if found else reached.sequence,
+            )
         kept = [sealed for sealed in found if sealed.sequence <= last.sequence]
         if not kept:
             return  # Without its end, so that whoever checks it finds what is missing.
         reached = kept[-1].head
-        yield b"".join(map(exported, kept))
+        yield with_checkpoints(organization_id, kept, signed)
     yield end(organization_id, last)

@@ -18,6 +18,7 @@ from control_plane.wire.audit import AuditEventPage
 PATH = "/v1/audit-events"
 EVERY_PATH = "/v1/operator/audit-events"
 LIMIT_DEFAULT = 20
+KEY_LENGTH = 64
 LIMIT_MAX = 200
 _FILTERS = ("event", "outcome", "subject", "target")
 
@@ -88,17 +89,20 @@ def _add_verify(to: Commands) -> None:
         "Check that no line was changed, removed, inserted, moved or cut off.",
         more=(
             "Without a file, the chain is read from the API. It exits with 1 and names the\n"
-            "first line that is wrong. A chain that somebody rewrote to its end looks whole:\n"
-            "--head compares it with a line that you kept elsewhere."
+            "first line that is wrong. Checkpoints in it are signed, and their signatures\n"
+            "are checked. Whoever may write everywhere could rewrite a chain and sign it with\n"
+            "another key: --key and --head compare it with what you kept elsewhere."
         ),
         examples="""
         splitplane audit verify
         splitplane audit verify audit.jsonl
         splitplane audit verify audit.jsonl --head 48213:9f86d081...
+        splitplane audit verify audit.jsonl --key 3f2a9c...
         """,
     )
     parser.add_argument("file", metavar="FILE", nargs="?", help="an export (default: from the API)")
     parser.add_argument("--head", metavar="N:HASH", help="the place and the hash of a line that you know")
+    parser.add_argument("--key", metavar="KEY", help="the key that has to have signed it, of 64 digits")
     _add_chain(parser)
 
 
@@ -140,7 +144,7 @@ def _exported(client: Client, args: Namespace, after: int) -> Iterator[bytes]:
 
 
 def verify(terminal: Terminal, args: Namespace) -> None:
-    verifier = Verifier(None if args.head is None else _head(args.head))
+    verifier = Verifier(None if args.head is None else _head(args.head), _key(args.key))
     if args.file is None:
         found = _check(verifier, _exported(terminal.client(), args, 0))
     else:
@@ -160,6 +164,12 @@ def _check(verifier: Verifier, lines: Iterable[bytes]) -> Whole | Fault:
         if fault is not None:
             return fault
     return verifier.end()
+
+
+def _key(text: str | None) -> str | None:
+    if text is not None and (len(text) != KEY_LENGTH or not set(text.lower()) <= set("0123456789abcdef")):
+        raise usage(f"--key: {text!r} is not the name of a key, of {KEY_LENGTH} hexadecimal digits.")
+    return None if text is None else text.lower()
 
 
 def _head(text: str) -> tuple[int, str]:

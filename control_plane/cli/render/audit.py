@@ -43,6 +43,8 @@ def whole_lines(check: Whole) -> RenderableType:
             ("Chain", check.chain),
             ("Lines", f"{check.first:,} to {check.sequence:,}" if check.lines else "none"),
             ("Head", f"{check.sequence}:{check.hash}"),
+            ("Signed", f"up to line {check.signed:,}" if check.signed else "no"),
+            ("Key", check.key or "none"),
         ),
-        Text("Keep the head elsewhere: with it, --head finds a chain that was rewritten to its end."),
+        Text("Keep head and key elsewhere: --head and --key find a chain that was rewritten to its end."),
     )

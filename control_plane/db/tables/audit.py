@@ -4,6 +4,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ForeignKey,
     Identity,
     Index,
     LargeBinary,
@@ -102,6 +103,18 @@ audit_chains = table(
     tenancy=Tenancy.OURS_VISIBLE,
 )
 
+# The keys that sign checkpoints. They stay for ever, because what they signed is checked with them. The private half is
+# a secret of the platform's organization.
+audit_keys = table(
+    "audit_keys",
+    Column("id", Text, primary_key=True),
+    Column("public", LargeBinary, nullable=False),
+    Column("secret_id", Uuid, ForeignKey("secrets.id"), nullable=False),
+    at("made_at", nullable=False),
+    shared="They sign the chains of every organization.",
+    fact=True,
+)
+
 # Heads as they were: what was cut off at the end of a chain is missed by them, and a pruned chain begins at one.
 audit_checkpoints = table(
     "audit_checkpoints",
@@ -111,8 +124,12 @@ audit_checkpoints = table(
     Column("hash", LargeBinary, nullable=False),
     Column("reason", Text, nullable=False),
     at("at", nullable=False),
+    # Null where no key manager is configured.
+    Column("key_id", Text, ForeignKey("audit_keys.id")),
+    Column("signature", LargeBinary),
     CheckConstraint("reason IN ('head', 'pruned')", name="reason_known"),
+    CheckConstraint("(key_id IS NULL) = (signature IS NULL)", name="signature_has_its_key"),
     Index("ix_audit_checkpoints_organization_id_sequence", "organization_id", "sequence"),
-    tenancy=Tenancy.MIXED,
+    tenancy=Tenancy.OURS_VISIBLE,
     fact=True,
 )

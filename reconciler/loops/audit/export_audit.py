@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from control_plane.db import audit, audit_retention
 from control_plane.db.audit import Chain
-from control_plane.domain.audit_chain import SealedLine, beginning, chain_name, end, exported
+from control_plane.domain.audit_chain import SealedLine, beginning, chain_name, end, with_checkpoints
 from reconciler.archive import Archive, ArchiveError
 from reconciler.loop import Loop, Report
 from reconciler.worlds.audit import AuditWorld
@@ -54,7 +54,11 @@ async def _export(world: AuditWorld, archive: Archive, chain: Chain, midnight: d
         f"{chain_name(chain.organization_id)}/{lines[0].line.at:%Y-%m-%d}/"
         f"{lines[0].sequence:012d}-{last.sequence:012d}.jsonl"
     )
-    body = beginning(chain.organization_id, before) + b"".join(map(exported, lines))
+    async with world.db.reading() as connection:
+        signed = await audit.signed(
+            connection, chain.organization_id, first=lines[0].sequence, last=last.sequence
+        )
+    body = beginning(chain.organization_id, before) + with_checkpoints(chain.organization_id, lines, signed)
     await archive.put(key, body + end(chain.organization_id, last.head))
     async with world.db.transaction() as connection:
         await audit_retention.note_export(

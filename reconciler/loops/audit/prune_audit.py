@@ -22,6 +22,7 @@ async def activate(world: AuditWorld) -> Report:
     before, report = now - world.audit_kept, Report()
     async with world.db.reading() as connection:
         chains = await audit_retention.to_prune(connection, before=before, limit=CHAINS_PER_ACTIVATION_MAX)
+    signer = await world.audit_keys.signer() if chains else None
     for chain in chains:
         async with world.db.transaction() as connection:
             pruned = await prune(
@@ -30,6 +31,7 @@ async def activate(world: AuditWorld) -> Report:
                 before=before,
                 only_exported=world.archive is not None,
                 limit=LINES_PER_ACTIVATION_MAX,
+                signer=signer,
                 line_id=world.new_id(),
                 now=now,
             )

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from control_plane.db import audit
 from control_plane.domain.audit_chain import chain_name
-from control_plane.outcomes.audit import seal
+from control_plane.outcomes.audit import note_heads, seal
 from reconciler.loop import Event, Loop, Report
 from reconciler.worlds.audit import AuditWorld
 
@@ -30,8 +30,9 @@ async def activate(world: AuditWorld) -> Report:
         report.errors.append(
             f"A line of {oldest:%Y-%m-%d %H:%M:%S} UTC waits for its place in the audit log."
         )
+    signer = await world.audit_keys.signer()
     async with world.db.transaction() as connection:
-        heads = await audit.note_heads(connection, before=now - CHECKPOINT_EVERY, now=now)
+        heads = await note_heads(connection, signer, before=now - CHECKPOINT_EVERY, now=now)
     report.events += [
         Event(
             "audit_head",
@@ -39,6 +40,7 @@ async def activate(world: AuditWorld) -> Report:
                 "chain": chain_name(head.organization_id),
                 "sequence": str(head.sequence),
                 "hash": head.hash,
+                "key": "" if signer is None else signer.key_id,
             },
         )
         for head in heads

@@ -311,7 +311,7 @@ async def test_an_export_is_whole_and_the_check_knows_a_head_from_elsewhere(api:
     lines = answer.content.splitlines(keepends=True)
     head = (await acme.http.get("/v1/audit-chain")).json()
     found = audit_chain.verify(lines, (head["sequence"], head["hash"]))
-    assert found == audit_chain.Whole(f"org_{acme.id.hex}", 1, 3, 3, head["hash"])
+    assert found == audit_chain.Whole(f"org_{acme.id.hex}", 1, 3, 3, head["hash"], 0, None)
     await acme.lease()
     await seal(api)
     later = await acme.http.get("/v1/audit-events/export", params={"after": 2})

@@ -89,6 +89,8 @@ def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
     referred = _referred(column)
     if referred is not None:
         owner = OURS if marks_of(referred.table).tenancy in (Tenancy.SHARED, Tenancy.PLATFORM) else tenant
+        if tenant == OURS and marks_of(referred.table).tenancy is Tenancy.TENANT:
+            owner = A  # Every secret is of some organization.
         return _value(referred.table, referred, owner, 1)
     word = _first_known_word(table, column)
     return word or _BY_TYPE[type(column.type)](f"{name} {tenant.int}", number)
@@ -181,5 +183,9 @@ async def fill(connection: Connection, *tenants: UUID) -> None:
                 owners = [*tenants]
         for owner in owners:
             await insert(connection, table.name, *rows_of(table.name, owner))
-        if marks_of(table).tenancy is Tenancy.MIXED or table.name in ("audit_chains", "audit_events"):
+        if marks_of(table).tenancy is Tenancy.MIXED or table.name in (
+            "audit_chains",
+            "audit_checkpoints",
+            "audit_events",
+        ):
             await insert(connection, table.name, a_row_of_ours(table.name))

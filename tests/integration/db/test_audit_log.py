@@ -1,8 +1,11 @@
 """The chains of the audit log in the database: sealing, what loops do, exports to a bucket, and pruning."""
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import boto3
@@ -13,20 +16,26 @@ from sqlalchemy import text
 from control_plane import __main__ as main
 from control_plane.cli import audit_chain
 from control_plane.db import audit
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.domain.audit import EVENTS, AuditLine, AuditOutcome, Happening, SubjectKind
+from control_plane.domain.audit_chain import canonical
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.outcomes.audit import seal
 from control_plane.services import administration
+from control_plane.services import audit as services
+from control_plane.vault.audit_keys import AuditSigner, new_private
 from control_plane.world import World, uuid7
 from reconciler.archive import ArchiveError, S3Archive
+from reconciler.audit_keys import KEY_LASTS, StoredAuditKeys
 from reconciler.audit_verification import every_chain
 from reconciler.loops.audit import export_audit, prune_audit, seal_audit
 from reconciler.worlds.audit import AuditWorld
 from tests.integration.db.sample import A, B, a_row, fill, insert
 from tests.support.archive import Shelf
 from tests.support.clock import START, Clock
+from tests.support.keys import AFTER
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
@@ -39,7 +48,7 @@ async def db(database_url: str) -> AsyncIterator[Database]:
     owner = Database(database_url, role=None, pool_size=1, readers=1)
     async with owner.transaction() as connection:
         await fill(connection, A, B)
-        for table in ("audit_events", "audit_pending", "audit_chains", "audit_checkpoints"):
+        for table in ("audit_events", "audit_pending", "audit_chains", "audit_checkpoints", "audit_keys"):
             await connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
             await connection.execute(text(f"DELETE FROM {table}"))
             await connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER USER"))
@@ -345,6 +354,136 @@ async def test_whoever_goes_around_the_triggers_is_found(db: Database, database_
     await owner.close()
     (check,) = [check async for check in every_chain(db)]
     assert why in (check.why or "whole")
+
+
+SIGNED_TAMPERING = {
+    "a checkpoint that was moved to another line": (
+        "UPDATE audit_checkpoints SET at = at + interval '1 second'",
+        "the signature of the checkpoint at line 3 is not that of its key",
+    ),
+    "a signature of another key under the name of ours": (
+        "UPDATE audit_keys SET public = decode(repeat('07', 32), 'hex')",
+        "the signature of the checkpoint at line 3 is not that of its key",
+    ),
+    "a signature that was removed": (
+        """UPDATE audit_checkpoints SET key_id = NULL, signature = NULL
+        WHERE number = (SELECT max(number) FROM audit_checkpoints)""",
+        "the checkpoint at line 4 is not signed, although an earlier one is",
+    ),
+    "a chain that was computed anew to its end": (
+        """UPDATE audit_checkpoints c SET hash = decode(repeat('07', 32), 'hex') WHERE sequence = 3""",
+        "line 3 has another hash than at its checkpoint",
+    ),
+}
+
+
+class _RolledBackError(Exception):
+    pass
+
+
+class _Inside:
+    """Reads inside of a transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        yield self._connection
+
+
+async def _signed_chain(db: Database, database_url: str) -> AuditSigner:
+    """Four lines, with signed checkpoints at the third and the fourth. Returns the key."""
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    async with owner.transaction() as connection:
+        await insert(connection, "organizations", a_row("organizations", UUID(int=9), platform=True))
+    await owner.close()
+    keys = StoredAuditKeys(db, Clock(NOW).now, uuid7, AFTER)
+    await written(db, line(), line(), line())
+    await seal_audit.activate(world(db, audit_keys=keys))
+    await written(db, line())
+    later = Clock(NOW + timedelta(minutes=6))
+    await seal_audit.activate(replace(world(db, audit_keys=keys), now=later.now))
+    signer = await StoredAuditKeys(db, Clock(NOW).now, uuid7, AFTER).signer()  # As another process opens it.
+    assert signer is not None
+    return signer
+
+
+async def test_whoever_changes_what_is_signed_is_found(db: Database, database_url: str) -> None:
+    await _signed_chain(db, database_url)
+    assert [check.why async for check in every_chain(db)] == [None]
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    for name, (statement, why) in SIGNED_TAMPERING.items():
+        with suppress(_RolledBackError):
+            async with owner.transaction() as connection:
+                for table in ("audit_checkpoints", "audit_keys"):
+                    await connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))
+                await connection.execute(text(statement))
+                inside = cast("Database", _Inside(connection))
+                (check,) = [check async for check in every_chain(inside)]
+                assert why in (check.why or "whole"), name
+                raise _RolledBackError
+    await owner.close()
+
+
+async def test_an_export_alone_tells_who_signed_it_and_whether_that_is_so(
+    db: Database, database_url: str
+) -> None:
+    signer = await _signed_chain(db, database_url)
+    api = Database(database_url, role=Role.API, pool_size=1, readers=1)
+    parts = [part async for part in services.export(World(api, now=Clock(NOW).now), TENANT, after=0)]
+    await api.close()
+    lines = b"".join(parts).splitlines(keepends=True)
+    whole = audit_chain.verify(lines)
+    assert isinstance(whole, audit_chain.Whole)
+    assert (whole.lines, whole.signed, whole.key) == (4, 4, signer.key_id)
+    assert isinstance(audit_chain.verify(lines, key=signer.key_id), audit_chain.Whole)
+    places = [place for place, each in enumerate(lines) if b'"kind":"checkpoint"' in each]
+    assert len(places) == 2
+
+    def fault(changed: list[bytes], key: str | None = None) -> str:
+        found = audit_chain.verify(changed, key=key)
+        return found.why if isinstance(found, audit_chain.Fault) else "whole"
+
+    first, last = places
+    moved = [*lines[:first], *lines[first + 1 : last], lines[first], *lines[last:]]
+    assert "is about another line" in fault(moved)
+    later = lines[first].replace(b'"at":"20', b'"at":"21')
+    assert "signature of the checkpoint behind line 3" in fault([*lines[:first], later, *lines[first + 1 :]])
+    assert "no checkpoint is signed by the key" in fault(lines, key="0" * 64)
+    unsigned = [each for place, each in enumerate(lines) if place not in places]
+    assert "no checkpoint is signed by the key" in fault(unsigned, key=signer.key_id)
+    forger = AuditSigner(new_private())
+    forged = []
+    for each in lines:
+        content = json.loads(each)
+        if content.get("kind") == "checkpoint":
+            signed = {name: value for name, value in content.items() if name not in ("public", "signature")}
+            signed["key"] = forger.key_id
+            content = signed | {
+                "public": forger.public.hex(),
+                "signature": forger.sign(canonical(signed)).hex(),
+            }
+        forged.append(canonical(content) + b"\n")
+    assert fault(forged) == "whole", "a key of somebody else's is found only by whoever knows ours"
+    assert "no checkpoint is signed by the key" in fault(forged, key=signer.key_id)
+
+
+async def test_without_a_key_manager_or_operators_checkpoints_are_not_signed(db: Database) -> None:
+    keys = StoredAuditKeys(db, Clock(NOW).now, uuid7, AFTER)
+    assert await keys.signer() is None
+    await written(db, line())
+    await seal_audit.activate(world(db, audit_keys=keys))
+    assert [check.why async for check in every_chain(db)] == [None]
+
+
+async def test_a_key_signs_for_a_year_and_the_next_one_follows(db: Database, database_url: str) -> None:
+    first = await _signed_chain(db, database_url)
+    late = Clock(NOW + KEY_LASTS)
+    second = await StoredAuditKeys(db, late.now, uuid7, AFTER).signer()
+    assert second is not None
+    assert second.key_id != first.key_id
+    assert [check.why async for check in every_chain(db)] == [None]
 
 
 async def test_a_pruned_chain_is_whole(db: Database) -> None:

@@ -246,6 +246,7 @@ _OTHERWISE = {
     ("postings", "ledger_accounts"): "the account may be ours; transaction_balances() refuses any other one",
     ("provider_accounts", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("account_requests", "secrets"): "no row of a customer; the secret is of the platform's organization",
+    ("audit_keys", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("ssh_authorities", "secrets"): "no row of a customer; the secret is of the platform's organization",
 }
 

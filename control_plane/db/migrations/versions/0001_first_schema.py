@@ -17,6 +17,7 @@ depends_on = None
 FACTS = (
     "admission_decisions",
     "audit_checkpoints",
+    "audit_keys",
     "charges",
     "intervals",
     "journal",
@@ -38,7 +39,6 @@ TENANTS = (
     "admission_decisions",
     "api_keys",
     "attempts",
-    "audit_checkpoints",
     "audit_pending",
     "capacity_held",
     "charges",
@@ -89,6 +89,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_chains": ((), ()),
     "audit_checkpoints": ((), ()),
     "audit_events": ((), ()),
+    "audit_keys": ((), ()),
     "audit_pending": (("INSERT",), ()),
     "budgets": ((), ()),
     "capacity_held": (("INSERT", "UPDATE"), ()),
@@ -485,6 +486,7 @@ def upgrade() -> None:
     for table in TENANTS:
         steps.filter_tenants(table, admin=table in ADMIN_MAY)
     steps.filter_with_ours("audit_chains")
+    steps.filter_with_ours("audit_checkpoints")
     steps.filter_with_ours("audit_events")
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_claimed("machines")
@@ -660,7 +662,7 @@ def _create_tables() -> None:
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('provider_credentials', 'ssh_authority', 'token_signing')",
+            "purpose IN ('audit_signing', 'provider_credentials', 'ssh_authority', 'token_signing')",
             name=op.f("ck_data_keys_purpose_known"),
         ),
         sa.CheckConstraint(
@@ -1117,7 +1119,7 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rotated_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('provider_credentials', 'ssh_authority', 'token_signing')",
+            "purpose IN ('audit_signing', 'provider_credentials', 'ssh_authority', 'token_signing')",
             name=op.f("ck_secrets_purpose_known"),
         ),
         sa.ForeignKeyConstraint(
@@ -2000,6 +2002,15 @@ def _create_tables() -> None:
         postgresql_nulls_not_distinct=True,
     )
     op.create_table(
+        "audit_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("public", sa.LargeBinary(), nullable=False),
+        sa.Column("secret_id", sa.Uuid(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["secret_id"], ["secrets.id"], name=op.f("fk_audit_keys_secret_id_secrets")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit_keys")),
+    )
+    op.create_table(
         "audit_checkpoints",
         sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=True),
@@ -2007,7 +2018,16 @@ def _create_tables() -> None:
         sa.Column("hash", sa.LargeBinary(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("key_id", sa.Text(), nullable=True),
+        sa.Column("signature", sa.LargeBinary(), nullable=True),
         sa.CheckConstraint("reason IN ('head', 'pruned')", name=op.f("ck_audit_checkpoints_reason_known")),
+        sa.CheckConstraint(
+            "(key_id IS NULL) = (signature IS NULL)",
+            name=op.f("ck_audit_checkpoints_signature_has_its_key"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["key_id"], ["audit_keys.id"], name=op.f("fk_audit_checkpoints_key_id_audit_keys")
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],

@@ -129,6 +129,7 @@ async def stand(api: Api, operator: Tenant, victim: Tenant, provider: oidc_serve
             "attackers lease": mine["released lease"],
             "attackers ssh key": mine["ssh key"],
             "attackers user": mine["user"],
+            "attackers public key": mine["public key"],
             "fresh public key": ssh_public_key("fresh"),
             "new public key": ssh_public_key("new"),
         },

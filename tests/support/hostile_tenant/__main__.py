@@ -67,6 +67,7 @@ async def _played(arguments: argparse.Namespace) -> list[Verdict]:
                 "attackers lease": mine["released lease"],
                 "attackers ssh key": mine["ssh key"],
                 "attackers user": mine["user"],
+                "attackers public key": mine["public key"],
                 "attacker": (await http.get("/v1/me")).json()["subject"],
                 "fresh public key": ssh_public_key("fresh"),
                 "new public key": ssh_public_key("new"),

@@ -3,6 +3,7 @@
 from tests.support.hostile_tenant.way import Way
 from tests.support.hostile_tenant.ways import (
     bodies,
+    certificates,
     ids,
     operators,
     places,
@@ -19,6 +20,7 @@ WAYS: tuple[Way, ...] = (
     *places.WAYS,
     *repeats.WAYS,
     *spellings.WAYS,
+    *certificates.WAYS,
     *operators.WAYS,
     *tokens.WAYS,
 )

@@ -8,12 +8,12 @@ from litestar.params import FromPath, QueryParameter
 from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import refusal
-from control_plane.api.identifiers import read_id, read_lease_id
+from control_plane.api.identifiers import read_lease_id, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.admissions import decision_view
 from control_plane.domain.decision import Verdict
-from control_plane.domain.ids import OrganizationId, Prefix
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
@@ -78,7 +78,7 @@ class AdmissionController(Controller):
         cursor: Cursor = None,
     ) -> DecisionPage:
         """What was decided about an organization's requests, with every rule that spoke, newest first."""
-        wanted = OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
+        wanted = read_organization_id(organization_id)
         found = await organizations.find(request.world, wanted)
         if isinstance(found, Refused):
             raise refusal(found)

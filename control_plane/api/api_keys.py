@@ -16,7 +16,7 @@ from control_plane.api.views.api_keys import api_key_view, issued_key_view
 from control_plane.domain.ids import ApiKeyId, Prefix
 from control_plane.domain.permission import NARROWEST, Permission
 from control_plane.domain.refusal import RefusalCode, Refused, choose
-from control_plane.domain.scope import ScopeKind
+from control_plane.domain.scope import AT_ANY_SCOPE
 from control_plane.domain.subject import Subject
 from control_plane.services import api_keys
 from control_plane.services.api_keys import IssuedKey, WantedKey
@@ -40,7 +40,7 @@ class ApiKeyController(Controller):
         "/",
         operation_id="listApiKeys",
         permission=Permission.API_KEYS_READ,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def index(
@@ -62,7 +62,7 @@ class ApiKeyController(Controller):
         "/",
         operation_id="createApiKey",
         permission=Permission.API_KEYS_CREATE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=made(IssuedApiKey, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[ApiKeyRequest]) -> Response[bytes]:
@@ -84,7 +84,7 @@ class ApiKeyController(Controller):
         "/{key_id:str}/rotations",
         operation_id="rotateApiKey",
         permission=Permission.API_KEYS_CREATE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=made(IssuedApiKey, 201),
     )
     async def rotate(
@@ -107,7 +107,7 @@ class ApiKeyController(Controller):
         "/{key_id:str}",
         operation_id="revokeApiKey",
         permission=Permission.API_KEYS_REVOKE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=refusable(409),
     )
     async def revoke(self, request: ApiRequest, key_id: FromPath[str]) -> None:

@@ -10,13 +10,13 @@ from litestar.response import Stream
 from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.errors import ApiError
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.audit import audit_chain_view, audit_event_view
 from control_plane.domain.audit import EVENTS, PLATFORM_CHAIN, AuditOutcome
 from control_plane.domain.audit_chain import SealedLine
-from control_plane.domain.ids import OrganizationId, Prefix
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import choose
 from control_plane.domain.scope import ScopeKind
@@ -198,7 +198,7 @@ def _chain(word: str) -> OrganizationId | None:
     """The organization of a chain; None for the platform's."""
     if word == PLATFORM_CHAIN:
         return None
-    return OrganizationId(read_id(Prefix.ORGANIZATION, word))
+    return read_organization_id(word)
 
 
 def _page(found: Sequence[SealedLine], limit: int, kind: str = "audit") -> AuditEventPage:

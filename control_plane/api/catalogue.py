@@ -15,8 +15,9 @@ from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.scope import ScopeKind
+from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
@@ -30,6 +31,7 @@ def requested_by(data: QuoteRequest) -> CapacityRequest:
         regions=data.regions,
         providers=data.providers,
         price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+        priority=data.priority,
     )
 
 
@@ -41,7 +43,7 @@ class CatalogueController(Controller):
         "/skus",
         operation_id="listSkus",
         permission=Permission.SKUS_READ,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def skus(
@@ -58,7 +60,7 @@ class CatalogueController(Controller):
         "/offers",
         operation_id="listOffers",
         permission=Permission.OFFERS_READ,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def offers(
@@ -88,8 +90,17 @@ class CatalogueController(Controller):
         """Whether a lease would be admitted now, at what price, and where it would go. A refusal is a 200, too."""
         principal = request.principal
 
-        async def effect(_: Connection) -> Made:
-            asked = await leases.quote(request.world, principal.organization_id, requested_by(data))
+        async def effect(_: Connection) -> Made | Refused:
+            asked = await leases.quote(
+                request.world,
+                principal.organization_id,
+                requested_by(data),
+                project=data.project,
+                environment=data.environment,
+                reach=request.reach,
+            )
+            if isinstance(asked, Refused):
+                return asked
             return Made(quote_view(asked, data.sku, request.disclosure))
 
         return await idempotency.once(request, effect, status=200)

@@ -6,10 +6,9 @@ from litestar.params import FromPath, JSONBody
 from control_plane.api import idempotency
 from control_plane.api.documents import made
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.organizations import credit_view
-from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
@@ -34,7 +33,7 @@ class CreditController(Controller):
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[CreditRequest]
     ) -> Response[bytes]:
         """Post a credit. Without an Idempotency-Key, every request posts another one."""
-        target = OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
+        target = read_organization_id(organization_id)
         amount = parse_usd(data.amount_usd)
         posting = f"{request.principal.subject.on_wire}:{request.world.new_id().hex}"
 

@@ -5,12 +5,12 @@ from litestar.params import FromPath, JSONBody
 
 from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.errors import refusal
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.projects import project_word
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.envelopes import envelope_view, limits_of
 from control_plane.domain.envelope import Level
-from control_plane.domain.ids import OrganizationId, Prefix
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
@@ -143,7 +143,7 @@ class EnvelopeController(Controller):
     )
     async def show_ceiling(self, request: ApiRequest, organization_id: FromPath[str]) -> EnvelopeView:
         """The ceiling of an organization, with what is used of it."""
-        return await _show(request, _organization(organization_id), Place(Level.CEILING))
+        return await _show(request, read_organization_id(organization_id), Place(Level.CEILING))
 
     @put(
         "/operator/organizations/{organization_id:str}/envelope",
@@ -156,8 +156,4 @@ class EnvelopeController(Controller):
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[EnvelopeRequest]
     ) -> EnvelopeView:
         """Set the ceiling of an organization. It replaces the one before as a whole."""
-        return await _put(request, _organization(organization_id), Place(Level.CEILING), data)
-
-
-def _organization(organization_id: str) -> OrganizationId:
-    return OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
+        return await _put(request, read_organization_id(organization_id), Place(Level.CEILING), data)

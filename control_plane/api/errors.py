@@ -160,7 +160,8 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.OWN_REQUEST: Kind(409, "Let somebody else decide on the request."),
     RefusalCode.REQUEST_DECIDED: Kind(409, "Make a new request; `detail` says what became of this one."),
-    RefusalCode.LEASE_NOT_WAITING: Kind(
+    RefusalCode.LEASE_ENDING: Kind(409, "Create another lease."),
+    RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."
     ),
     RefusalCode.RELEASE_TIME_PASSED: Kind(

@@ -4,7 +4,7 @@ import re
 from uuid import UUID
 
 from control_plane.api.errors import ApiError
-from control_plane.domain.ids import LeaseId, MalformedIdError, Prefix, off_wire
+from control_plane.domain.ids import LeaseId, MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.refusal import RefusalCode
 
 _LOWER_HEX = re.compile(r"[a-z]+_[0-9a-f]{32}", re.ASCII)
@@ -22,3 +22,7 @@ def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FO
 
 def read_lease_id(text: str) -> LeaseId:
     return LeaseId(read_id(Prefix.LEASE, text, code=RefusalCode.LEASE_NOT_FOUND))
+
+
+def read_organization_id(text: str) -> OrganizationId:
+    return OrganizationId(read_id(Prefix.ORGANIZATION, text))

@@ -1,6 +1,7 @@
 """Leases: create, list, read, explain and release them. `events.py` follows them."""
 
 from typing import Annotated
+from uuid import UUID
 
 from litestar import Controller, Response, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -33,6 +34,8 @@ from control_plane.wire.journal import JournalPage
 from control_plane.wire.leases import (
     AutoReleaseRequest,
     LabelsRequest,
+    LeaseBatchRequest,
+    LeaseBatchView,
     LeaseChangeRequest,
     LeasePage,
     LeaseRequest,
@@ -77,10 +80,7 @@ class LeaseController(Controller):
     async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
         """Create a lease. 202: it is admitted, and the price of its first hour is held; a machine follows."""
         world, principal = request.world, request.principal
-        requested = requested_by(data)
-        given = data.ssh_key_ids
-        keys = None if given is None else [read_id(Prefix.SSH_KEY, key) for key in given]
-        terms = _terms(data)
+        requested, keys, terms = requested_by(data), _keys(data), _terms(data)
 
         async def effect(connection: Connection) -> Made | Refused:
             lease = await leases.create(
@@ -102,6 +102,44 @@ class LeaseController(Controller):
             return Made(lease_view(lease_overviews.shown_new(lease, world.now())))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
+
+    @post(
+        "/batch",
+        operation_id="createLeaseBatch",
+        permission=Permission.LEASES_CREATE,
+        scope=ScopeKind.ENVIRONMENT,
+        status_code=202,
+        responses=made(LeaseBatchView, 202),
+    )
+    async def create_batch(self, request: ApiRequest, data: JSONBody[LeaseBatchRequest]) -> Response[bytes]:
+        """Create several equal leases, all or none. 202: all are admitted; each is then a lease like any other."""
+        world, principal = request.world, request.principal
+        requested, keys, terms = requested_by(data), _keys(data), _terms(data)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            created = await leases.create_batch(
+                connection,
+                world,
+                principal.organization_id,
+                requested,
+                count=data.count,
+                name=data.name,
+                ssh_key_ids=keys,
+                actor=request.actor,
+                project=data.project,
+                environment=data.environment,
+                network=data.network,
+                terms=terms,
+                reach=request.reach,
+            )
+            if isinstance(created, Refused):
+                return created
+            now = world.now()
+            return Made(
+                LeaseBatchView(tuple(lease_view(lease_overviews.shown_new(lease, now)) for lease in created))
+            )
+
+        return await idempotency.once(request, effect, status=202)
 
     @get(
         "/",
@@ -317,9 +355,15 @@ def _changes(data: LeaseChangeRequest) -> Changes:
         regions=data.regions,
         providers=data.providers,
         price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+        priority=data.priority,
         wait_timeout_seconds=data.wait_timeout_seconds,
         auto_release=None if data.auto_release is None else _limits(data.auto_release),
     )
+
+
+def _keys(data: LeaseRequest) -> list[UUID] | None:
+    given = data.ssh_key_ids
+    return None if given is None else [read_id(Prefix.SSH_KEY, key) for key in given]
 
 
 def _limits(limits: AutoReleaseRequest) -> AutoRelease:

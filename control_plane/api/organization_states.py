@@ -1,6 +1,7 @@
 """The life of an organization, as operators decide it: suspensions, resumptions, closures, deletions; its record."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody
@@ -9,11 +10,10 @@ from control_plane.api import idempotency, observe, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.organizations import change_view, event_view
-from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
@@ -26,21 +26,18 @@ from control_plane.wire.organizations import (
     ReasonRequest,
     SuspensionRequest,
 )
+from control_plane.world import World
 
-Change = Callable[[Connection, Order], Awaitable[Changed | Refused]]
-
-
-def _id(organization_id: str) -> OrganizationId:
-    return OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
+Change = Callable[[Connection, World, Order], Awaitable[Changed | Refused]]
 
 
 async def _once(request: ApiRequest, organization_id: str, reason: str, change: Change) -> Response[bytes]:
-    target = _id(organization_id)
+    target = read_organization_id(organization_id)
     order = Order(target, request.principal.organization_id, reason, request.actor)
     done: list[Changed] = []
 
     async def effect(connection: Connection) -> Made | Refused:
-        changed = await change(connection, order)
+        changed = await change(connection, request.world, order)
         if isinstance(changed, Refused):
             return changed
         done.append(changed)
@@ -70,13 +67,8 @@ class OrganizationStateController(Controller):
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[SuspensionRequest]
     ) -> Response[bytes]:
         """Suspend an organization: its keys read and release, and its leases run on what is held for them."""
-
-        async def change(connection: Connection, order: Order) -> Changed | Refused:
-            return await organization_states.suspend(
-                connection, request.world, order, end_leases=data.end_leases
-            )
-
-        return await _once(request, organization_id, data.reason, change)
+        suspend = partial(organization_states.suspend, end_leases=data.end_leases)
+        return await _once(request, organization_id, data.reason, suspend)
 
     @post(
         "/resumptions",
@@ -89,11 +81,7 @@ class OrganizationStateController(Controller):
         self, request: ApiRequest, organization_id: FromPath[str], data: JSONBody[ReasonRequest]
     ) -> Response[bytes]:
         """End the suspension of an organization."""
-
-        async def change(connection: Connection, order: Order) -> Changed | Refused:
-            return await organization_states.resume(connection, request.world, order)
-
-        return await _once(request, organization_id, data.reason, change)
+        return await _once(request, organization_id, data.reason, organization_states.resume)
 
     @post(
         "/closures",
@@ -110,11 +98,7 @@ class OrganizationStateController(Controller):
         It is `closing` until its machines are confirmed gone and all usage is posted. A second closure changes nothing
         and answers with the record of the first.
         """
-
-        async def change(connection: Connection, order: Order) -> Changed | Refused:
-            return await organization_states.close(connection, request.world, order)
-
-        return await _once(request, organization_id, data.reason, change)
+        return await _once(request, organization_id, data.reason, organization_states.close)
 
     @post(
         "/deletions",
@@ -130,11 +114,7 @@ class OrganizationStateController(Controller):
 
         `erased_at` of the organization says when it was done, seconds later.
         """
-
-        async def change(connection: Connection, order: Order) -> Changed | Refused:
-            return await organization_states.delete(connection, request.world, order)
-
-        return await _once(request, organization_id, data.reason, change)
+        return await _once(request, organization_id, data.reason, organization_states.delete)
 
     @get(
         "/history",
@@ -153,7 +133,7 @@ class OrganizationStateController(Controller):
         """The record of an organization: who changed its state, why, and what that ended; oldest first."""
         found = await organization_states.page(
             request.world,
-            _id(organization_id),
+            read_organization_id(organization_id),
             after=paging.number("organizationhistory", cursor),
             limit=limit + 1,
         )

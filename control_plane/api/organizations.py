@@ -9,13 +9,12 @@ from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.api_keys import api_key_view
 from control_plane.api.views.billing import reconciliation_view
 from control_plane.api.views.organizations import organization_view
-from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
@@ -50,9 +49,7 @@ NamePart = Annotated[
 
 async def _found(request: ApiRequest, organization_id: str) -> Organization:
     """The organization of a path, for an operator."""
-    found = await organizations.find(
-        request.world, OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))
-    )
+    found = await organizations.find(request.world, read_organization_id(organization_id))
     if isinstance(found, Refused):
         raise refusal(found)
     return found

@@ -33,9 +33,9 @@ LongCursor = Annotated[
 Row = TypeVar("Row")
 Place = TypeVar("Place")
 
-_MOMENT = re.compile(r"([a-z]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
-_NUMBER = re.compile(r"([a-z]+):([0-9]{1,18})", re.ASCII)
-_NAMED = re.compile(r"([a-z]+):([0-9]{1,9}):(.+)", re.DOTALL)
+_MOMENT = re.compile(r"([a-z_]+):([0-9]{1,17}):([0-9a-f]{32})", re.ASCII)
+_NUMBER = re.compile(r"([a-z_]+):([0-9]{1,18})", re.ASCII)
+_NAMED = re.compile(r"([a-z_]+):([0-9]{1,9}):(.+)", re.DOTALL)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = 253_402_300_799_999_999
 """The last microsecond of the year 9999."""

@@ -1,19 +1,25 @@
 """Quota requests: asked for by customers, decided by their owners and admins, or by operators."""
 
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_id, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.envelopes import limits_of, quota_request_view
 from control_plane.domain.envelope import Level
 from control_plane.domain.ids import OrganizationId, Prefix, QuotaRequestId
 from control_plane.domain.permission import Permission
+from control_plane.domain.quota_request import QuotaRequest, QuotaRequestState
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import organizations, quota_requests
@@ -27,11 +33,32 @@ from control_plane.wire.envelopes import (
     QuotaRequestView,
 )
 
+InStates = Annotated[
+    list[QuotaRequestState] | None,
+    QueryParameter(name="state", max_items=8, description="Only requests in these states; may be repeated."),
+]
 _ALL = CEILING | WITHIN_CEILING
 
 
-async def _decided(request: ApiRequest, deciding: Deciding, decide: Decide) -> Response[bytes]:
+async def _decide(
+    request: ApiRequest,
+    organization_id: OrganizationId,
+    request_id: str,
+    decide: Decide,
+    *,
+    levels: frozenset[Level],
+    reason: str,
+) -> Response[bytes]:
     """Decide once per idempotency key, in a transaction of the organization that asked."""
+    deciding = Deciding(
+        organization_id,
+        QuotaRequestId(read_id(Prefix.QUOTA_REQUEST, request_id)),
+        levels,
+        request.principal.subject.on_wire,
+        reason,
+        request.actor,
+        back_to=request.principal.organization_id,
+    )
 
     async def effect(connection: Connection) -> Made | Refused:
         decided = await quota_requests.decide(connection, request.world, deciding, decide)
@@ -42,34 +69,31 @@ async def _decided(request: ApiRequest, deciding: Deciding, decide: Decide) -> R
     return await idempotency.once(request, effect, status=200)
 
 
-def _deciding(
-    request: ApiRequest,
-    organization_id: OrganizationId,
-    request_id: str,
-    levels: frozenset[Level],
-    reason: str = "",
-) -> Deciding:
-    return Deciding(
-        organization_id,
-        QuotaRequestId(read_id(Prefix.QUOTA_REQUEST, request_id)),
-        levels,
-        request.principal.subject.on_wire,
-        reason,
-        request.actor,
-        back_to=request.principal.organization_id,
-    )
+_Read = Callable[[tuple[datetime, UUID] | None, int], Awaitable[Sequence[QuotaRequest]]]
 
 
-async def _page(
-    request: ApiRequest, organization_id: OrganizationId, limit: int, cursor: str | None
-) -> QuotaRequestPage:
-    before = paging.moment("quota_requests", cursor)
-    found = await quota_requests.page(request.world, organization_id, before=before, limit=limit + 1)
+async def _page(request: ApiRequest, limit: int, cursor: str | None, read: _Read) -> QuotaRequestPage:
+    found = await read(paging.moment("quota_requests", cursor), limit + 1)
     page, following = paging.cut(
         found, limit, lambda row: paging.after_moment("quota_requests", row.asked_at, row.id)
     )
     now = request.world.now()
     return QuotaRequestPage(tuple(quota_request_view(row, now) for row in page), following)
+
+
+async def _page_of(
+    request: ApiRequest,
+    organization_id: OrganizationId,
+    states: list[QuotaRequestState] | None,
+    limit: int,
+    cursor: str | None,
+) -> QuotaRequestPage:
+    async def read(before: tuple[datetime, UUID] | None, size: int) -> Sequence[QuotaRequest]:
+        return await quota_requests.page(
+            request.world, organization_id, states=states, before=before, limit=size
+        )
+
+    return await _page(request, limit, cursor, read)
 
 
 class QuotaRequestController(Controller):
@@ -112,10 +136,14 @@ class QuotaRequestController(Controller):
         responses=PROBLEMS,
     )
     async def index(
-        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+        self,
+        request: ApiRequest,
+        states: InStates = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
     ) -> QuotaRequestPage:
         """The quota requests of your organization, newest first."""
-        return await _page(request, request.principal.organization_id, limit, cursor)
+        return await _page_of(request, request.principal.organization_id, states, limit, cursor)
 
     @get(
         "/{quota_request_id:str}",
@@ -147,9 +175,10 @@ class QuotaRequestController(Controller):
         self, request: ApiRequest, quota_request_id: FromPath[str], data: JSONBody[AnswerRequest]
     ) -> Response[bytes]:
         """Approve a request within the ceiling, which changes the envelope. Nobody approves their own."""
-        own = request.principal.organization_id
-        deciding = _deciding(request, own, quota_request_id, WITHIN_CEILING, data.reason)
-        return await _decided(request, deciding, quota_requests.approve)
+        own, approve = request.principal.organization_id, quota_requests.approve
+        return await _decide(
+            request, own, quota_request_id, approve, levels=WITHIN_CEILING, reason=data.reason
+        )
 
     @post(
         "/{quota_request_id:str}/decline",
@@ -163,9 +192,10 @@ class QuotaRequestController(Controller):
         self, request: ApiRequest, quota_request_id: FromPath[str], data: JSONBody[AnswerRequest]
     ) -> Response[bytes]:
         """Decline a request within the ceiling. The envelope stays as it is."""
-        own = request.principal.organization_id
-        deciding = _deciding(request, own, quota_request_id, WITHIN_CEILING, data.reason)
-        return await _decided(request, deciding, quota_requests.decline)
+        own, decline = request.principal.organization_id, quota_requests.decline
+        return await _decide(
+            request, own, quota_request_id, decline, levels=WITHIN_CEILING, reason=data.reason
+        )
 
     @post(
         "/{quota_request_id:str}/withdraw",
@@ -178,16 +208,37 @@ class QuotaRequestController(Controller):
     async def withdraw(self, request: ApiRequest, quota_request_id: FromPath[str]) -> Response[bytes]:
         """Take back what you asked for."""
         await idempotency.no_body(request)
-        deciding = _deciding(request, request.principal.organization_id, quota_request_id, _ALL, "withdrawn")
-        return await _decided(request, deciding, quota_requests.withdraw)
+        own, withdraw = request.principal.organization_id, quota_requests.withdraw
+        return await _decide(request, own, quota_request_id, withdraw, levels=_ALL, reason="withdrawn")
 
 
 class CeilingRequestController(Controller):
-    path = "/operator/organizations/{organization_id:str}/quota-requests"
+    path = "/operator"
     tags = ("envelopes",)
 
     @get(
-        "/",
+        "/quota-requests",
+        operation_id="listQuotaRequestsOfAll",
+        permission=Permission.ORGANIZATIONS_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def index_of_all(
+        self,
+        request: ApiRequest,
+        states: InStates = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> QuotaRequestPage:
+        """The quota requests of all organizations, newest first."""
+
+        async def read(before: tuple[datetime, UUID] | None, size: int) -> Sequence[QuotaRequest]:
+            return await quota_requests.page_of_all(request.world, states=states, before=before, limit=size)
+
+        return await _page(request, limit, cursor, read)
+
+    @get(
+        "/organizations/{organization_id:str}/quota-requests",
         operation_id="listQuotaRequestsOfOrganization",
         permission=Permission.ORGANIZATIONS_READ_ALL,
         scope=ScopeKind.PLATFORM,
@@ -197,17 +248,18 @@ class CeilingRequestController(Controller):
         self,
         request: ApiRequest,
         organization_id: FromPath[str],
+        states: InStates = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> QuotaRequestPage:
         """The quota requests of an organization, newest first."""
-        found = await organizations.find(request.world, _organization(organization_id))
+        found = await organizations.find(request.world, read_organization_id(organization_id))
         if isinstance(found, Refused):
             raise refusal(found)
-        return await _page(request, found.id, limit, cursor)
+        return await _page_of(request, found.id, states, limit, cursor)
 
     @post(
-        "/{quota_request_id:str}/approve",
+        "/organizations/{organization_id:str}/quota-requests/{quota_request_id:str}/approve",
         operation_id="approveCeilingRequest",
         permission=Permission.QUOTA_REQUESTS_DECIDE_CEILING,
         scope=ScopeKind.PLATFORM,
@@ -222,11 +274,11 @@ class CeilingRequestController(Controller):
         data: JSONBody[AnswerRequest],
     ) -> Response[bytes]:
         """Approve a request for a higher ceiling, which changes the ceiling."""
-        deciding = _deciding(request, _organization(organization_id), quota_request_id, CEILING, data.reason)
-        return await _decided(request, deciding, quota_requests.approve)
+        other, approve = read_organization_id(organization_id), quota_requests.approve
+        return await _decide(request, other, quota_request_id, approve, levels=CEILING, reason=data.reason)
 
     @post(
-        "/{quota_request_id:str}/decline",
+        "/organizations/{organization_id:str}/quota-requests/{quota_request_id:str}/decline",
         operation_id="declineCeilingRequest",
         permission=Permission.QUOTA_REQUESTS_DECIDE_CEILING,
         scope=ScopeKind.PLATFORM,
@@ -241,8 +293,8 @@ class CeilingRequestController(Controller):
         data: JSONBody[AnswerRequest],
     ) -> Response[bytes]:
         """Decline a request for a higher ceiling."""
-        deciding = _deciding(request, _organization(organization_id), quota_request_id, CEILING, data.reason)
-        return await _decided(request, deciding, quota_requests.decline)
+        other, decline = read_organization_id(organization_id), quota_requests.decline
+        return await _decide(request, other, quota_request_id, decline, levels=CEILING, reason=data.reason)
 
 
 def _place(data: QuotaRequestRequest) -> Place:
@@ -250,7 +302,3 @@ def _place(data: QuotaRequestRequest) -> Place:
         return Place(Level.CEILING)
     level = Level.PROJECT if data.environment is None else Level.ENVIRONMENT
     return Place(level, data.project, data.environment)
-
-
-def _organization(organization_id: str) -> OrganizationId:
-    return OrganizationId(read_id(Prefix.ORGANIZATION, organization_id))

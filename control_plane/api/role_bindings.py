@@ -17,7 +17,7 @@ from control_plane.domain.ids import Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
-from control_plane.domain.scope import ScopeKind
+from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
 from control_plane.domain.subject import Subject
 from control_plane.services import principals, role_bindings
 from control_plane.services.idempotency import Connection
@@ -45,7 +45,7 @@ class RoleBindingController(Controller):
         "/",
         operation_id="listRoleBindings",
         permission=Permission.ROLE_BINDINGS_READ,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def index(
@@ -73,7 +73,7 @@ class RoleBindingController(Controller):
         "/",
         operation_id="createRoleBinding",
         permission=Permission.ROLE_BINDINGS_CREATE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=made(RoleBindingView, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[RoleBindingRequest]) -> Response[bytes]:
@@ -95,7 +95,7 @@ class RoleBindingController(Controller):
         "/{role_binding_id:str}",
         operation_id="deleteRoleBinding",
         permission=Permission.ROLE_BINDINGS_DELETE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=refusable(409),
     )
     async def remove(self, request: ApiRequest, role_binding_id: FromPath[str]) -> None:

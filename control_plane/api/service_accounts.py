@@ -3,7 +3,7 @@
 from litestar import Controller, Response, delete, get, post
 from litestar.params import FromPath, JSONBody
 
-from control_plane.api import idempotency, paging
+from control_plane.api import idempotency, paging, subjects
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
@@ -16,7 +16,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.subject import Subject, SubjectEvent, SubjectKind
-from control_plane.services import principals, service_accounts, subjects
+from control_plane.services import service_accounts
 from control_plane.services.idempotency import Connection
 from control_plane.wire.subjects import ServiceAccountPage, ServiceAccountRequest, ServiceAccountView
 
@@ -95,7 +95,6 @@ class ServiceAccountController(Controller):
     )
     async def suspend(self, request: ApiRequest, service_account_id: FromPath[str]) -> Response[bytes]:
         """Refuse the credentials of a service account from now on, and end its event streams."""
-        await idempotency.no_body(request)
         return await self._change(request, service_account_id, SubjectEvent.SUSPENDED)
 
     @post(
@@ -108,7 +107,6 @@ class ServiceAccountController(Controller):
     )
     async def resume(self, request: ApiRequest, service_account_id: FromPath[str]) -> Response[bytes]:
         """Accept the credentials of a suspended service account again."""
-        await idempotency.no_body(request)
         return await self._change(request, service_account_id, SubjectEvent.RESUMED)
 
     @delete(
@@ -120,33 +118,19 @@ class ServiceAccountController(Controller):
     )
     async def remove(self, request: ApiRequest, service_account_id: FromPath[str]) -> None:
         """Remove a service account for good: its keys are revoked and its roles end. What it created stays."""
-        subject = _subject(service_account_id)
-        async with principals.transaction(request.world, request.principal) as connection:
-            await idempotency.hold(connection, request)
-            refused = await subjects.change(
-                connection, request.world, request.principal, subject, SubjectEvent.REMOVED
-            )
-            if refused is not None:
-                raise refusal(refused)
-        request.context.subject_changed(subject.id)
+        await subjects.remove(request, _subject(service_account_id))
 
     @staticmethod
     async def _change(request: ApiRequest, text: str, event: SubjectEvent) -> Response[bytes]:
         subject = _subject(text)
 
-        async def effect(connection: Connection) -> Made | Refused:
-            principal = request.principal
-            refused = await subjects.change(connection, request.world, principal, subject, event)
-            if refused is not None:
-                return refused
+        async def show(connection: Connection) -> Made | Refused:
             found = await service_accounts.show(
-                connection, principal.organization_id, ServiceAccountId(subject.id)
+                connection, request.principal.organization_id, ServiceAccountId(subject.id)
             )
             return found if isinstance(found, Refused) else Made(service_account_view(found))
 
-        answer = await idempotency.once(request, effect, status=200, gives_access=True)
-        request.context.subject_changed(subject.id)
-        return answer
+        return await subjects.change(request, subject, event, show)
 
 
 def _subject(text: str) -> Subject:

@@ -12,7 +12,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.views.sessions import session_view
 from control_plane.domain.ids import ApiKeyId, Prefix, SessionId
 from control_plane.domain.permission import Permission
-from control_plane.domain.scope import ScopeKind
+from control_plane.domain.scope import AT_ANY_SCOPE
 from control_plane.services import sessions
 from control_plane.wire.sessions import SessionList
 
@@ -25,7 +25,7 @@ class SessionController(Controller):
         "/",
         operation_id="listSessions",
         permission=Permission.SESSIONS_READ,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def index(
@@ -49,7 +49,7 @@ class SessionController(Controller):
         "/{session_id:str}",
         operation_id="revokeSession",
         permission=Permission.SESSIONS_REVOKE,
-        scope=ScopeKind.LEASE,
+        scope=AT_ANY_SCOPE,
         responses=PROBLEMS,
     )
     async def revoke(self, request: ApiRequest, session_id: FromPath[str]) -> None:

@@ -14,14 +14,13 @@ from control_plane.api import observe, sign_in_page
 from control_plane.api.auditing import note_refused_holder, note_refused_sign_in
 from control_plane.api.errors import KINDS
 from control_plane.api.forms import form, query
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_organization_id
 from control_plane.api.oauth import configured
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.access import Holder
 from control_plane.domain.audit import Happening
 from control_plane.domain.device_flow import Device, typed
 from control_plane.domain.id_token import Person
-from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.subject import Subject, SubjectKind
 from control_plane.services import devices, people
@@ -119,7 +118,7 @@ class DeviceController(Controller):
             refused = await devices.deny(request.context.world, code)
             note_refused_sign_in(request, DENIED)
         else:
-            organization = OrganizationId(read_id(Prefix.ORGANIZATION, fields.get("organization", "")))
+            organization = read_organization_id(fields.get("organization", ""))
             refused = await devices.confirm(request.context.world, person, code, organization)
             await _note_not_invited(request, person, refused)
         if isinstance(refused, Refused):

@@ -105,12 +105,19 @@ class Client:
         return self._answered("GET", path, params=params).text
 
     def post(self, path: str, kind: type[T], body: Request | None = None) -> Answer[T]:
+        return self._once("POST", path, kind, body)
+
+    def patch(self, path: str, kind: type[T], body: Request) -> Answer[T]:
+        return self._once("PATCH", path, kind, body)
+
+    def _once(self, method: str, path: str, kind: type[T], body: Request | None) -> Answer[T]:
+        """A request that takes effect once, however often it is sent until an answer arrives."""
         headers = {"Idempotency-Key": self._new_key()}
         content = None
         if body is not None:
             headers["Content-Type"] = "application/json"
             content = msgspec.json.encode(body)
-        return self._read(self._answered("POST", path, content=content, headers=headers), kind)
+        return self._read(self._answered(method, path, content=content, headers=headers), kind)
 
     def put(self, path: str, kind: type[T], body: Request) -> Answer[T]:
         headers = {"Content-Type": "application/json"}

@@ -150,7 +150,7 @@ WITH before AS (
 ), changed AS (
   UPDATE leases SET sku = :sku, gpu_model = :gpu_model, gpu_count = :gpu_count,
     nano_per_gpu_hour = :nano_per_gpu_hour, price_book = :price_book, proof = :proof, regions = :regions,
-    providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max,
+    providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max, priority = :priority,
     wait_timeout_seconds = :wait_timeout_seconds, due_at = :now, generation = generation + 1
   WHERE id = :id
 ), freed AS (
@@ -195,6 +195,7 @@ async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Na
         regions=list(lease.regions),
         providers=list(lease.providers),
         price_nano_per_hour_max=lease.price_nano_per_hour_max,
+        priority=lease.priority,
         wait_timeout_seconds=lease.wait_timeout_seconds,
         hold_nano=hold_nano,
         now=now,
@@ -438,9 +439,16 @@ class Waits:
     """When to look again."""
 
 
+# With the leases that are due come those of their organizations that go before one of them, whenever they would be due:
+# otherwise a lease could take what one with a higher priority waits for.
 _TAKE_PLACING = text(f"""
-SELECT {COLUMNS}, l.due_at FROM leases l WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
-ORDER BY due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
+WITH lowest AS (
+  SELECT organization_id, min(priority) AS priority FROM leases
+  WHERE state = '{LeaseState.PLACING}' AND due_at <= :now GROUP BY organization_id
+)
+SELECT {COLUMNS}, l.due_at FROM leases l WHERE state = '{LeaseState.PLACING}' AND (due_at <= :now OR EXISTS (
+  SELECT FROM lowest WHERE lowest.organization_id = l.organization_id AND lowest.priority < l.priority))
+ORDER BY least(due_at, :now), id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
 """)
 _WAITS = Recordset(Waits, "waits")
 _WAIT = text(f"""
@@ -463,7 +471,10 @@ ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 
 async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[PlacingLease]:
-    """Leases that wait for a machine, locked for this transaction. Leases locked by others are skipped."""
+    """Leases that wait for a machine and are due, with those of their organizations that go before them.
+
+    They are locked for this transaction. Leases locked by others are skipped.
+    """
     return await read(connection, _TAKE_PLACING, PlacingLease, now=now, limit=limit)
 
 

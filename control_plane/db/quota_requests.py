@@ -1,6 +1,7 @@
 """Queries on quota requests."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -26,8 +27,12 @@ _DECIDE = text("""
 UPDATE quota_requests SET state = :state, decided_by = :by, decided_at = :now, answer = :answer
 WHERE organization_id = :organization_id AND id = :id AND state = :before
 """)
+_STATE = f"""CASE WHEN state = '{QuotaRequestState.PENDING}' AND expires_at <= :now
+  THEN '{QuotaRequestState.EXPIRED}' ELSE state END"""
+"""SQL: `QuotaRequest.state_at`."""
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM quota_requests WHERE organization_id = :organization_id
+  AND (CAST(:states AS text[]) IS NULL OR {_STATE} = ANY(:states))
   AND (CAST(:before_at AS timestamptz) IS NULL OR (asked_at, id) < (:before_at, CAST(:before_id AS uuid)))
 ORDER BY asked_at DESC, id DESC LIMIT :limit
 """)
@@ -86,15 +91,55 @@ async def page(
     connection: Connection,
     organization_id: OrganizationId,
     *,
+    states: Sequence[QuotaRequestState] | None,
+    now: datetime,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[QuotaRequest]:
-    """Newest first; `before` is time and id of the previous page's last one."""
+    """Those in these states at `now`, newest first; `before` is time and id of the previous page's last one."""
     return await read(
         connection,
         _PAGE,
         QuotaRequest,
         organization_id=organization_id,
+        states=None if states is None else list(states),
+        now=now,
+        before_at=before[0] if before else None,
+        before_id=before[1] if before else None,
+        limit=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request is, which is read as its own tenant."""
+
+    organization_id: OrganizationId
+    id: QuotaRequestId
+
+
+# A function that runs with its owner's rights: the tenant filter would hide the requests of other organizations.
+_IDS = text("""
+SELECT organization_id, id FROM quota_request_ids(:now, CAST(:states AS text[]), CAST(:before_at AS timestamptz),
+                                                  CAST(:before_id AS uuid), CAST(:limit AS integer))
+""")
+
+
+async def ids_of_all(
+    connection: Connection,
+    *,
+    states: Sequence[QuotaRequestState] | None,
+    now: datetime,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Place]:
+    """The requests of all organizations that are in these states at `now`, newest first."""
+    return await read(
+        connection,
+        _IDS,
+        Place,
+        states=None if states is None else list(states),
+        now=now,
         before_at=before[0] if before else None,
         before_id=before[1] if before else None,
         limit=limit,

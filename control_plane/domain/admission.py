@@ -82,6 +82,8 @@ class Proposal:
     """Whether what is wanted is added to the use of the envelopes. Otherwise it is in it already."""
     price_percent_agreed: int = WHOLE
     """The factor of the price that was agreed for a burst, for actions that keep their price."""
+    count: int = 1
+    """How many leases with this request are wanted."""
     hold_nano: Nano = NOTHING
     """What is held already for the lease, and counts as available for it."""
 
@@ -91,6 +93,7 @@ class Admitted:
     price: Price
     """With the factor of a burst, where one is used."""
     hold_nano: Nano
+    """For each lease."""
     decision: Decision
     over: tuple[Level, ...] = ()
     """The levels whose limits are exceeded within their bursts."""
@@ -127,6 +130,7 @@ _ENVELOPE = frozenset(
         Rule.GPUS_OF_MODEL,
         Rule.SPEND_PER_HOUR,
         Rule.SPEND_PER_MONTH,
+        Rule.PRIORITY,
     }
 )
 _CAPACITY = frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.SOLD, Rule.PRICE, Rule.BALANCE, Rule.OFFERED})
@@ -134,10 +138,10 @@ _CAPACITY = frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.SOLD, Rule.PRICE, Rul
 APPLIES: Mapping[Action, frozenset[Rule]] = {
     Action.LEASE_CREATE: _CAPACITY,
     Action.LEASE_RESIZE: _CAPACITY,
-    Action.BATCH_SIZE: _CAPACITY,
+    Action.LEASE_BATCH: _CAPACITY | {Rule.BATCH_SIZE},
     Action.LEASE_MOVE: _CAPACITY,
     Action.LEASE_PLACE: frozenset({Rule.ORGANIZATION, *_ENVELOPE}),
-    Action.LEASE_EXTEND: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
+    Action.LEASE_EXTEND: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}) - {Rule.PRIORITY},
     Action.LEASE_PRIORITY: frozenset({Rule.ORGANIZATION, *_ENVELOPE, Rule.BALANCE}),
 }
 """The rules that speak on each action that somebody asks for. A quota increase is decided in
@@ -211,7 +215,13 @@ def _envelopes(proposal: Proposal) -> Iterator[Spoken]:
 
 def _wanted(proposal: Proposal) -> Wanted:
     request, price = proposal.request, proposal.price
-    wanted = Wanted(sku=request.sku, regions=request.regions, providers=request.providers)
+    wanted = Wanted(
+        sku=request.sku,
+        regions=request.regions,
+        providers=request.providers,
+        priority=request.priority,
+        batch_size=proposal.count,
+    )
     if price is None:
         return wanted
     wanted = replace(wanted, tier=price.sku.proof, gpu_model=price.sku.shape.gpu_model)
@@ -219,9 +229,9 @@ def _wanted(proposal: Proposal) -> Wanted:
         return wanted
     return replace(
         wanted,
-        gpus=price.sku.shape.gpu_count,
-        nano_per_hour=price.nano_per_hour,
-        hold_nano=hold_for(price),
+        gpus=price.sku.shape.gpu_count * proposal.count,
+        nano_per_hour=Nano(price.nano_per_hour * proposal.count),
+        hold_nano=Nano(hold_for(price) * proposal.count),
     )
 
 
@@ -252,7 +262,7 @@ def _balance(proposal: Proposal) -> Iterator[Spoken]:
     price = proposal.price
     if price is None:
         return
-    hold = hold_for(price) if proposal.adds else NOTHING
+    hold = Nano(hold_for(price) * proposal.count) if proposal.adds else NOTHING
     available = Nano(proposal.standing.available_nano + proposal.hold_nano)
     refused = None
     if available < hold:
@@ -289,7 +299,7 @@ def _said(
 
 _SPEAKERS: tuple[tuple[frozenset[Rule], Callable[[Proposal], Iterator[Spoken]]], ...] = (
     (frozenset({Rule.ORGANIZATION}), _organization),
-    (_ENVELOPE, _envelopes),
+    (_ENVELOPE | {Rule.BATCH_SIZE}, _envelopes),
     (frozenset({Rule.SOLD}), _sold),
     (frozenset({Rule.PRICE}), _price),
     (frozenset({Rule.BALANCE}), _balance),

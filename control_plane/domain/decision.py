@@ -27,7 +27,9 @@ class Action(StrEnum):
     LEASE_MOVE = "lease_move"
     """A lease is to be placed elsewhere: other regions, other providers or another ceiling of its price."""
     LEASE_PRIORITY = "lease_priority"
-    BATCH_SIZE = "batch_size"
+    """A lease that waits is to be placed before others of its organization."""
+    LEASE_BATCH = "lease_batch"
+    """Several equal leases are to be created by one request, all or none."""
     QUOTA_INCREASE = "quota_increase"
 
 
@@ -52,6 +54,8 @@ class Rule(StrEnum):
     PROVIDERS = "providers"
     GPUS = "gpus"
     GPUS_OF_MODEL = "gpus_of_model"
+    PRIORITY = "priority"
+    BATCH_SIZE = "batch_size"
     SPEND_PER_HOUR = "spend_per_hour"
     SPEND_PER_MONTH = "spend_per_month"
     PARENT = "parent"
@@ -74,6 +78,8 @@ STAGES: dict[Rule, Stage] = {
     Rule.PROVIDERS: Stage.ENVELOPE,
     Rule.GPUS: Stage.ENVELOPE,
     Rule.GPUS_OF_MODEL: Stage.ENVELOPE,
+    Rule.PRIORITY: Stage.ENVELOPE,
+    Rule.BATCH_SIZE: Stage.ENVELOPE,
     Rule.SPEND_PER_HOUR: Stage.ENVELOPE,
     Rule.SPEND_PER_MONTH: Stage.ENVELOPE,
     Rule.PARENT: Stage.ENVELOPE,

@@ -79,6 +79,10 @@ class Envelope:
     providers: frozenset[str] | None = None
     tiers: frozenset[Tier] | None = None
     """What the machines of a SKU have to have proven of their GPUs."""
+    priority: int | None = None
+    """The highest priority that a lease may have."""
+    batch_size: int | None = None
+    """How many leases one request may create."""
     burst: Burst | None = None
     ends_after_seconds: int | None = None
     """How long after its warning a running lease ends that is outside of this envelope; None: it is only warned."""
@@ -147,6 +151,12 @@ def _wider(child: Envelope, parent: Envelope) -> Iterator[tuple[str, str]]:
     for model, count in sorted(child.gpus_of_model.items()):
         if _exceeds(count, parent.gpus_of_model.get(model)):
             yield f"gpus_of_model.{model}", f"is {count} and must be at most {parent.gpus_of_model[model]}"
+    for name, number, most in (
+        ("priority_max", child.priority, parent.priority),
+        ("batch_size_max", child.batch_size, parent.batch_size),
+    ):
+        if _exceeds(number, most):
+            yield name, f"is {number} and must be at most {most}"
     for name, amount, limit in (
         ("spend_usd_per_hour_max", child.spend_nano_per_hour, parent.spend_nano_per_hour),
         ("spend_usd_per_month_max", child.spend_nano_per_month, parent.spend_nano_per_month),

@@ -55,6 +55,8 @@ class Wanted:
     gpus: int = 0
     nano_per_hour: Nano = NOTHING
     hold_nano: Nano = NOTHING
+    priority: int | None = None
+    batch_size: int | None = None
     lives: bool = False
     """Whether it is a live lease that has what is named, instead of a request."""
 
@@ -78,6 +80,7 @@ def without(use: Use, model: GpuModel, gpus: int, nano_per_hour: Nano, hold_nano
 def says(applied: Applied, wanted: Wanted, now: datetime) -> Iterator[Spoken]:
     """What each limit of an envelope says. A limit that it does not have says nothing."""
     yield from _choices(applied, wanted)
+    yield from _numbers(applied, wanted)
     yield from _counts(applied, wanted, now)
     yield from _month(applied, wanted)
 
@@ -114,6 +117,32 @@ def _choices(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
     if envelope.providers is not None and not wanted.unplaced(wanted.providers):
         met = envelope.meets_providers(wanted.providers)
         yield _choice(applied, wanted, Rule.PROVIDERS, wanted.providers, met=met)
+
+
+def _numbers(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
+    """Limits on a number of the request itself, whatever is used."""
+    name = NAMES[applied.level].capitalize()
+    for rule, limit, number, why in (
+        (Rule.PRIORITY, applied.envelope.priority, wanted.priority, "allows priorities up to"),
+        (
+            Rule.BATCH_SIZE,
+            applied.envelope.batch_size,
+            wanted.batch_size,
+            "allows this many leases in a request:",
+        ),
+    ):
+        if limit is None or number is None:
+            continue
+        met = number <= limit
+        yield Spoken(
+            rule=rule,
+            level=applied.level,
+            verdict=Verdict.ALLOWED if met else Verdict.REFUSED,
+            limit=str(limit),
+            wanted=str(number),
+            code=None if met else RefusalCode.ENVELOPE_EXCLUDES,
+            why=None if met else f"{name} {why} {limit}; {number} is asked for.",
+        )
 
 
 _NOUNS = {

@@ -179,6 +179,7 @@ class Lease:
     regions: tuple[str, ...]
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
+    priority: int
     ssh_keys: tuple[AdmittedKey, ...] | None
     """The only SSH keys that certificates are signed for; None: any key of whoever may log in."""
     labels: Mapping[str, str]
@@ -210,7 +211,9 @@ class Lease:
     @property
     def request(self) -> CapacityRequest:
         """The customer's request."""
-        return CapacityRequest(self.sku, self.regions, self.providers, self.price_nano_per_hour_max)
+        return CapacityRequest(
+            self.sku, self.regions, self.providers, self.price_nano_per_hour_max, self.priority
+        )
 
     @property
     def auto_release(self) -> AutoRelease:

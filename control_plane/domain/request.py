@@ -7,6 +7,9 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.money import Nano
 from control_plane.domain.sku import region_within
 
+PRIORITY_DEFAULT = 50
+PRIORITY_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class CapacityRequest:
@@ -17,6 +20,8 @@ class CapacityRequest:
     """Provider names; empty means any."""
     price_nano_per_hour_max: Nano | None = None
     """The most that the customer pays per hour for the whole machine."""
+    priority: int = PRIORITY_DEFAULT
+    """Which of an organization's leases is placed first when capacity is short: the one with the highest number."""
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)

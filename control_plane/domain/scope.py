@@ -17,6 +17,8 @@ class ScopeKind(StrEnum):
 
 
 WIDEST_FIRST = tuple(ScopeKind)
+AT_ANY_SCOPE = ScopeKind.LEASE
+"""For what is one's own, and what belongs to no organization: a role at any scope suffices, the narrowest one too."""
 
 
 def is_within(kind: ScopeKind, wider: ScopeKind) -> bool:

@@ -7,12 +7,17 @@ somebody has looked at lately, and only by a worker that had looked at the lease
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import Lease
 from control_plane.domain.placement import Ranking, RejectCode
+
+L = TypeVar("L", bound=Lease)
 
 LOOK_AGAIN_AFTER = timedelta(seconds=15)
 """The time between two looks at a lease that waits."""
@@ -33,6 +38,20 @@ class KeepWaiting:
     """Why no offer can serve it now, as one sentence."""
     due_at: datetime
     """When to look again."""
+
+
+def in_turn(leases: Sequence[L]) -> list[L]:
+    """The order in which leases get what offers have.
+
+    An organization's leases with a higher priority go before its others, the oldest first. The places of other
+    organizations stay theirs, so nobody gains on others by stating a high priority.
+    """
+    turns: dict[OrganizationId, list[L]] = {}
+    for lease in leases:
+        turns.setdefault(lease.organization_id, []).append(lease)
+    for own in turns.values():
+        own.sort(key=lambda lease: (lease.priority, -lease.created_at.timestamp(), -lease.id.int))
+    return [turns[lease.organization_id].pop() for lease in leases]
 
 
 def tried_too_often(attempts: int) -> GiveUp | None:

@@ -12,6 +12,8 @@ from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.organization import OPEN
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
 __all__ = [
@@ -32,8 +34,18 @@ def period_of(now: datetime) -> tuple[datetime, datetime]:
 
 async def credit(
     connection: Connection, world: World, organization_id: OrganizationId, amount: Nano, *, key: str
-) -> bool:
-    """Post a top-up once per key. False when the key was posted before."""
+) -> bool | Refused:
+    """Post a top-up once per key. False when the key was posted before; refused when the organization is closing.
+
+    Nobody could use the money, and the record of a closure states the balance that remains.
+    """
+    standing = await organizations.standing(connection, organization_id, lock=True)
+    if standing is None:
+        return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
+    if standing.state not in OPEN:
+        states = " or ".join(sorted(OPEN))
+        why = f"The organization is {standing.state}; credits are posted while it is {states}."
+        return Refused(RefusalCode.ORGANIZATION_STATE, why)
     transaction = top_up(organization_id, amount, key=key)
     return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=world.now()))
 

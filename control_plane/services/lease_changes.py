@@ -42,6 +42,7 @@ class Changes:
     regions: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     price_nano_per_hour_max: Nano | None = None
+    priority: int | None = None
     wait_timeout_seconds: int | None = None
     auto_release: AutoRelease | None = None
 
@@ -53,6 +54,7 @@ class Changes:
             before.price_nano_per_hour_max
             if self.price_nano_per_hour_max is None
             else self.price_nano_per_hour_max,
+            before.priority if self.priority is None else self.priority,
         )
 
 
@@ -71,7 +73,7 @@ async def change(
     if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
         return NOT_FOUND
     if lease.state not in LIVE:
-        return Refused(RefusalCode.LEASE_NOT_WAITING, "The lease is ending, so nothing of it can change.")
+        return Refused(RefusalCode.LEASE_ENDING, f"The lease is {lease.state}, so nothing of it can change.")
     changing = _Changing(connection, world, lease, actor, world.now())
     for step in (changing.request, changing.release):
         refused = await step(changes)
@@ -102,23 +104,26 @@ class _Changing:
         if request == lease.request and wait == lease.wait_timeout_seconds:
             return None
         if lease.state is not LeaseState.PLACING:
-            why = f"The lease is {lease.state} and no longer waits for a machine; only `auto_release` can change."
-            return Refused(RefusalCode.LEASE_NOT_WAITING, why)
-        action = Action.LEASE_RESIZE if request.sku != lease.sku else Action.LEASE_MOVE
-        admitted = await self._admit(action, request)
+            why = (
+                f"The lease is {lease.state} and has its machine, which no provider resizes, moves or replaces: create"
+                " another lease, move your work there, and release this one. Of this one, `auto_release` can change."
+            )
+            return Refused(RefusalCode.LEASE_HAS_MACHINE, why)
+        action = _action(lease.request, request)
+        admitted = None if action is None else await self._admit(action, request)
         if isinstance(admitted, Refused):
             return admitted
-        resized = action is Action.LEASE_RESIZE
         changed = replace(
             lease,
             sku=request.sku,
             regions=request.regions,
             providers=request.providers,
             price_nano_per_hour_max=request.price_nano_per_hour_max,
+            priority=request.priority,
             wait_timeout_seconds=wait,
         )
         hold = await holds.set_aside(self.connection, lease.id)
-        if resized:
+        if admitted is not None and action is Action.LEASE_RESIZE:
             price = admitted.price
             changed = replace(
                 changed,
@@ -199,6 +204,15 @@ class _Changing:
         )
 
 
+def _action(before: CapacityRequest, after: CapacityRequest) -> Action | None:
+    """What a change of a request asks for; None for what asks for nothing more, such as a lower priority."""
+    if after.sku != before.sku:
+        return Action.LEASE_RESIZE
+    if replace(after, priority=before.priority) != before:
+        return Action.LEASE_MOVE
+    return Action.LEASE_PRIORITY if after.priority > before.priority else None
+
+
 def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Applied, ...]:
     per_hour = Nano(lease.nano_per_gpu_hour * lease.gpu_count)
     return tuple(
@@ -210,7 +224,7 @@ def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Appl
 def _words(lease: Lease) -> str:
     where = " or ".join(lease.regions) or "anywhere"
     whose = " or ".join(lease.providers) or "any provider"
-    return f"{lease.sku}, {where}, {whose}"
+    return f"{lease.sku}, {where}, {whose}, priority {lease.priority}"
 
 
 def _when(limits: AutoRelease) -> str:

@@ -19,8 +19,6 @@ from control_plane.db import (
     ssh_keys,
     traces,
 )
-from control_plane.db import environments as environment_rows
-from control_plane.db import projects as project_rows
 from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
@@ -57,18 +55,30 @@ _NO_TERMS = LeaseTerms()
 class Quote:
     """What a lease would cost and where it would be placed, without buying."""
 
+    project: str
+    environment: str
     verdict: Admitted | NotAdmitted
     price: Price | None
     ranking: Ranking
 
 
-async def quote(world: World, organization_id: OrganizationId, request: CapacityRequest) -> Quote:
+async def quote(
+    world: World,
+    organization_id: OrganizationId,
+    request: CapacityRequest,
+    *,
+    project: str | None = None,
+    environment: str | None = None,
+    reach: Reach,
+) -> Quote | Refused:
+    """What a lease would cost, and whether it would be admitted in this project and environment, as by `create`."""
     now = world.now()
     async with world.db.reading(organization_id) as connection:
+        place = await _place(connection, organization_id, project, environment, reach=reach)
+        if isinstance(place, Refused):
+            return place
         market = await market_of(connection, request, now)
-        project_id = (await project_rows.default(connection, organization_id)).id
-        environment = await environment_rows.default(connection, organization_id, project_id)
-        proposal = await _proposal(connection, environment, request, market, now, lock=False)
+        proposal = await _proposal(connection, place.environment, request, market, now, lock=False)
         price, ranking = market.price, Ranking((), ())
         if price is not None and market.unserved is None:
             ranking = rank(
@@ -83,7 +93,32 @@ async def quote(world: World, organization_id: OrganizationId, request: Capacity
                 now=now,
             )
     verdict = admit(proposal)
-    return Quote(verdict, verdict.price if isinstance(verdict, Admitted) else price, ranking)
+    if isinstance(verdict, Admitted):
+        price = verdict.price
+    return Quote(place.project.name, place.environment.name, verdict, price, ranking)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a lease is to be."""
+
+    project: Project
+    environment: Environment
+
+
+async def _place(
+    connection: Connection,
+    organization_id: OrganizationId,
+    project: str | None,
+    environment: str | None,
+    *,
+    reach: Reach,
+) -> _Place | Refused:
+    of_project = await projects.of_lease(connection, organization_id, project, reach=reach)
+    if isinstance(of_project, Refused):
+        return of_project
+    in_environment = await environments.of_lease(connection, of_project, environment, reach=reach)
+    return in_environment if isinstance(in_environment, Refused) else _Place(of_project, in_environment)
 
 
 async def create(
@@ -92,7 +127,7 @@ async def create(
     organization_id: OrganizationId,
     request: CapacityRequest,
     *,
-    name: str | None,
+    name: str | None = None,
     ssh_key_ids: Sequence[UUID] | None,
     actor: Actor,
     project: str | None = None,
@@ -108,37 +143,94 @@ async def create(
     organization's projects, `environment` of one of the project's environments, and `network` of one of its networks;
     None means the default one.
     """
-    now = world.now()
-    of_project = await projects.of_lease(connection, organization_id, project, reach=reach)
-    if isinstance(of_project, Refused):
-        return of_project
-    in_environment = await environments.of_lease(connection, of_project, environment, reach=reach)
-    if isinstance(in_environment, Refused):
-        return in_environment
-    in_network = await networks.of_lease(connection, of_project, network)
-    if isinstance(in_network, Refused):
-        return in_network
-    keys = await _admitted_keys(connection, of_project, ssh_key_ids)
+    place = await _place(connection, organization_id, project, environment, reach=reach)
+    if isinstance(place, Refused):
+        return place
+    wanted = _Wanted(place, request, [name], network, ssh_key_ids, terms, Action.LEASE_CREATE)
+    made = await _create(connection, world, wanted, actor=actor)
+    return made if isinstance(made, Refused) else made[0]
+
+
+async def create_batch(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    request: CapacityRequest,
+    *,
+    count: int,
+    name: str | None = None,
+    ssh_key_ids: Sequence[UUID] | None,
+    actor: Actor,
+    project: str | None = None,
+    environment: str | None = None,
+    network: str | None = None,
+    terms: LeaseTerms = _NO_TERMS,
+    reach: Reach,
+) -> Sequence[Lease] | Refused:
+    """Admit several equal leases by one decision, all or none; otherwise like `create`.
+
+    They are called `name` with their numbers.
+    """
+    place = await _place(connection, organization_id, project, environment, reach=reach)
+    if isinstance(place, Refused):
+        return place
+    names = [None if name is None else f"{name}-{number}" for number in range(1, count + 1)]
+    wanted = _Wanted(place, request, names, network, ssh_key_ids, terms, Action.LEASE_BATCH)
+    return await _create(connection, world, wanted, actor=actor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Equal leases that are to be created together."""
+
+    place: _Place
+    request: CapacityRequest
+    names: Sequence[str | None]
+    """One for each of them."""
+    network: str | None
+    ssh_key_ids: Sequence[UUID] | None
+    terms: LeaseTerms
+    action: Action
+
+
+async def _create(
+    connection: Connection, world: World, wanted: _Wanted, *, actor: Actor
+) -> Sequence[Lease] | Refused:
+    """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
+    now, place = world.now(), wanted.place
+    network = await networks.of_lease(connection, place.project, wanted.network)
+    if isinstance(network, Refused):
+        return network
+    keys = await _admitted_keys(connection, place.project, wanted.ssh_key_ids)
     if isinstance(keys, Refused):
         return keys
-    market = await market_of(connection, request, now)
-    proposal = await _proposal(connection, in_environment, request, market, now, lock=True)
+    market = await market_of(connection, wanted.request, now)
+    proposal = replace(
+        await _proposal(connection, place.environment, wanted.request, market, now, lock=True),
+        action=wanted.action,
+        count=len(wanted.names),
+    )
     verdict = admit(proposal)
     if isinstance(verdict, NotAdmitted):
-        return admissions.refused(verdict, About(organization_id, of_project.id, in_environment.id))
+        about = About(place.project.organization_id, place.project.id, place.environment.id)
+        return admissions.refused(verdict, about)
+    leases_made: list[Lease] = []
+    for name in wanted.names:
+        lease = _admitted(
+            LeaseId(world.new_id()), wanted, verdict.price, network=network, name=name, keys=keys, now=now
+        )
+        stored = await _store(connection, world, lease, verdict, named=name is not None, actor=actor)
+        if isinstance(stored, Refused):
+            return stored
+        leases_made.append(stored)
+    await _note_bursts(connection, proposal.envelopes, verdict, now)
+    return leases_made
 
-    lease = _admitted(
-        LeaseId(world.new_id()),
-        of_project,
-        in_environment,
-        request,
-        verdict.price,
-        network=in_network,
-        name=name,
-        keys=keys,
-        terms=terms,
-        now=now,
-    )
+
+async def _store(
+    connection: Connection, world: World, lease: Lease, verdict: Admitted, *, named: bool, actor: Actor
+) -> Lease | Refused:
+    """Store a lease with its hold and the decision. A generated name that is taken is made longer."""
     stored = partial(
         leases.insert,
         connection,
@@ -146,17 +238,14 @@ async def create(
         decision=verdict.decision,
         decision_id=AdmissionDecisionId(world.new_id()),
         actor=actor,
-        why=_admitted_why(request, verdict),
+        why=_admitted_why(lease.request, verdict),
     )
     if not await stored(lease):
-        if name is not None:
-            return await _name_taken(connection, of_project, name)
-        lease = replace(
-            lease, name=f"{request.sku[:30]}-{lease.id.hex}"
-        )  # An id is unique, and so is this name.
-        if not await stored(lease):
-            return await _name_taken(connection, of_project, lease.name)
-    await _note_bursts(connection, proposal.envelopes, verdict, now)
+        # An id is unique, and so is this name.
+        longer = replace(lease, name=f"{lease.sku[:30]}-{lease.id.hex}")
+        if named or not await stored(longer):
+            return await _name_taken(connection, lease)
+        lease = longer
     await _follow(connection, world, lease.id)
     return lease
 
@@ -177,29 +266,28 @@ async def _note_bursts(
             await envelopes.set_over_since(connection, each.id, now)
 
 
-async def _name_taken(connection: Connection, project: Project, name: str) -> Refused:
-    holder = await leases.live_named(connection, project.id, name)
+async def _name_taken(connection: Connection, lease: Lease) -> Refused:
+    holder = await leases.live_named(connection, lease.project_id, lease.name)
     who = "A live lease" if holder is None else f"The live lease {on_wire(Prefix.LEASE, holder)}"
     return Refused(
         RefusalCode.NAME_TAKEN,
-        f"{who} of the project {project.name!r} is called {name!r}; choose another name, or release it first.",
+        f"{who} of the project {lease.project!r} is called {lease.name!r}; choose another name, or release it first.",
     )
 
 
 def _admitted(
     lease_id: LeaseId,
-    project: Project,
-    environment: Environment,
-    request: CapacityRequest,
+    wanted: _Wanted,
     price: Price,
     *,
     network: Network,
     name: str | None,
     keys: tuple[AdmittedKey, ...] | None,
-    terms: LeaseTerms,
     now: datetime,
 ) -> Lease:
     """A new lease, with the price and the proof that it is promised for its whole life."""
+    request, terms = wanted.request, wanted.terms
+    project, environment = wanted.place.project, wanted.place.environment
     return Lease(
         id=lease_id,
         organization_id=project.organization_id,
@@ -220,6 +308,7 @@ def _admitted(
         regions=request.regions,
         providers=request.providers,
         price_nano_per_hour_max=request.price_nano_per_hour_max,
+        priority=request.priority,
         ssh_keys=keys,
         labels=terms.labels,
         wait_timeout_seconds=terms.wait_timeout_seconds,

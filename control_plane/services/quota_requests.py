@@ -100,12 +100,31 @@ async def page(
     world: World,
     organization_id: OrganizationId,
     *,
+    states: Sequence[QuotaRequestState] | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[QuotaRequest]:
-    """Newest first."""
+    """Those in these states, or all, newest first."""
     async with world.db.reading(organization_id) as connection:
-        return await quota_requests.page(connection, organization_id, before=before, limit=limit)
+        return await quota_requests.page(
+            connection, organization_id, states=states, now=world.now(), before=before, limit=limit
+        )
+
+
+async def page_of_all(
+    world: World,
+    *,
+    states: Sequence[QuotaRequestState] | None,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[QuotaRequest]:
+    """The requests of all organizations, or those in these states, newest first. Each is read as its own tenant."""
+    async with world.db.reading() as connection:
+        places = await quota_requests.ids_of_all(
+            connection, states=states, now=world.now(), before=before, limit=limit
+        )
+    found = [await show(world, place.organization_id, place.id) for place in places]
+    return [request for request in found if not isinstance(request, Refused)]
 
 
 async def show(

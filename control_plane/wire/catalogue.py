@@ -4,9 +4,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from control_plane.wire.admissions import RuleView
 from control_plane.wire.codes import RejectCodeWord
 from control_plane.wire.common import (
     Money,
+    Name,
     NextCursor,
     ProviderName,
     RegionName,
@@ -18,6 +20,9 @@ from control_plane.wire.common import (
 )
 from control_plane.wire.problems import RefusalView
 from control_plane.wire.vocabulary import CapacityWord, ConfidenceWord, GpuModelWord, TierWord
+
+PRIORITY_DEFAULT = 50
+PRIORITY_MAX = 100
 
 
 class SkuView(View, kw_only=True):
@@ -111,6 +116,13 @@ class QuoteRequest(Request):
     """Empty means any provider."""
     price_usd_per_hour_max: UsdText | None = None
     """The highest acceptable price of the whole machine."""
+    priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = PRIORITY_DEFAULT
+    """When capacity is short, your leases with a higher number are placed first. It changes no price, and nothing for
+    other organizations."""
+    project: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of the project that the lease belongs to; the default one when it is left out."""
+    environment: Annotated[Name, Meta(examples=["default"])] | None = None
+    """The name or the id of an environment of the project; the default one when it is left out."""
 
 
 class VerdictView(View):
@@ -124,6 +136,8 @@ class VerdictView(View):
     """A sentence that says what to change."""
     refusals: tuple[RefusalView, ...] = ()
     """Everything that would refuse the lease; empty when it would be admitted."""
+    rules: tuple[RuleView, ...] = ()
+    """Every rule that spoke, in the order of the stages: those of the envelopes, and those of the product."""
 
 
 class CandidateView(View):
@@ -169,8 +183,12 @@ class QuoteView(View):
     """Whether it would be admitted."""
     sku: str
     """The SKU that was asked for."""
+    project: str
+    """The name of the project in which the lease would be."""
+    environment: str
+    """The name of the environment in which it would be."""
     price_per_gpu_hour: Money | None
-    """Null when we do not sell the SKU."""
+    """With the factor of a burst, where the lease would use one. Null when we do not sell the SKU."""
     price_per_hour: Money | None
     """For the whole machine; null when we do not sell the SKU."""
     first_hour: Money | None

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from control_plane.wire.catalogue import PRIORITY_MAX
 from control_plane.wire.common import (
     Money,
     Name,
@@ -17,10 +18,12 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.leases import BATCH_SIZE_MAX
 from control_plane.wire.vocabulary import (
     EnvironmentIdText,
     GpuModelWord,
     LevelWord,
+    OrganizationIdText,
     ProjectIdText,
     QuotaRequestIdText,
     QuotaRequestStateWord,
@@ -64,6 +67,10 @@ class LimitsRequest(Request):
     """The providers whose machines may be leased; none when it is empty."""
     tiers: Annotated[tuple[DemandedTier, ...], Meta(max_length=CHOICES_MAX)] | None = None
     """What the SKUs that may be leased demand of the proof of their GPUs."""
+    priority_max: Annotated[int, Meta(ge=0, le=PRIORITY_MAX, examples=[50])] | None = None
+    """The highest priority that a lease may have."""
+    batch_size_max: Annotated[int, Meta(ge=1, le=BATCH_SIZE_MAX, examples=[8])] | None = None
+    """How many leases one request may create."""
 
 
 class EnvelopeRequest(LimitsRequest):
@@ -106,6 +113,10 @@ class LimitsView(View):
     """The providers whose machines may be leased."""
     tiers: tuple[str, ...] | None
     """What the SKUs that may be leased demand of the proof of their GPUs."""
+    priority_max: int | None
+    """The highest priority that a lease may have."""
+    batch_size_max: int | None
+    """How many leases one request may create."""
     burst: BurstView | None
     """How far limits may be exceeded for a while; null: not at all."""
     ends_after_seconds: int | None
@@ -189,6 +200,8 @@ class QuotaRequestView(View, kw_only=True):
 
     id: QuotaRequestIdText
     """Its id."""
+    organization_id: OrganizationIdText
+    """The organization that asks."""
     state: QuotaRequestStateWord
     """What became of it."""
     level: LevelWord

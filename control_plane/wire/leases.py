@@ -4,8 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from control_plane.wire.catalogue import QuoteRequest
+from control_plane.wire.catalogue import PRIORITY_MAX, QuoteRequest
 from control_plane.wire.common import (
+    NAME_LENGTH_MAX,
     Labels,
     Money,
     Name,
@@ -41,6 +42,7 @@ from control_plane.wire.vocabulary import (
 WAIT_SECONDS_DEFAULT = 1_800
 WAIT_SECONDS_MAX = 604_800
 SSH_KEYS_MAX = 100
+BATCH_SIZE_MAX = 64
 
 
 class AutoReleaseRequest(Request):
@@ -61,10 +63,6 @@ class LeaseRequest(QuoteRequest):
 
     name: Name | None = None
     """Generated when it is left out. No two live leases of a project have the same name."""
-    project: Annotated[Name, Meta(examples=["default"])] | None = None
-    """The name or the id of the project that the lease belongs to; the default one when it is left out."""
-    environment: Annotated[Name, Meta(examples=["default"])] | None = None
-    """The name or the id of an environment of the project; the default one when it is left out."""
     network: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of the project's private network that the machine joins; the default one when it is left
     out."""
@@ -80,10 +78,25 @@ class LeaseRequest(QuoteRequest):
     """When the lease is released by itself; only when you release it, if this is left out."""
 
 
+class LeaseBatchRequest(LeaseRequest, kw_only=True):
+    """Several equal leases that are wanted, all or none."""
+
+    count: Annotated[int, Meta(ge=1, le=BATCH_SIZE_MAX, examples=[4])]
+    """How many. They are called `name` with `-1`, `-2` and so on."""
+
+    def __post_init__(self) -> None:
+        longest = NAME_LENGTH_MAX - len(f"-{BATCH_SIZE_MAX}")
+        if self.name is not None and len(self.name) > longest:
+            raise ValueError(
+                f"must have a `name` of at most {longest} characters, because numbers are added to it"
+            )
+
+
 class LeaseChangeRequest(Request):
     """What is to be different. What is left out or null stays as it is.
 
-    Only `auto_release` can change at any time; the other fields can while the lease waits for a machine.
+    Only `auto_release` can change at any time; the other fields can while the lease waits for a machine. Afterwards
+    they are refused with `lease_has_machine`: no provider changes a machine that runs.
     """
 
     sku: SkuName | None = None
@@ -94,6 +107,8 @@ class LeaseChangeRequest(Request):
     """Whose machine it may be; empty means anybody's."""
     price_usd_per_hour_max: UsdText | None = None
     """The highest acceptable price of the whole machine."""
+    priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX, examples=[80])] | None = None
+    """Your leases with a higher number are placed first."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX, examples=[600])] | None = None
     """How long the lease waits for stock before it ends, counted from its creation."""
     auto_release: AutoReleaseRequest | None = None
@@ -118,6 +133,8 @@ class LeaseRequestView(View):
     """Whose machine it may be; empty means anybody's."""
     price_usd_per_hour_max: str | None
     """The most that the machine may cost per hour in US dollars, exact: `25.000000000`."""
+    priority: int
+    """Leases of your organization with a higher number are placed first."""
 
 
 class WaitingView(View):
@@ -287,6 +304,13 @@ class LeaseView(View, kw_only=True):
     """When the bill stopped; null before that."""
     ended_at: Timestamp | None
     """When the last machine was gone; null before that."""
+
+
+class LeaseBatchView(View):
+    """Leases that one request created."""
+
+    items: tuple[LeaseView, ...]
+    """The leases, in the order of their numbers."""
 
 
 class LeasePage(View):

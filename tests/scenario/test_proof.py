@@ -1021,7 +1021,8 @@ async def _candidates(stage: Stage) -> list[str]:
     """Offer keys as a quote ranks them, by type and region."""
     organization = await stage.organization()
     await stage.run("refresh_offers")
-    quote = await lease_service.quote(stage.api, organization, PROVEN)
+    quote = await lease_service.quote(stage.api, organization, PROVEN, reach=EVERYWHERE)
+    assert not isinstance(quote, Refused)
     return [_key_of(offer.native_type, offer.native_region) for offer in quote.ranking.candidates]
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 from control_plane.db import claims, leases, machines
 from control_plane.db.connection import Connection
 from control_plane.domain import proof
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import ADMIT_MAX
 from control_plane.domain.failure import FailReason
@@ -16,6 +17,7 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineOrder, MachineState, Purpose
 from control_plane.domain.placement import Offer
 from control_plane.domain.proof import UNANSWERED_PER_STRIKE, OwnCode, Tier, tier
+from control_plane.domain.refusal import Refused
 from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import leases as lease_service
@@ -35,7 +37,8 @@ _PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
 
 async def offer(stage: Stage) -> Offer:
     await stage.run("refresh_offers")
-    quote = await lease_service.quote(stage.api, await stage.organization(), PROVEN)
+    quote = await lease_service.quote(stage.api, await stage.organization(), PROVEN, reach=EVERYWHERE)
+    assert not isinstance(quote, Refused)
     return quote.ranking.candidates[0]
 
 

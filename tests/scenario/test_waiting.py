@@ -6,7 +6,7 @@ import pytest
 
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.placement import RejectCode
-from control_plane.domain.request import LeaseTerms
+from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.services import lease_overviews
 from providers.fake import Fault
 from tests.support.stage import Stage
@@ -177,3 +177,21 @@ async def test_every_attempt_has_its_placement_although_it_decides_the_same_as_t
         stage.clock.advance(600)
     first, second = (await stage.why(lease)).placements
     assert (first.chosen, first.ranking.rejected) == (second.chosen, second.ranking.rejected)
+
+
+async def test_the_lease_with_the_highest_priority_gets_the_stock_that_returns(stage: Stage) -> None:
+    _sell_out(stage)
+    organization_id = await stage.organization()
+    leases = {}
+    for name, priority in (("low", 10), ("usual", 50), ("high", 90)):
+        request = CapacityRequest("h100x1", priority=priority)
+        leases[name] = await stage.lease(organization_id, request, name=name)
+        await _wait(stage, 1)
+        stage.clock.advance(4)  # So that each is looked at in moments of its own.
+    place = next(iter(stage.cloud.stock))
+    for served in (["high"], ["high", "usual"], ["high", "usual", "low"]):
+        stage.cloud.stock[place] += 1
+        await stage.play_until(leases[served[-1]], "ready", seconds_max=300)
+        ready = {name for name, state in (await stage.states()).items() if state == "ready"}
+        assert ready == set(served)
+    await stage.finish()

@@ -126,6 +126,7 @@ def a_lease(**other: Any) -> Lease:
         "regions": (),
         "providers": (),
         "price_nano_per_hour_max": None,
+        "priority": 50,
         "ssh_keys": (),
         "labels": {},
         "wait_timeout_seconds": 1_800,

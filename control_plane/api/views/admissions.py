@@ -1,5 +1,6 @@
 """Decisions of admission on the wire."""
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from control_plane.domain.decision import Spoken
@@ -16,7 +17,7 @@ def decision_view(decided: Decided) -> DecisionView:
         outcome=decided.outcome.value,
         code=decided.code,
         why=decided.why,
-        rules=tuple(_rule(spoken) for spoken in decided.rules),
+        rules=rules_view(decided.rules),
         lease_id=_id(Prefix.LEASE, decided.lease_id),
         project_id=_id(Prefix.PROJECT, decided.project_id),
         environment_id=_id(Prefix.ENVIRONMENT, decided.environment_id),
@@ -25,6 +26,10 @@ def decision_view(decided: Decided) -> DecisionView:
         actor=decided.actor,
         request_id=decided.request_id,
     )
+
+
+def rules_view(rules: Iterable[Spoken]) -> tuple[RuleView, ...]:
+    return tuple(_rule(spoken) for spoken in rules)
 
 
 def _rule(spoken: Spoken) -> RuleView:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from control_plane.api.views.admissions import rules_view
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
@@ -60,6 +61,8 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
     return QuoteView(
         verdict=_verdict(quote),
         sku=sku_name,
+        project=quote.project,
+        environment=quote.environment,
         price_per_gpu_hour=None if price is None else money(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
@@ -69,11 +72,11 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
 
 
 def _verdict(quote: Quote) -> VerdictView:
-    if isinstance(quote.verdict, Refused):
-        return VerdictView(
-            admitted=False,
-            code=quote.verdict.code.value,
-            why=quote.verdict.why,
-            refusals=refusals_of(quote.verdict),
-        )
-    return VerdictView(admitted=True, code=None, why=None)
+    refused = quote.verdict if isinstance(quote.verdict, Refused) else None
+    return VerdictView(
+        admitted=refused is None,
+        code=None if refused is None else refused.code.value,
+        why=None if refused is None else refused.why,
+        refusals=refusals_of(refused),
+        rules=rules_view(quote.verdict.decision.rules),
+    )

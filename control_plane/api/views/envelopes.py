@@ -38,6 +38,8 @@ def limits_of(data: LimitsRequest, field: str = "") -> Envelope:
         regions=_set(data.regions),
         providers=_set(data.providers),
         tiers=None if data.tiers is None else frozenset(Tier(tier) for tier in data.tiers),
+        priority=data.priority_max,
+        batch_size=data.batch_size_max,
         burst=None if burst is None else Burst(burst.over_percent, burst.seconds, burst.price_percent),
         ends_after_seconds=data.ends_after_seconds if isinstance(data, EnvelopeRequest) else None,
     )
@@ -71,6 +73,8 @@ def limits_view(envelope: Envelope) -> LimitsView:
         regions=_sorted(envelope.regions),
         providers=_sorted(envelope.providers),
         tiers=_sorted(envelope.tiers),
+        priority_max=envelope.priority,
+        batch_size_max=envelope.batch_size,
         burst=None if burst is None else BurstView(burst.over_percent, burst.seconds, burst.price_percent),
         ends_after_seconds=envelope.ends_after_seconds,
     )
@@ -106,6 +110,7 @@ def envelope_view(shown: ShownEnvelope) -> EnvelopeView:
 def quota_request_view(request: QuotaRequest, now: datetime) -> QuotaRequestView:
     return QuotaRequestView(
         id=on_wire(Prefix.QUOTA_REQUEST, request.id),
+        organization_id=on_wire(Prefix.ORGANIZATION, request.organization_id),
         state=request.state_at(now).value,
         level=request.level.value,
         project_id=_id(Prefix.PROJECT, request.project_id),

@@ -108,6 +108,7 @@ def _request(requested: CapacityRequest) -> LeaseRequestView:
         regions=requested.regions,
         providers=requested.providers,
         price_usd_per_hour_max=None if ceiling is None else usd(ceiling),
+        priority=requested.priority,
     )
 
 

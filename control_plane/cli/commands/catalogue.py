@@ -11,7 +11,14 @@ from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, Parser, command, suggestion
 from control_plane.cli.render.catalogue import offer_tables, quote_page, sku_table
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.catalogue import OfferList, OfferView, QuoteRequest, QuoteView, SkuList
+from control_plane.wire.catalogue import (
+    PRIORITY_DEFAULT,
+    OfferList,
+    OfferView,
+    QuoteRequest,
+    QuoteView,
+    SkuList,
+)
 
 NAMED_MAX = 20
 """How many values a remark names."""
@@ -27,10 +34,14 @@ def add(to: Commands) -> None:
         "quote",
         quote,
         "Show what a lease would cost and where it would go, without creating it.",
-        more="When the lease would be refused, it says why and exits with 1.",
+        more=(
+            "When the lease would be refused, it says by which limits and exits with 1.\n"
+            "--verbose shows every rule that spoke."
+        ),
         examples="""
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
+        splitplane quote h100-sxm.8x --project research --environment prod --verbose
         """,
     )
     add_verbose(parser)
@@ -67,7 +78,7 @@ def _add_offers(to: Commands) -> None:
 
 def add_verbose(parser: Parser) -> None:
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="name every rejected offer with its reason"
+        "-v", "--verbose", action="store_true", help="show every rule, and name every rejected offer"
     )
 
 
@@ -89,6 +100,23 @@ def add_constraints(parser: Parser) -> None:
         help="may be repeated (default: any)",
     )
     parser.add_argument("--max-price", metavar="USD", help="highest price per hour for the whole machine")
+    parser.add_argument(
+        "--priority",
+        type=int,
+        default=PRIORITY_DEFAULT,
+        metavar="N",
+        help=f"0 to 100; of your leases, the highest is placed first (default: {PRIORITY_DEFAULT})",
+    )
+    parser.add_argument(
+        "--project",
+        metavar="PROJECT",
+        help="the project it belongs to, by name or id (default: the one called default)",
+    )
+    parser.add_argument(
+        "--environment",
+        metavar="ENVIRONMENT",
+        help="the project's environment, by name or id (default: the one called default)",
+    )
 
 
 def ceiling(args: Namespace) -> str | None:
@@ -177,7 +205,15 @@ def _costs_at_most(offer: OfferView, usd: str) -> bool:
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
-    request = QuoteRequest(args.sku, tuple(args.region), tuple(args.provider), ceiling(args))
+    request = QuoteRequest(
+        sku=args.sku,
+        regions=tuple(args.region),
+        providers=tuple(args.provider),
+        price_usd_per_hour_max=ceiling(args),
+        priority=args.priority,
+        project=args.project,
+        environment=args.environment,
+    )
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
     terminal.present(args.json, answer, lambda quote: quote_page(quote, verbose=args.verbose))

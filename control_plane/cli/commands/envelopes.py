@@ -101,6 +101,8 @@ def add_limits(parser: ArgumentParser) -> None:
         choices=("listed", "proven", "attested"),
         help="allow this tier",
     )
+    parser.add_argument("--priority", type=int, metavar="N", help="the highest priority of a lease")
+    parser.add_argument("--batch", type=int, metavar="N", help="how many leases one request may create")
 
 
 def limits_of(args: Namespace) -> LimitsRequest:
@@ -114,6 +116,8 @@ def limits_of(args: Namespace) -> LimitsRequest:
         regions=_words(args.region),
         providers=_words(args.provider),
         tiers=_words(args.tier),
+        priority_max=args.priority,
+        batch_size_max=args.batch,
     )
 
 

@@ -1,27 +1,29 @@
-"""Leases: create, watch, list, show, ssh, release, and why."""
+"""Leases: create, watch, list, show, ssh, and release."""
 
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from control_plane.cli import progress
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
-from control_plane.cli.commands import lease_ssh, ssh_keys
+from control_plane.cli.commands import explanations, lease_changes, lease_ssh, ssh_keys
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.commands.catalogue import add_constraints, add_verbose, ceiling, with_nearest_sku
+from control_plane.cli.commands.catalogue import add_constraints, ceiling, with_nearest_sku
 from control_plane.cli.commands.labels import labels
-from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, find
+from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, each_of, find
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
-from control_plane.cli.render.explanation import explanation_page
 from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import plural, price, sentence
-from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.leases import (
     WAIT_SECONDS_DEFAULT,
     AutoReleaseRequest,
+    LeaseBatchRequest,
+    LeaseBatchView,
     LeasePage,
     LeaseRequest,
     LeaseView,
@@ -38,8 +40,9 @@ def add(to: Commands) -> None:
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     lease_ssh.add(leases)
+    lease_changes.add(leases)
     _add_release(leases)
-    _add_why(to)
+    explanations.add(to)
 
 
 def _add_watch(leases: Commands) -> None:
@@ -103,25 +106,6 @@ def _add_release(leases: Commands) -> None:
     parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
 
 
-def _add_why(to: Commands) -> None:
-    parser = command(
-        to,
-        "why",
-        why,
-        "Explain how a lease came to be where it is.",
-        more=(
-            "Shows why it was admitted, every offer that was considered and why it was\n"
-            "rejected, every attempt and how it ended, what the GPUs proved, and the journal."
-        ),
-        examples="""
-        splitplane why train-1
-        splitplane why train-1 --verbose
-        """,
-    )
-    parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
-    add_verbose(parser)
-
-
 def _add_create(leases: Commands) -> None:
     parser = command(
         leases,
@@ -139,19 +123,13 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --ssh-key laptop --ssh-key ci --no-wait
         splitplane lease create h100-sxm.1x --project research --label team=vision
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
+        splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         """,
     )
     add_constraints(parser)
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
-        "--project",
-        metavar="PROJECT",
-        help="the project it belongs to, by name or id (default: the one called default)",
-    )
-    parser.add_argument(
-        "--environment",
-        metavar="ENVIRONMENT",
-        help="the project's environment, by name or id (default: the one called default)",
+        "--count", type=int, metavar="N", help="create this many, all or none; --name gets -1, -2, ..."
     )
     parser.add_argument(
         "--network",
@@ -195,39 +173,70 @@ def _add_create(leases: Commands) -> None:
 
 def create(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    request = LeaseRequest(
-        sku=args.sku,
-        regions=tuple(args.region),
-        providers=tuple(args.provider),
-        price_usd_per_hour_max=ceiling(args),
-        name=args.name,
-        project=args.project,
-        environment=args.environment,
-        network=args.network,
-        ssh_key_ids=_key_ids(client, args),
-        wait_timeout_seconds=(
-            WAIT_SECONDS_DEFAULT
-            if args.wait_timeout is None
-            else seconds(args.wait_timeout, "--wait-timeout")
-        ),
-        labels=labels(args.label),
-        auto_release=_auto_release(args),
-    )
-    try:
-        answer = client.post("/v1/leases", LeaseView, request)
-    except CliError as error:
-        raise with_nearest_sku(client, error, args.sku) from None
-    lease = answer.value
-    terminal.note(f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour.")
+    values = {
+        "sku": args.sku,
+        "regions": tuple(args.region),
+        "providers": tuple(args.provider),
+        "price_usd_per_hour_max": ceiling(args),
+        "priority": args.priority,
+        "name": args.name,
+        "project": args.project,
+        "environment": args.environment,
+        "network": args.network,
+        "ssh_key_ids": _key_ids(client, args),
+        "wait_timeout_seconds": _wait_timeout(args),
+        "labels": labels(args.label),
+        "auto_release": _auto_release(args),
+    }
+    if args.count is not None:
+        _create_batch(terminal, client, args, LeaseBatchRequest(count=args.count, **values))
+        return
+    with _naming_the_nearest(client, args.sku):
+        answer = client.post("/v1/leases", LeaseView, LeaseRequest(**values))
+    _note_admitted(terminal, answer.value)
     if args.no_wait:
         terminal.present(args.json, answer, lambda lease: lease_page(lease, terminal.now()))
         return
-    end = _watched(terminal, client, [answer], progress.is_decided)[lease.id]
+    end = _watched(terminal, client, [answer], progress.is_decided)[answer.value.id]
     if isinstance(end, CliError):
         raise end
     terminal.present(args.json, end, lambda lease: lease_page(lease, terminal.now()))
     if not progress.is_ready(end.value):
         raise _failure(end.value)
+
+
+def _create_batch(terminal: Terminal, client: Client, args: Namespace, request: LeaseBatchRequest) -> None:
+    with _naming_the_nearest(client, args.sku):
+        batch = client.post("/v1/leases/batch", LeaseBatchView, request)
+    made = each_of(batch.content["items"], batch.value.items)
+    for lease in batch.value.items:
+        _note_admitted(terminal, lease)
+    if args.no_wait:
+        terminal.present(
+            args.json, batch, lambda made: lease_table(made.items, terminal.now(), all_states=True)
+        )
+        return
+    ends = _watched(terminal, client, made, progress.is_decided)
+    _present_many(terminal, args, ends)
+    _raise_failure(ends, made)
+
+
+@contextmanager
+def _naming_the_nearest(client: Client, sku: str) -> Iterator[None]:
+    """An unknown SKU is refused with the nearest one."""
+    try:
+        yield
+    except CliError as error:
+        raise with_nearest_sku(client, error, sku) from None
+
+
+def _note_admitted(terminal: Terminal, lease: LeaseView) -> None:
+    terminal.note(f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour.")
+
+
+def _wait_timeout(args: Namespace) -> int:
+    given = args.wait_timeout
+    return WAIT_SECONDS_DEFAULT if given is None else seconds(given, "--wait-timeout")
 
 
 def _key_ids(client: Client, args: Namespace) -> tuple[str, ...] | None:
@@ -284,10 +293,14 @@ def watch(terminal: Terminal, args: Namespace) -> None:
     ]
     ends = _watched(terminal, client, leases, settled)
     _present_many(terminal, args, ends)
-    if args.until == "ended":
-        return
+    if args.until != "ended":
+        _raise_failure(ends, leases)
+
+
+def _raise_failure(ends: dict[str, End], before: list[Found]) -> None:
+    """Raise the error of the first lease that did not get ready."""
     for end in ends.values():
-        if not isinstance(end, CliError) and _failed(end.value, leases):
+        if not isinstance(end, CliError) and _failed(end.value, before):
             raise _failure(end.value)
 
 
@@ -323,7 +336,7 @@ def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, End]) -> 
         raise troubles[0]
 
 
-# list, show, why
+# list, show
 
 
 def list_leases(terminal: Terminal, args: Namespace) -> None:
@@ -351,17 +364,6 @@ def list_leases(terminal: Terminal, args: Namespace) -> None:
 def show(terminal: Terminal, args: Namespace) -> None:
     answer = find(terminal.client(), [args.lease])[0]
     terminal.present(args.json, answer, lambda lease: lease_page(lease, terminal.now()))
-
-
-def why(terminal: Terminal, args: Namespace) -> None:
-    client = terminal.client()
-    lease = find(client, [args.lease])[0].value
-    answer = client.get(f"/v1/leases/{lease.id}/explanation", ExplanationView)
-    terminal.present(
-        args.json,
-        answer,
-        lambda explanation: explanation_page(explanation, terminal.now(), verbose=args.verbose),
-    )
 
 
 # release

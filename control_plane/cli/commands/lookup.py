@@ -1,7 +1,7 @@
 """Find a lease, or what else has a name, by what a person types: an id, the beginning of one, or a name."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
@@ -16,6 +16,7 @@ LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 PREFIX_DIGITS_MIN = 4
 """Fewer digits of an id would match by chance."""
 
+LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 Found = Answer[LeaseView]
 
 
@@ -80,9 +81,12 @@ def find_subject(client: Client, word: str) -> str:
 
 def listed(client: Client, *, states: Sequence[str]) -> list[Found]:
     page = client.every("/v1/leases", LeasePage, {"state": list(states)})
-    return [
-        Answer(content, value) for content, value in zip(page.content["items"], page.value.items, strict=True)
-    ]
+    return each_of(page.content["items"], page.value.items)
+
+
+def each_of(contents: Sequence[Any], values: Sequence[LeaseView]) -> list[Found]:
+    """Leases that were answered together, each in both of its forms."""
+    return [Answer(content, value) for content, value in zip(contents, values, strict=True)]
 
 
 def _matching(leases: Sequence[Found], word: str) -> list[Found]:

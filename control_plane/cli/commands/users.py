@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli.commands.lookup import find_subject
+from control_plane.cli.commands import subjects
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.subjects import user_table
 from control_plane.cli.terminal import Terminal
@@ -27,16 +27,7 @@ def add(to: Commands) -> None:
     parser.add_argument("email", metavar="EMAIL", help="unique in your organization")
     parser.add_argument("name", metavar="NAME", help="the name of the person")
     command(users, "list", list_users, "List your users, oldest first.", examples="splitplane user list")
-    for name, run, what, example in (
-        ("show", show, "Show one user.", ""),
-        ("suspend", suspend, "Refuse the API keys of a user until it is resumed.", ""),
-        ("resume", resume, "Accept the API keys of a suspended user again.", ""),
-        ("remove", remove, "Remove a user for good: its API keys are revoked and its roles end.", " --yes"),
-    ):
-        parser = command(users, name, run, what, examples=f"splitplane user {name} ada@example.com{example}")
-        parser.add_argument("user", metavar="USER", help=USER_HELP)
-        if run is remove:
-            parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    subjects.add(users, USERS)
 
 
 def invite(terminal: Terminal, args: Namespace) -> None:
@@ -53,32 +44,18 @@ def list_users(terminal: Terminal, args: Namespace) -> None:
     terminal.present(args.json, answer, lambda page: user_table(page.items, terminal.now()))
 
 
-def show(terminal: Terminal, args: Namespace) -> None:
-    client = terminal.client()
-    answer = client.get(f"{PATH}/{find_subject(client, args.user)}", UserView)
-    terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
-
-
-def suspend(terminal: Terminal, args: Namespace) -> None:
-    _change(terminal, args, "suspend")
-
-
-def resume(terminal: Terminal, args: Namespace) -> None:
-    _change(terminal, args, "resume")
-
-
-def _change(terminal: Terminal, args: Namespace, action: str) -> None:
-    client = terminal.client()
-    answer = client.post(f"{PATH}/{find_subject(client, args.user)}/{action}", UserView)
-    terminal.present(args.json, answer, lambda user: user_table([user], terminal.now()))
-
-
-def remove(terminal: Terminal, args: Namespace) -> None:
-    client = terminal.client()
-    user = find_subject(client, args.user)
-    if not args.yes:
-        terminal.confirm(
-            f"Remove {args.user}? Its API keys are revoked and its roles end, for good.", otherwise="--yes"
-        )
-    client.delete(f"{PATH}/{user}")
-    terminal.done(args.json, "removed", user, f"Removed {args.user}.")
+USERS = subjects.Kind(
+    PATH,
+    UserView,
+    lambda user, terminal: user_table([user], terminal.now()),
+    word="user",
+    example="ada@example.com",
+    metavar="USER",
+    help=USER_HELP,
+    summaries={
+        "show": "Show one user.",
+        "suspend": "Refuse the API keys of a user until it is resumed.",
+        "resume": "Accept the API keys of a suspended user again.",
+        "remove": "Remove a user for good: its API keys are revoked and its roles end.",
+    },
+)

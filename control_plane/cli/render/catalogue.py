@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from control_plane.cli.render.admissions import rule_table
 from control_plane.cli.render.layout import heading, indented, pairs, table
 from control_plane.cli.words import coarse, plural, price, spaced
 from control_plane.wire.catalogue import CandidateView, OfferView, QuoteView, RejectedView, SkuView
@@ -115,7 +116,12 @@ def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
         parts.append(heading(quote.sku, f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"))
     if quote.verdict.admitted:
         hold = f" with a hold of {price(quote.first_hour)} USD for its first hour."
-        parts.append(Text.assemble(("Would be admitted", "green"), hold))
+        place = _place(quote)
+        parts.append(Text.assemble(("Would be admitted", "green"), place, hold))
+    rules = [rule for rule in quote.verdict.rules if verbose or rule.verdict != "allowed"]
+    if rules:
+        hint = "" if verbose else "--verbose shows every rule"
+        parts += [Text(), heading("Limits" if not verbose else "Rules", hint), indented(rule_table(rules))]
     if quote.candidates:
         title = "Would be tried, best first" if quote.verdict.admitted else "Could serve it, best first"
         parts += [Text(), heading(title), candidate_table(quote.candidates, chosen=None)]
@@ -125,6 +131,12 @@ def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
         hint = "" if verbose or not is_folded(quote.rejected) else "--verbose names every offer"
         parts += [Text(), heading("Rejected", hint), rejected_lines(quote.rejected, verbose=verbose)]
     return Group(*parts)
+
+
+def _place(quote: QuoteView) -> str:
+    """Where a lease would be, unless that is the default, as for most."""
+    place = (quote.project, quote.environment)
+    return "" if place == ("default", "default") else f" in {quote.project}, {quote.environment},"
 
 
 def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) -> RenderableType:

@@ -1,13 +1,13 @@
 """Envelopes on the screen: each limit with a bar of what is used of it; and quota requests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, heading, indented, table
-from control_plane.cli.words import coarse, rounded
+from control_plane.cli.words import coarse, rounded, short_id
 from control_plane.wire.envelopes import EnvelopeView, LimitsView, QuotaRequestView
 
 BAR_WIDTH = 20
@@ -88,6 +88,9 @@ def _choices(limits: LimitsView) -> Iterator[tuple[Cell, Cell, Cell, Cell]]:
     ):
         if words is not None:
             yield (name, "", ", ".join(words) or "none", "")
+    for name, most in (("priority", limits.priority_max), ("leases at once", limits.batch_size_max)):
+        if most is not None:
+            yield (name, "", f"up to {most}", "")
     if limits.burst is not None:
         burst = limits.burst
         over = f"{burst.over_percent} % over for {burst.seconds:,} s at {burst.price_percent} % of the price"
@@ -96,10 +99,20 @@ def _choices(limits: LimitsView) -> Iterator[tuple[Cell, Cell, Cell, Cell]]:
         yield ("leases outside", "", f"end {limits.ends_after_seconds:,} s after their warning", "")
 
 
-def quota_request_table(requests: Sequence[QuotaRequestView], now: datetime) -> RenderableType:
+def quota_request_table(
+    requests: Sequence[QuotaRequestView], now: datetime, *, organizations: Mapping[str, str] | None = None
+) -> RenderableType:
+    """With the names of `organizations` by their ids, a column says whose each request is."""
+    named = organizations is not None
+    ids = [request.id for request in requests]
     rows = [
         (
-            request.id,
+            short_id(request.id, ids),
+            *(
+                ((organizations or {}).get(request.organization_id, request.organization_id),)
+                if named
+                else ()
+            ),
             request.state,
             request.level,
             "; ".join(_wanted(request.limits)),
@@ -108,7 +121,8 @@ def quota_request_table(requests: Sequence[QuotaRequestView], now: datetime) -> 
         )
         for request in requests
     ]
-    return table(("ID", "STATE", "LEVEL", "WANTED", "AGE", "WHY"), rows, right=("AGE",))
+    columns = ("ID", *(("ORGANIZATION",) if named else ()), "STATE", "LEVEL", "WANTED", "AGE", "WHY")
+    return table(columns, rows, right=("AGE",))
 
 
 def _wanted(limits: LimitsView) -> Iterator[str]:

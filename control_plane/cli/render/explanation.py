@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from control_plane.cli.render.admissions import rule_table
 from control_plane.cli.render.catalogue import candidate_table, rejected_lines
 from control_plane.cli.render.layout import facts, heading, indented, table
 from control_plane.cli.render.leases import state_mark
@@ -49,26 +50,12 @@ def _headline(lease: LeaseView) -> list[RenderableType]:
     return [title, indented(Text(message)), Text()]
 
 
-_MARKS = {"allowed": ("✓", "green"), "burst": ("!", "yellow"), "refused": ("✗", "red")}
-
-
 def _decisions(decisions: Sequence[DecisionView], now: datetime) -> list[RenderableType]:
     """What the rules said, the oldest decision first."""
     parts: list[RenderableType] = []
     for decision in reversed(decisions):
         parts.append(heading(f"Decision on {spaced(decision.action)}", _when(decision.decided_at, now)))
-        rows = [
-            (
-                Text(*_MARKS.get(rule.verdict, ("?", ""))),
-                spaced(rule.rule) + (f" {rule.subject}" if rule.subject else ""),
-                rule.level or rule.stage,
-                rule.used or "",
-                rule.wanted or "",
-                rule.limit or "",
-            )
-            for rule in decision.rules
-        ]
-        parts += [indented(table(("", "RULE", "FROM", "USED", "WANTED", "LIMIT"), rows))]
+        parts.append(indented(rule_table(decision.rules)))
         if decision.why:
             parts.append(indented(Text(sentence(decision.why))))
     return parts

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import at, environment, known, own, project, table, tenant
+from control_plane.db.tables.marks import Lookups, at, environment, known, own, project, table, tenant
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.decision import Action, Verdict
 from control_plane.domain.envelope import Level
@@ -153,5 +153,7 @@ quota_requests = table(
     ),
     CheckConstraint("(decided_at IS NULL) = (state = 'pending')", name="decision_has_its_time"),
     Index("ix_quota_requests_organization_id_asked_at", "organization_id", "asked_at", "id"),
+    Index("ix_quota_requests_asked_at", "asked_at", "id"),
     api=("INSERT", "UPDATE"),
+    lookups=Lookups.READ,
 )

@@ -64,6 +64,7 @@ leases = table(
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
+    Column("priority", Integer, nullable=False),
     # The only keys to log in with, each with id, name, public key and fingerprint, as they were when the lease was
     # created; JSON's null: any key.
     Column("ssh_keys", JSONB, nullable=False),

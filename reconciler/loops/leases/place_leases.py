@@ -4,8 +4,8 @@ The intent and its launch key are committed before anything is requested from a 
 with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
 (law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits for
 stock, as its customer reads with the reason; when it has waited as long as its request says, or has tried too often, it
-ends. Nothing is bought for a lease of a suspended organization, or for one that its envelopes no longer allow; both
-wait in the same way.
+ends. When capacity is short, an organization's leases with a higher priority go first. Nothing is bought for a lease of
+a suspended organization, or for one that its envelopes no longer allow; both wait in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ from control_plane.domain.waiting import (
     GiveUp,
     KeepWaiting,
     held_back,
+    in_turn,
     suspended,
     tried_too_often,
     unserved,
@@ -57,7 +58,7 @@ PLACED_PER_ACTIVATION_MAX = 100
 async def activate(world: AccountWorld) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        waiting = await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX)
+        waiting = in_turn(await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX))
         if not waiting:
             return Report()
         unfunded = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})

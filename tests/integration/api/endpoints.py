@@ -177,7 +177,8 @@ ENDPOINTS = (
         Permission.ENVELOPES_SET_CEILING,
         ENVELOPE,
     ),
-    _get("/v1/quota-requests", Permission.QUOTA_REQUESTS_READ, "limit", "cursor"),
+    _get("/v1/quota-requests", Permission.QUOTA_REQUESTS_READ, "state", "limit", "cursor"),
+    _get("/v1/operator/quota-requests", Permission.ORGANIZATIONS_READ_ALL, "state", "limit", "cursor"),
     _post(
         "/v1/quota-requests",
         Permission.QUOTA_REQUESTS_CREATE,
@@ -196,6 +197,7 @@ ENDPOINTS = (
     _get(
         "/v1/operator/organizations/{organization_id}/quota-requests",
         Permission.ORGANIZATIONS_READ_ALL,
+        "state",
         "limit",
         "cursor",
     ),
@@ -228,7 +230,15 @@ ENDPOINTS = (
     _post(
         "/v1/quotes",
         Permission.QUOTES_CREATE,
-        {"sku": "h100x1", "regions": [], "providers": [], "price_usd_per_hour_max": "25"},
+        {
+            "sku": "h100x1",
+            "regions": [],
+            "providers": [],
+            "price_usd_per_hour_max": "25",
+            "priority": 50,
+            "project": "default",
+            "environment": "default",
+        },
     ),
     _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state", "project", "label", "waiting"),
     _post(
@@ -242,11 +252,17 @@ ENDPOINTS = (
             "regions": [],
             "providers": [],
             "price_usd_per_hour_max": "25.5",
+            "priority": 50,
             "ssh_key_ids": [],
             "wait_timeout_seconds": 600,
             "labels": {"team": "vision"},
             "auto_release": {"after_seconds": 3_600, "spend_usd": "100"},
         },
+    ),
+    _post(
+        "/v1/leases/batch",
+        Permission.LEASES_CREATE,
+        {"sku": "h100x1", "count": 2, "name": "worker", "ssh_key_ids": [], "priority": 50},
     ),
     _get("/v1/leases/{lease_id}", Permission.LEASES_READ),
     Endpoint(
@@ -258,6 +274,7 @@ ENDPOINTS = (
             "regions": ["eu"],
             "providers": ["fake"],
             "price_usd_per_hour_max": "25",
+            "priority": 80,
             "wait_timeout_seconds": 600,
             "auto_release": {"after_seconds": 3_600, "spend_usd": "100"},
         },

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections import Counter
+from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
-from tests.integration.api.conftest import Api, Tenant
+from control_plane.domain.organization import OrganizationState
+from tests.integration.api.conftest import Api, Tenant, tenant_in
 from tests.integration.api.problems import hold
 
 LEASE = {"sku": "h100x1", "ssh_key_ids": []}
@@ -146,6 +149,58 @@ async def test_an_approval_beyond_a_wider_level_is_refused_and_the_request_stays
     assert withdrawn.json()["state"] == "withdrawn"
 
 
+async def test_an_operator_decides_on_no_request_of_their_own(operator: Tenant, api: Api) -> None:
+    own = api.client(operator.secret)
+    me = (await own.get("/v1/me")).json()["subject"]
+    role = {"subject": me, "role": "admin", "scope": {"kind": "organization"}}
+    granted = await operator.http.post("/v1/role-bindings", json=role)
+    assert granted.status_code == 201, granted.text
+    body = {"limits": {"gpus": 128}, "reason": "our own tests"}
+    asked = (await own.post("/v1/quota-requests", json=body)).json()
+    assert asked["asked_by"] == me
+    path = f"/v1/operator/organizations/org_{operator.id.hex}/quota-requests/{asked['id']}"
+    for verb in ("approve", "decline"):
+        hold(await own.post(f"{path}/{verb}", json=WHY), "own_request")
+    assert (await own.get(f"/v1/quota-requests/{asked['id']}")).json()["state"] == "pending"
+
+
+async def test_operators_see_the_quota_requests_of_all_organizations_by_their_state_and_in_pages(
+    acme: Tenant, operator: Tenant, api: Api
+) -> None:
+    asked: list[tuple[str, str]] = []
+    rival = await api.tenant("rival")
+    for tenant in (acme, rival, acme):
+        body = {"limits": {"gpus": 128}, "reason": "a larger model"}
+        made = (await tenant.http.post("/v1/quota-requests", json=body)).json()
+        asked.append((made["id"], f"org_{tenant.id.hex}"))
+        api.clock.advance(1)
+    first, organization = asked[0]
+    path = f"/v1/operator/organizations/{organization}/quota-requests/{first}/decline"
+    assert (await operator.http.post(path, json=WHY)).status_code == 200
+    every = "/v1/operator/quota-requests"
+    seen: list[tuple[str, str]] = []
+    query: dict[str, str] = {"limit": "1"}
+    while len(seen) <= len(asked):
+        page = (await operator.http.get(every, params=query)).json()
+        seen += [(each["id"], each["organization_id"]) for each in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        query["cursor"] = page["next_cursor"]
+    assert seen == list(reversed(asked))
+    for state, ids in (("pending", [asked[2][0], asked[1][0]]), ("declined", [first]), ("expired", [])):
+        found = (await operator.http.get(f"{every}?state={state}")).json()["items"]
+        assert [each["id"] for each in found] == ids, state
+    own = (await acme.http.get("/v1/quota-requests?state=pending")).json()["items"]
+    assert [each["id"] for each in own] == [asked[2][0]]
+    hold(await acme.http.get(every), "permission_denied")
+    api.clock.advance(14 * 24 * 3_600)
+    found = (await operator.http.get(f"{every}?state=expired")).json()["items"]
+    assert [(each["id"], each["state"]) for each in found] == [
+        (asked[2][0], "expired"),
+        (asked[1][0], "expired"),
+    ]
+
+
 async def test_a_quota_request_expires(acme: Tenant, api: Api, operator: Tenant) -> None:
     body = {"limits": {"gpus": 128}, "reason": "a larger model"}
     asked = (await acme.http.post("/v1/quota-requests", json=body)).json()["id"]
@@ -186,4 +241,147 @@ async def test_a_lease_is_extended_only_within_its_envelopes_and_shortened_alway
 async def test_a_lease_that_ends_cannot_be_changed(acme: Tenant) -> None:
     lease = await acme.lease()
     await acme.http.post(f"/v1/leases/{lease}/release")
-    hold(await acme.http.patch(f"/v1/leases/{lease}", json={"sku": "h100x8"}), "lease_not_waiting")
+    hold(await acme.http.patch(f"/v1/leases/{lease}", json={"sku": "h100x8"}), "lease_ending")
+
+
+MACHINE = text("UPDATE leases SET state = 'ready', ready_at = now() WHERE id = :id")
+
+
+async def test_a_lease_that_has_its_machine_says_what_to_do_instead_of_resizing_or_moving_it(
+    acme: Tenant, api: Api
+) -> None:
+    lease = await acme.lease()
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(MACHINE, {"id": UUID(hex=lease[3:])})
+    for change in ({"sku": "h100x8"}, {"regions": ["eu"]}, {"priority": 80}, {"price_usd_per_hour_max": "1"}):
+        refused = await acme.http.patch(f"/v1/leases/{lease}", json=change)
+        hold(refused, "lease_has_machine")
+        assert "create another lease" in refused.json()["detail"], change
+    extended = await acme.http.patch(f"/v1/leases/{lease}", json={"auto_release": {"after_seconds": 7_200}})
+    assert extended.status_code == 200, extended.text
+
+
+async def test_a_priority_is_bounded_by_envelopes_and_lowered_always(acme: Tenant) -> None:
+    await _put(acme, "/v1/organization/envelope", priority_max=60)
+    hold(await acme.http.post("/v1/leases", json=LEASE | {"priority": 61}), "envelope_excludes")
+    hold(await acme.http.put("/v1/projects/default/envelope", json={"priority_max": 61}), "envelope_too_wide")
+    lease = await acme.lease(priority=60)
+    path = f"/v1/leases/{lease}"
+    hold(await acme.http.patch(path, json={"priority": 61}), "envelope_excludes")
+    await _put(acme, "/v1/organization/envelope", priority_max=10, gpus=0)
+    lowered = await acme.http.patch(path, json={"priority": 20})
+    assert lowered.status_code == 200, lowered.text
+    assert lowered.json()["request"]["priority"] == 20
+    await _put(acme, "/v1/organization/envelope", priority_max=100)
+    assert (await acme.http.patch(path, json={"priority": 90})).status_code == 200
+    decisions = (await acme.http.get(f"/v1/admission-decisions?lease={lease}")).json()["items"]
+    assert [(each["action"], each["outcome"]) for each in decisions] == [
+        ("lease_priority", "allowed"),
+        ("lease_priority", "refused"),
+        ("lease_create", "allowed"),
+    ]
+
+
+BATCH = LEASE | {"count": 3, "name": "worker"}
+
+
+async def test_a_batch_is_created_as_a_whole_by_one_decision(acme: Tenant) -> None:
+    body = BATCH | {"labels": {"run": "7"}}
+    key = {"Idempotency-Key": "once"}
+    made = await acme.http.post("/v1/leases/batch", json=body, headers=key)
+    assert made.status_code == 202, made.text
+    leases = made.json()["items"]
+    assert [lease["name"] for lease in leases] == ["worker-1", "worker-2", "worker-3"]
+    assert all(lease["labels"] == {"run": "7"} for lease in leases)
+    again = await acme.http.post("/v1/leases/batch", json=body, headers=key)
+    assert again.json() == made.json(), "a repeated request makes no second batch"
+    own = (await acme.http.get("/v1/organization")).json()
+    assert (own["gpus_held"], own["held"]["usd"]) == (3, "10.800000000")
+    for lease in leases:
+        (decision,) = (await acme.http.get(f"/v1/admission-decisions?lease={lease['id']}")).json()["items"]
+        gpus = next(rule for rule in decision["rules"] if rule["rule"] == "gpus")
+        assert (decision["action"], gpus["used"], gpus["wanted"]) == ("lease_batch", "0", "3")
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"gpus": 2}, "quota_exceeded"),
+        ({"gpus_of_model": {"h100-sxm-80gb": 2}}, "quota_exceeded"),
+        ({"spend_usd_per_hour_max": "10.79"}, "spend_limit_reached"),
+        ({"spend_usd_per_month_max": "10.79"}, "spend_limit_reached"),
+        ({"batch_size_max": 2}, "envelope_excludes"),
+    ],
+    ids=str,
+)
+async def test_a_batch_that_does_not_fit_as_a_whole_creates_nothing(
+    acme: Tenant, limits: dict[str, object], code: str
+) -> None:
+    await _put(acme, "/v1/organization/envelope", **limits)
+    hold(await acme.http.post("/v1/leases/batch", json=BATCH), code)
+    assert (await acme.http.get("/v1/leases")).json()["items"] == []
+    (decision,) = (await acme.http.get("/v1/admission-decisions")).json()["items"]
+    assert (decision["action"], decision["code"]) == ("lease_batch", code)
+    assert (await acme.http.post("/v1/leases/batch", json=BATCH | {"count": 2})).status_code == 202
+
+
+async def test_a_batch_without_the_money_or_with_a_taken_name_creates_nothing(api: Api) -> None:
+    poor = await api.tenant("poor", credit="10")
+    hold(await poor.http.post("/v1/leases/batch", json=BATCH), "balance_too_low")
+    rich = await api.tenant("rich")
+    await rich.lease(name="worker-2")
+    hold(await rich.http.post("/v1/leases/batch", json=BATCH), "name_taken")
+    assert [lease["name"] for lease in (await rich.http.get("/v1/leases")).json()["items"]] == ["worker-2"]
+    hold(await rich.http.post("/v1/leases/batch", json=BATCH | {"name": "n" * 61}), "invalid_request")
+
+
+async def test_a_quote_is_of_the_project_and_environment_that_it_names_and_shows_every_rule(
+    acme: Tenant,
+) -> None:
+    await acme.http.post("/v1/projects", json={"name": "research"})
+    await _put(acme, "/v1/projects/research/environments/default/envelope", gpus=0)
+    elsewhere = (await acme.http.post("/v1/quotes", json={"sku": "h100x1"})).json()
+    assert (elsewhere["project"], elsewhere["verdict"]["admitted"]) == ("default", True)
+    quote = (await acme.http.post("/v1/quotes", json={"sku": "h100x1", "project": "research"})).json()
+    assert (quote["project"], quote["environment"]) == ("research", "default")
+    verdict = quote["verdict"]
+    assert (verdict["code"], verdict["refusals"][0]["level"]) == ("quota_exceeded", "environment")
+    spoken = {(rule["rule"], rule["level"]): rule["verdict"] for rule in verdict["rules"]}
+    assert spoken["gpus", "environment"] == "refused"
+    assert spoken["gpus", "ceiling"] == spoken["balance", None] == "allowed"
+    created = await acme.http.post("/v1/leases", json=LEASE | {"project": "research"})
+    hold(created, "quota_exceeded")
+    assert created.json()["refusals"] == verdict["refusals"], "a quote and a create agree"
+    hold(await acme.http.post("/v1/quotes", json={"sku": "h100x1", "project": "none"}), "project_unknown")
+    hold(
+        await acme.http.post("/v1/quotes", json={"sku": "h100x1", "environment": "none"}),
+        "environment_unknown",
+    )
+
+
+async def test_a_quote_within_a_burst_shows_the_price_of_the_burst(acme: Tenant, operator: Tenant) -> None:
+    burst = {"over_percent": 100, "seconds": 3_600, "price_percent": 150}
+    await _put(operator, _ceiling(acme), gpus=1, burst=burst)
+    await acme.lease()
+    quote = (await acme.http.post("/v1/quotes", json={"sku": "h100x1"})).json()
+    assert quote["price_per_hour"]["usd"] == "5.400000000"
+    assert "burst" in {rule["verdict"] for rule in quote["verdict"]["rules"]}
+
+
+async def test_credits_are_posted_while_an_organization_can_use_them(api: Api, operator: Tenant) -> None:
+    for state, status in (
+        (OrganizationState.ACTIVE, 201),
+        (OrganizationState.SUSPENDED, 201),
+        (OrganizationState.CLOSING, 409),
+        (OrganizationState.CLOSED, 409),
+        (OrganizationState.DELETED, 409),
+    ):
+        tenant = await tenant_in(api, operator, state, f"is {state}")
+        path = f"/v1/operator/organizations/org_{tenant.id.hex}"
+        before = (await operator.http.get(path)).json()["balance"]
+        answer = await operator.http.post(f"{path}/credits", json={"amount_usd": "5"})
+        assert answer.status_code == status, (state, answer.text)
+        if status == 409:
+            hold(answer, "organization_state")
+            assert f"is {state}" in answer.json()["detail"]
+            assert (await operator.http.get(path)).json()["balance"] == before, state

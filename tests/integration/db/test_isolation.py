@@ -447,6 +447,7 @@ DEFINERS: dict[str, str] = {
     "api_key_principal": "No organization is known before the key is. It answers only whoever has the secret.",
     "api_key_principals": "The streams of a process belong to many tenants. It answers what the given keys may do.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
+    "quota_request_ids": "Operators list the quota requests. It answers ids alone; each is read as its own tenant.",
     "session_principals": "As for keys: the open streams of a process belong to many tenants. It answers ids it was given.",
     "sign_in_users": "A person signs in before an organization is known. It answers users of a verified address alone.",
     "take_request_tokens": "A process takes tokens for many organizations in one statement. It answers how full the"

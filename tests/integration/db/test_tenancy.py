@@ -395,6 +395,7 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
         "audit_refused_sign_ins",
         "audit_signing_key",
         "organization_ids",
+        "quota_request_ids",
         "refused_api_keys",
         "session_principals",
         "sign_in_users",

@@ -454,9 +454,25 @@ REJECTED = [
         " 8 x h100-sxm-80gb, 208 vCPUs, 1800 GiB memory, 22000 GiB disk.",
     ),
 ]  # fmt: skip
+
+
+def a_rule(rule: str, verdict: str = "allowed", **other: Any) -> Json:
+    absent = dict.fromkeys(("level", "subject", "limit", "used", "wanted", "code", "why"))
+    return absent | {"stage": "envelope", "rule": rule, "verdict": verdict} | other
+
+
+RULES = [
+    a_rule("organization", stage="identity", limit="active", used="active"),
+    a_rule("gpus", level="ceiling", limit="64", used="16", wanted="8"),
+    a_rule("regions", level="project", limit="eu", wanted="eu"),
+    a_rule("balance", stage="money", limit="1000.000000000", wanted="23.920000000"),
+]
+REFUSING = a_rule("gpus", "refused", level="project", limit="64", used="64", wanted="8")
 QUOTE: Json = {
-    "verdict": {"admitted": True, "code": None, "why": None},
+    "verdict": {"admitted": True, "code": None, "why": None, "rules": RULES},
     "sku": "h100x8",
+    "project": "default",
+    "environment": "default",
     "price_per_gpu_hour": usd(2_990_000_000),
     "price_per_hour": usd(23_920_000_000),
     "first_hour": usd(23_920_000_000),
@@ -468,6 +484,7 @@ QUOTE_REFUSED: Json = QUOTE | {
         "admitted": False,
         "code": "quota_exceeded",
         "why": "72 GPUs would be held and the quota is 64; release a lease or ask for a higher quota.",
+        "rules": [RULES[0], REFUSING, *RULES[2:]],
     },
     "candidates": [],
 }
@@ -515,6 +532,7 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
             "regions": ["eu"],
             "providers": [],
             "price_usd_per_hour_max": "25.000000000",
+            "priority": 50,
         },
         "gpu_model": "h100-sxm-80gb",
         "gpu_count": 8,
@@ -647,7 +665,13 @@ PROOF_RECORDS: Json = {
 
 
 def leases() -> list[Json]:
-    small: Json = {"sku": "h100x1", "regions": [], "providers": [], "price_usd_per_hour_max": None}
+    small: Json = {
+        "sku": "h100x1",
+        "regions": [],
+        "providers": [],
+        "price_usd_per_hour_max": None,
+        "priority": 80,
+    }
     one_gpu = {"gpu_count": 1, "request": small, "price_per_hour": usd(2_490_000_000)}
     return [
         a_lease("placing", id="le_019aa1e0cb107e5f8a9b0c1d2e3f4a01", name="nightly-evaluation-of-everything", created_at=at(seconds=2), **one_gpu),
@@ -1061,6 +1085,8 @@ def _limits(**stated: object) -> Json:
         "regions",
         "providers",
         "tiers",
+        "priority_max",
+        "batch_size_max",
         "burst",
     )
     return dict.fromkeys((*names, "ends_after_seconds")) | {"gpus_of_model": {}} | stated
@@ -1076,6 +1102,8 @@ ENVELOPE: Json = {
         spend_per_hour_max=_usd(100),
         spend_per_month_max=_usd(20_000),
         regions=["eu"],
+        priority_max=80,
+        batch_size_max=8,
         burst={"over_percent": 50, "seconds": 14_400, "price_percent": 150},
         ends_after_seconds=3_600,
     ),
@@ -1092,6 +1120,7 @@ ENVELOPE: Json = {
 }
 QUOTA_REQUEST: Json = {
     "id": "qr_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "organization_id": OTHER_ORGANIZATION["id"],
     "state": "pending",
     "level": "ceiling",
     "project_id": None,

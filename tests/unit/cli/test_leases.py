@@ -131,6 +131,70 @@ def test_a_lease_is_asked_for_with_every_key_unless_some_are_named(tmp_path: Pat
     assert _created(stand) == {"sku": "h100x8", "ssh_key_ids": [answers.SSH_KEYS["items"][0]["id"]]}
 
 
+def _changed(stand: Stand) -> dict[str, Any]:
+    (patch,) = [request for request in stand.requests if request.method == "PATCH"]
+    assert patch.headers["Idempotency-Key"]
+    found: dict[str, Any] = json.loads(patch.content)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_an_update_sends_what_was_named_and_keeps_the_other_limit(tmp_path: Path) -> None:
+    path = f"PATCH /v1/leases/{LEASE_ID}"
+    for options, sent in (
+        (["--any-region", "--priority", "0"], {"regions": [], "priority": 0}),
+        (["--region", "us", "--region", "eu", "--any-provider"], {"regions": ["us", "eu"], "providers": []}),
+        (["--sku", "h100x1", "--max-price", "3.5"], {"sku": "h100x1", "price_usd_per_hour_max": "3.5"}),
+        (["--wait-timeout", "0"], {"wait_timeout_seconds": 0}),
+        (
+            ["--auto-release-after", "1h"],
+            {"auto_release": {"after_seconds": 3_600, "spend_usd": "200.000000000"}},
+        ),
+        (["--no-auto-release"], {"auto_release": {}}),
+    ):
+        stand = Stand(tmp_path, {SHOW: a_lease("placing"), path: a_lease("placing")})
+        assert stand.run("lease", "update", LEASE_ID, *options).code == 0, options
+        assert _changed(stand) == sent, options
+
+
+def test_an_extension_adds_to_the_limits_that_the_lease_has(tmp_path: Path) -> None:
+    path = f"PATCH /v1/leases/{LEASE_ID}"
+    for options, sent in (
+        (["--time", "2h"], {"after_seconds": 50_400, "spend_usd": "200.000000000"}),
+        (["--spend", "49.5"], {"after_seconds": 43_200, "spend_usd": "249.500000000"}),
+    ):
+        stand = Stand(tmp_path, {SHOW: a_lease(), path: a_lease()})
+        assert stand.run("lease", "extend", LEASE_ID, *options).code == 0, options
+        assert _changed(stand) == {"auto_release": sent}, options
+    stand = Stand(tmp_path, {SHOW: a_lease(auto_release=None)})
+    shown = stand.run("lease", "extend", LEASE_ID, "--time", "2h")
+    assert shown.code == 1
+    assert "lease update train-1 --auto-release-after" in shown.err
+
+
+def test_a_change_of_nothing_or_of_opposites_is_wrong_usage(tmp_path: Path) -> None:
+    for options in (
+        ["update", LEASE_ID],
+        ["update", LEASE_ID, "--no-auto-release", "--auto-release-after", "1h"],
+        ["update", LEASE_ID, "--any-region", "--region", "eu"],
+        ["extend", LEASE_ID],
+        ["extend", LEASE_ID, "--time", "soon"],
+    ):
+        stand = Stand(tmp_path, {SHOW: a_lease()})
+        assert stand.run("lease", *options).code == 2, options
+        assert not [request for request in stand.requests if request.method == "PATCH"]
+
+
+def test_a_batch_is_one_request_and_each_lease_is_watched(tmp_path: Path) -> None:
+    ready = [other("019ba", "worker-1"), other("019bb", "worker-2")]
+    stand = Stand(tmp_path, {"POST /v1/leases/batch": httpx.Response(202, json={"items": ready})})
+    shown = stand.run(
+        "lease", "create", "h100x8", "--count", "2", "--name", "worker", "--priority", "80", "--no-wait", "-q"
+    )
+    assert shown.code == 0, shown.err
+    assert shown.out.split() == [lease["id"] for lease in ready]
+    assert _created(stand) == {"sku": "h100x8", "count": 2, "name": "worker", "priority": 80}
+
+
 def test_a_lease_that_nobody_may_log_in_to_needs_a_word(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"POST /v1/leases": httpx.Response(202, json=a_lease("placing"))})
     assert stand.run("lease", "create", "h100x8", "--no-ssh-key", "--no-wait").code == 0

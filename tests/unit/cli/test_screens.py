@@ -140,6 +140,22 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "quota request --gpus 128 --reason model",
         {"POST /v1/quota-requests": answers.QUOTA_REQUEST},
     ),
+    "quota_list_all": (
+        "quota list --all-organizations --state pending",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, "GET /v1/operator/quota-requests": answers.QUOTA_REQUESTS},
+    ),
+    "lease_create_batch": (
+        "lease create h100x1 --count 2 --name worker --no-wait",
+        {"POST /v1/leases/batch": {"items": answers.leases()[:2]}},
+    ),
+    "lease_update": (
+        f"lease update {LEASE_ID} --any-region --priority 80",
+        {SHOW: answers.a_lease("placing"), f"PATCH /v1/leases/{LEASE_ID}": answers.a_lease("placing")},
+    ),
+    "lease_extend": (
+        f"lease extend {LEASE_ID} --time 2h",
+        {SHOW: answers.a_lease(), f"PATCH /v1/leases/{LEASE_ID}": answers.a_lease()},
+    ),
     "quota_list": ("quota list", {"GET /v1/quota-requests": answers.QUOTA_REQUESTS}),
     "quota_approve": (
         f"quota approve {answers.QUOTA_REQUEST['id']} --reason agreed",

@@ -226,6 +226,8 @@ def test_every_action_lets_its_rules_speak_and_no_others() -> None:
                         regions=frozenset(),
                         providers=frozenset(),
                         tiers=frozenset(),
+                        priority=0,
+                        batch_size=0,
                     ),
                     Use({GpuModel.H100_SXM_80GB: 8}, Nano(HOUR), Nano(HOUR)),
                 ),

@@ -32,6 +32,8 @@ LIMITS: dict[str, tuple[object, object]] = {
     "regions": (frozenset({"eu-central-1"}), frozenset({"eu"})),
     "providers": (frozenset({"p"}), frozenset({"p", "q"})),
     "tiers": (frozenset({Tier.ATTESTED}), frozenset({Tier.ATTESTED, Tier.PROVEN})),
+    "priority": (40, 60),
+    "batch_size": (2, 3),
 }
 """Of every limit a narrow value and a wider one."""
 

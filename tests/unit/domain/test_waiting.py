@@ -3,19 +3,24 @@
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
+from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.lease import Lease
 from control_plane.domain.placement import Ranking, RejectCode, Rejection
 from control_plane.domain.waiting import (
     ATTEMPTS_MAX,
     LOOK_AGAIN_AFTER,
     GiveUp,
     KeepWaiting,
+    in_turn,
     tried_too_often,
     unserved,
     waiting_why,
 )
 from tests.support.clock import START
+from tests.support.values import a_lease
 from tests.unit.domain.test_placement import OFFER
 
 MOMENT = timedelta(microseconds=1)
@@ -74,3 +79,25 @@ def test_a_lease_that_waits_says_how_many_offers_cannot_serve_it_and_why() -> No
 def test_every_reason_of_a_rejection_has_words_for_a_lease_that_waits() -> None:
     for code in RejectCode:
         assert waiting_why(Ranking((), (Rejection(OFFER, code, ""),))).endswith("."), code
+
+
+def test_a_high_priority_goes_before_the_own_leases_and_gains_nothing_on_other_organizations() -> None:
+    ours, others = OrganizationId(UUID(int=1)), OrganizationId(UUID(int=2))
+
+    def waiting(number: int, organization_id: OrganizationId, priority: int) -> Lease:
+        return a_lease(
+            id=LeaseId(UUID(int=number)),
+            organization_id=organization_id,
+            priority=priority,
+            created_at=START + timedelta(seconds=number),
+        )
+
+    low, foreign, high, same = (
+        waiting(1, ours, 10),
+        waiting(2, others, 100),
+        waiting(3, ours, 90),
+        waiting(4, ours, 90),
+    )
+    assert in_turn([low, foreign, high, same]) == [high, foreign, same, low]
+    assert in_turn([foreign, same, low, high]) == [foreign, high, same, low]
+    assert in_turn([]) == []

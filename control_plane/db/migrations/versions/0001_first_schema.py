@@ -199,6 +199,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "ledger_accounts": ("id", "organization_id"),
     "organizations": ("id", "name", "platform", "state", "created_at"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
+    "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
     "role_bindings": (
         "id",
         "user_id",
@@ -309,6 +310,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (states IS NULL OR o.state = ANY(states))
     AND (part IS NULL OR position(lower(part) IN lower(o.name)) > 0)
   ORDER BY o.created_at, o.id LIMIT size
+$$
+"""
+
+# Runs with the owner's rights: operators see which quota requests there are. It answers nothing about them; each is read
+# as its own tenant.
+QUOTA_REQUEST_IDS = """
+CREATE FUNCTION quota_request_ids(moment timestamptz, states text[], before_at timestamptz, before_id uuid, size integer)
+RETURNS TABLE (organization_id uuid, id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT q.organization_id, q.id FROM public.quota_requests q
+  WHERE (states IS NULL
+      OR CASE WHEN q.state = 'pending' AND q.expires_at <= moment THEN 'expired' ELSE q.state END = ANY(states))
+    AND (before_at IS NULL OR (q.asked_at, q.id) < (before_at, before_id))
+  ORDER BY q.asked_at DESC, q.id DESC LIMIT size
 $$
 """
 
@@ -501,17 +516,12 @@ def upgrade() -> None:
         (API_KEY_PRINCIPALS, "api_key_principals(uuid[], timestamptz)"),
         (SESSION_PRINCIPALS, "session_principals(uuid[], timestamptz)"),
         (SIGN_IN_USERS, "sign_in_users(text, text, text)"),
+        (ORGANIZATION_IDS, "organization_ids(timestamptz, uuid, text[], text, integer)"),
+        (QUOTA_REQUEST_IDS, "quota_request_ids(timestamptz, text[], timestamptz, uuid, integer)"),
     ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
-    op.execute(ORGANIZATION_IDS)
-    op.execute(
-        "REVOKE ALL ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) FROM PUBLIC"
-    )
-    op.execute(
-        "GRANT EXECUTE ON FUNCTION organization_ids(timestamptz, uuid, text[], text, integer) TO splitplane_api"
-    )
     op.execute(TAKE_REQUEST_TOKENS)
     op.execute("REVOKE ALL ON FUNCTION take_request_tokens(uuid, jsonb) FROM PUBLIC")
     op.execute("GRANT EXECUTE ON FUNCTION take_request_tokens(uuid, jsonb) TO splitplane_api")
@@ -1257,6 +1267,7 @@ def _create_tables() -> None:
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("ssh_keys", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column(
             "labels", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
@@ -2572,7 +2583,7 @@ def _create_tables() -> None:
             name=op.f("ck_admission_decisions_refusal_has_its_code"),
         ),
         sa.CheckConstraint(
-            "action IN ('batch_size', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_run', 'quota_increase')",
+            "action IN ('lease_batch', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_run', 'quota_increase')",
             name=op.f("ck_admission_decisions_action_known"),
         ),
         sa.CheckConstraint(
@@ -2660,6 +2671,7 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quota_requests")),
     )
+    op.create_index("ix_quota_requests_asked_at", "quota_requests", ["asked_at", "id"], unique=False)
     op.create_index(
         "ix_quota_requests_organization_id_asked_at",
         "quota_requests",

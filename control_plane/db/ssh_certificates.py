@@ -19,6 +19,7 @@ from control_plane.domain.ids import (
     SshCertificateId,
     UserId,
 )
+from control_plane.domain.lease import LeaseState
 from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.ssh_certificate import (
     LASTS,
@@ -100,6 +101,11 @@ class Requested:
 
 _COLUMNS = ", ".join(_Row.__dataclass_fields__)
 _LIVE = "refused_at IS NULL AND revoked_at IS NULL AND (valid_before IS NULL OR valid_before > :now)"
+# A connection outlives the certificate that opened it, so one that has ended still counts while its lease runs.
+_MAY_BE_IN_USE = f"""
+refused_at IS NULL AND revoked_at IS NULL AND (valid_before IS NULL OR valid_before > :now
+  OR EXISTS (SELECT FROM leases used WHERE used.id = lease_id AND used.state <> '{LeaseState.ENDED}'))
+"""
 _WANTED = "signed_at IS NULL AND refused_at IS NULL AND revoked_at IS NULL"
 _INSERT = text(f"""
 INSERT INTO ssh_certificates (id, organization_id, project_id, lease_id, serial, public_key, fingerprint, user_id,
@@ -216,9 +222,11 @@ _REFUSE = text(f"""
 UPDATE ssh_certificates c SET refused_at = :now, refused_why = refused.why
 FROM {Recordset(NotSigned, "refused")} WHERE c.id = refused.id
 """)
-_FORGET = text("""
-DELETE FROM ssh_certificates
-WHERE id IN (SELECT id FROM ssh_certificates WHERE requested_at < :before ORDER BY requested_at LIMIT :limit)
+_FORGET = text(f"""
+DELETE FROM ssh_certificates WHERE id IN (
+  SELECT c.id FROM ssh_certificates c JOIN leases l ON l.id = c.lease_id
+  WHERE c.requested_at < :before AND l.state = '{LeaseState.ENDED}' ORDER BY c.requested_at LIMIT :limit
+)
 """)
 
 
@@ -243,21 +251,22 @@ async def refuse(connection: Connection, refused: Sequence[NotSigned], *, now: d
 
 
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
-    """Delete certificates that were requested before a moment. Returns how many."""
+    """Delete certificates of ended leases that were requested before a moment. Returns how many."""
     return await write(connection, _FORGET, before=before, limit=limit)
 
 
 # Revocations. Each is part of the transaction that takes the right away.
 
 
-def _revoke(where: str) -> TextClause:
+def _revoke(where: str, which: str = _MAY_BE_IN_USE) -> TextClause:
     return text(
-        f"UPDATE ssh_certificates SET revoked_at = :now, revoked_why = :why WHERE {where} AND {_LIVE}"
+        f"UPDATE ssh_certificates SET revoked_at = :now, revoked_why = :why WHERE {where} AND {which}"
     )
 
 
 _REVOKE_ONE = _revoke("organization_id = :organization_id AND lease_id = :lease_id AND id = :id")
-_REVOKE_OF_LEASES = _revoke("lease_id = ANY(CAST(:lease_ids AS uuid[]))")
+# Machines of ended leases refuse every certificate of theirs by themselves: see db/ssh_revocations.py.
+_REVOKE_OF_LEASES = _revoke("lease_id = ANY(CAST(:lease_ids AS uuid[]))", _LIVE)
 _REVOKE_OF_CREDENTIALS = _revoke(
     "organization_id = :organization_id AND credential = ANY(CAST(:credentials AS text[]))"
 )
@@ -276,7 +285,7 @@ _REVOKE_THESE = _revoke("organization_id = :organization_id AND id = ANY(CAST(:i
 _LIVE_OF_SUBJECT = text(f"""
 SELECT c.id, c.project_id, l.environment_id, c.lease_id FROM ssh_certificates c JOIN leases l ON l.id = c.lease_id
 WHERE c.organization_id = :organization_id AND (user_id = :user_id OR service_account_id = :service_account_id)
-  AND {_LIVE}
+  AND {_MAY_BE_IN_USE}
 """)
 
 
@@ -351,7 +360,7 @@ async def revoke_all(
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A live certificate of a subject, and the lease that it opens."""
+    """A certificate of a subject that opens a lease, or has opened a session that may still run."""
 
     id: SshCertificateId
     project_id: ProjectId

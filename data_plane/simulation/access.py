@@ -21,6 +21,7 @@ from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
 from data_plane.access.line import Frame, Line, LineBroken
 from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.port import HostKeyChanged, LoginRefused, Target, Unreachable
+from data_plane.access.revocation import REVOKE
 from data_plane.access.step import Answer, Step
 from data_plane.documents import protocol
 from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
@@ -64,6 +65,8 @@ class FakeMachine:
     """What the certificate of the first login named. The machine accepts no other."""
     authorities: tuple[str, ...] = ()
     """The authorities that it trusts."""
+    revoked: tuple[int, ...] = ()
+    """The serials of certificates that it refuses."""
     customer: str | None = None
     """The principal that logs in as the customer; None while nobody can."""
     mesh_key: str | None = None
@@ -150,6 +153,7 @@ class FakeSession:
         effects: dict[str, Callable[[bytes], Answer]] = {
             CLOSE_OTHER_LOGINS.name: lambda _: _printed(b""),
             TRUST_AUTHORITIES.name: self._trust_authorities,
+            REVOKE.name: self._revoke,
             ADMIT_CUSTOMER.name: lambda _: self._admit_customer(arguments[0]),
             END_CUSTOMER.name: self._end_customer,
             MESH_KEY.name: self._make_mesh_key,
@@ -187,6 +191,10 @@ class FakeSession:
 
     def _trust_authorities(self, lines: bytes) -> Answer:
         self.machine.authorities = tuple(lines.decode().splitlines())
+        return _printed(b"")
+
+    def _revoke(self, serials: bytes) -> Answer:
+        self.machine.revoked = tuple(int(line) for line in serials.split())
         return _printed(b"")
 
     def _admit_customer(self, principal: str) -> Answer:

@@ -18,6 +18,7 @@ from data_plane.access.authority import Authority, new_authority
 from data_plane.access.customer import admit_customer, end_customer
 from data_plane.access.login import close_other_logins, trust
 from data_plane.access.port import LoginRefused, StepFailed
+from data_plane.access.revocation import revoke
 from data_plane.access.ssh import SshAccess, new_host_key
 from providers.emulators.host import MachineSpec
 from providers.emulators.image import ensure_image
@@ -212,3 +213,38 @@ async def test_a_rotation_of_the_authority_refuses_no_login_at_any_step(fleet: F
             with pytest.raises(StepFailed):
                 await trust(session, nonsense)
     assert await accepted(old, new) == [True, False]
+
+
+async def test_a_revoked_certificate_is_refused_and_its_sessions_end_while_others_live(fleet: Fleet) -> None:
+    machine, authority = fleet.one, fleet.authority
+    leaver = a_login(authority, [LEASE], serial=41, key_id="user_a (serial 42) CA on le_1")
+    stayer = a_login(authority, [LEASE], serial=42, key_id="user_b on le_1")
+    async with fleet.access.connect(machine.target) as session:
+        await admit_customer(session, LEASE)
+        await revoke(session, [])
+        async with (
+            _connected(machine, leaver) as leaving,
+            _connected(machine, leaver) as forwarding,
+            _connected(machine, stayer) as staying,
+        ):
+            await leaving.run("nohup setsid sleep 1001 >/dev/null 2>&1 &", check=True)
+            frozen = await leaving.create_process("kill -STOP $PPID; sleep 1002")
+            began = asyncio.get_running_loop().time()
+            await revoke(session, [41])
+            async with asyncio.timeout(10):
+                await leaving.wait_closed()
+                await forwarding.wait_closed()
+            assert asyncio.get_running_loop().time() - began < 10
+            frozen.close()
+            assert not await _gets_in(machine, leaver)
+            assert await _gets_in(machine, stayer)
+            assert str((await staying.run("pgrep -f 'sleep 1001'", check=True)).stdout).strip(), "detached"
+            await revoke(session, [41, 42])
+            async with asyncio.timeout(10):
+                await staying.wait_closed()
+            assert not await _gets_in(machine, stayer)
+        await revoke(session, [])
+        assert await _gets_in(machine, stayer), "the list says exactly what is revoked"
+        for serial in (0, -1, 2**64):
+            with pytest.raises(StepFailed):
+                await revoke(session, [serial])

@@ -246,7 +246,7 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
     seen["hub"] = dict(stage.hub.networks)
     seen["done"] = {
-        address: (machine.customer, machine.mesh_key, machine.link)
+        address: (machine.customer, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
     }
     return seen

@@ -42,7 +42,7 @@ REPORTS_KEPT = timedelta(days=1)
 ORPHANS_KEPT = timedelta(days=30)
 """An orphan that is gone."""
 CERTIFICATES_KEPT = timedelta(days=30)
-"""An SSH certificate, from its request, so that customers see who could log in."""
+"""An SSH certificate of an ended lease, from its request, so that customers see who could log in."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
 from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
+from data_plane.access.revocation import REVOKE
 from data_plane.access.step import Step
 from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
@@ -20,6 +21,7 @@ STEPS = (
         END_CUSTOMER,
         TRUST_AUTHORITIES,
         CLOSE_OTHER_LOGINS,
+        REVOKE,
         MESH_KEY,
         JOIN_MESH,
         FIND_AGENT,

@@ -2220,6 +2220,8 @@ def _create_tables() -> None:
         sa.Column("admitted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ssh_revoked", sa.Text(), nullable=True),
+        sa.Column("ssh_revoked_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
             "step IN ('booted', 'connected', 'gpus_proven', 'gpus_verified', 'keys_installed', 'launched', 'mesh_joined', 'placed')",
             name=op.f("ck_claims_step_known"),

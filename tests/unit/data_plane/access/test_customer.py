@@ -1,10 +1,11 @@
-"""What sshd could read as something else is neither a principal nor an authority."""
+"""What sshd could read as something else is neither a principal, nor an authority, nor a serial."""
 
 import pytest
 
 from data_plane.access.customer import admit_customer
 from data_plane.access.login import trust
 from data_plane.access.port import StepFailed, Target
+from data_plane.access.revocation import SERIALS_MAX, revoke
 from data_plane.documents.inventory import Inventory
 from data_plane.simulation.access import FakeAccess
 
@@ -21,4 +22,7 @@ async def test_what_a_machine_is_sent_is_refused_before_it_reaches_the_machine()
         for authorities in ([], ["", "ssh-ed25519 AAAA"], ["ssh-ed25519 AAAA\nssh-ed25519 BBBB"]):
             with pytest.raises(StepFailed, match="authority"):
                 await trust(session, authorities)
+        for serials in ([0], [-1], [2**64], range(1, SERIALS_MAX + 2)):
+            with pytest.raises(StepFailed, match="serials"):
+                await revoke(session, serials)
     assert access.machine(TARGET.address).calls == ["connect"]

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.placement import RejectCode
@@ -195,3 +196,18 @@ async def test_the_lease_with_the_highest_priority_gets_the_stock_that_returns(s
         ready = {name for name, state in (await stage.states()).items() if state == "ready"}
         assert ready == set(served)
     await stage.finish()
+
+
+async def test_a_lease_that_is_due_is_placed_together_with_those_that_go_before_it(stage: Stage) -> None:
+    _sell_out(stage)
+    organization_id = await stage.organization()
+    for name, priority in (("low", 10), ("high", 90)):
+        await stage.lease(organization_id, CapacityRequest("h100x1", priority=priority), name=name)
+    await _wait(stage, 1)
+    async with stage.db.transaction() as connection:
+        await connection.execute(
+            text("UPDATE leases SET due_at = due_at + interval '1 hour' WHERE name = 'high'")
+        )
+    _sell_out(stage, stock=1)
+    await _wait(stage, 1)
+    assert (await stage.states())["high"] == "starting"

@@ -41,7 +41,7 @@ def ssh_certificate_table(
         )
         for certificate in certificates
     ]
-    return table(("CERTIFICATE", "WHO", "REQUESTED", "STATE"), rows, whole=("CERTIFICATE",), varying=("WHO",))
+    return table(("CERTIFICATE", "WHO", "REQUESTED", "STATE"), rows, whole=("CERTIFICATE",))
 
 
 def _state(certificate: SshCertificateView) -> str:

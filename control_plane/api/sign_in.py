@@ -120,19 +120,22 @@ class DeviceController(Controller):
         else:
             organization = read_organization_id(fields.get("organization", ""))
             refused = await devices.confirm(request.context.world, person, code, organization)
-            await _note_not_invited(request, person, refused)
         if isinstance(refused, Refused):
-            return _refused(request, refused)
+            noted = refused.code is RefusalCode.NOT_INVITED and await _note_not_invited(request, person)
+            return _page_of(request, refused) if noted else _refused(request, refused)
         return _html(sign_in_page.done(fields.get("action") == "confirm"))
 
 
-async def _note_not_invited(request: ApiRequest, person: Person, found: Device | Refused) -> None:
-    """Who tries to get into an organization that is not theirs is in the audit log of those that are."""
-    if isinstance(found, Refused) and found.code is RefusalCode.NOT_INVITED:
-        for user in await people.users_of(request.context.world, person):
-            if user.bound:
-                holder = Holder(user.organization_id, Subject(SubjectKind.USER, user.user_id), None)
-                note_refused_holder(request, holder, Happening.SESSIONS_BEGIN.value, found.code)
+async def _note_not_invited(request: ApiRequest, person: Person) -> bool:
+    """Who tries to get into an organization that is not theirs is in the audit log of those that are.
+
+    False when none is theirs.
+    """
+    users = [user for user in await people.users_of(request.context.world, person) if user.bound]
+    for user in users:
+        holder = Holder(user.organization_id, Subject(SubjectKind.USER, user.user_id), None)
+        note_refused_holder(request, holder, Happening.SESSIONS_BEGIN.value, RefusalCode.NOT_INVITED)
+    return bool(users)
 
 
 async def _person(request: ApiRequest, signing_in: SigningIn) -> Person | None:
@@ -197,6 +200,10 @@ def _html(page: bytes, status: int = 200) -> Page:
 
 def _refused(request: ApiRequest, found: Refused, *cookies: Cookie) -> Page:
     note_refused_sign_in(request, found.code)
+    return _page_of(request, found, *cookies)
+
+
+def _page_of(request: ApiRequest, found: Refused, *cookies: Cookie) -> Page:
     page = sign_in_page.refused(found, observe.request_id(request.scope))
     return Response(
         page,

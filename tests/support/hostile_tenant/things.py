@@ -134,6 +134,10 @@ async def plant(http: httpx.AsyncClient, marker: str, *, sku: str) -> Things:
     environments = f"/v1/projects/{project}/environments"
     await planter.make("environment", environments, name=values["environment name"])
     for which in ("", SECOND):
+        values[f"{which}network name"] = f"{marker} {which}network"
+        await planter.make(
+            f"{which}network", f"/v1/projects/{project}/networks", name=values[f"{which}network name"]
+        )
         await planter.people(which)
         await planter.lease(which, sku)
         values[f"{which}public key"] = ssh_public_key(marker)

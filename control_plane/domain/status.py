@@ -78,8 +78,8 @@ _AFTER_STEP = {
     Step.CONNECTED: "Connected; reading the GPUs.",
     Step.GPUS_VERIFIED: "The GPUs read as sold; joining your private network.",
     Step.GPUS_PROVEN: "The GPUs are proven; joining your private network.",
-    Step.MESH_JOINED: "On your private network; installing your SSH keys.",
-    Step.KEYS_INSTALLED: "Your SSH keys are installed.",
+    Step.MESH_JOINED: "On your private network; letting you log in.",
+    Step.KEYS_INSTALLED: "You can log in with a certificate.",
 }
 """What happens next after each step."""
 

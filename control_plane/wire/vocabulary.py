@@ -146,7 +146,7 @@ StepWord = Annotated[
         gpus_verified="Its GPUs are the ones that were ordered, as its driver reports them.",
         gpus_proven="Its GPUs passed a challenge; only for SKUs that demand proof.",
         mesh_joined="It joined the private network of the organization.",
-        keys_installed="It admits the SSH keys of the lease.",
+        keys_installed="It accepts certificates for the lease.",
     ),
 ]
 EndReasonWord = Annotated[

@@ -139,8 +139,8 @@ def test_the_message_says_what_is_done_next() -> None:
         "Connected; reading the GPUs.",
         "The GPUs read as sold; proving them.",
         "The GPUs are proven; joining your private network.",
-        "On your private network; installing your SSH keys.",
-        "Your SSH keys are installed.",
+        "On your private network; letting you log in.",
+        "You can log in with a certificate.",
     ]
     unproven = _starting(Step.GPUS_VERIFIED, Tier.LISTED).message
     assert unproven == "The GPUs read as sold; joining your private network."

@@ -24,6 +24,9 @@ from demo.processes import DemoError, wait_for
 READY_SECONDS_MAX = 90
 END_SECONDS_MAX = 60
 CUSTOMER_KEY = "id_ed25519"
+REVOKED_SECONDS_MAX = 30
+SSH_FAILED = 255
+"""The exit code of ssh whose connection was closed."""
 
 
 def expect(holds: object, what: str) -> None:
@@ -45,6 +48,8 @@ class Summary:
     wireguard_reached: bool | None = None
     """None: simulated machines have no network."""
     logged_in: bool | None = None
+    access_revoked: bool | None = None
+    """Whether the revocation of its certificate ended a session, and ssh then got a new certificate by itself."""
     killed_and_recovered: bool = False
     emulation_refused: bool = False
     """Whether a SKU that demands proof refused an emulated machine."""
@@ -63,6 +68,7 @@ class Story:
         self._lease_three()
         if self.city.real_machines:
             self._log_in()
+            self._take_access_away()
             self._reach()
         self._crash()
         self._demand_proof()
@@ -154,6 +160,30 @@ class Story:
             len(seen["gpus"]) == 1 and "H100" in seen["gpus"][0]["name"], f"not the GPU that was sold: {seen}"
         )
         self.summary.logged_in = True
+
+    def _take_access_away(self) -> None:
+        self._title("A revoked certificate ends its session; plain ssh gets a new one by itself")
+        key = self.city.directory / "customer" / CUSTOMER_KEY
+        config = key.with_name("ssh_config")
+        config.write_text(self._customer("lease", "ssh-config", "beta", "--identity", str(key), show=False))
+        with self._plain_ssh(config, "echo open; sleep 60") as session:
+            expect(session.stdout is not None and session.stdout.readline() == "open\n", "ssh did not log in")
+            self._customer("ssh-certificate", "revoke", "beta", "--all")
+            expect(session.wait(timeout=REVOKED_SECONDS_MAX) == SSH_FAILED, "the session was not cut off")
+        with self._plain_ssh(config, "echo open again") as session:
+            expect(session.wait(timeout=REVOKED_SECONDS_MAX) == 0, "ssh got no new certificate")
+        self._customer("ssh-certificate", "list", "beta")
+        self.summary.access_revoked = True
+
+    def _plain_ssh(self, config: Path, command: str) -> subprocess.Popen[str]:
+        self.city.say(f"$ ssh beta '{command}'")
+        return subprocess.Popen(
+            ["ssh", "-F", str(config), "-o", "BatchMode=yes", "beta", command],
+            env=self.city.customer_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def _reach(self) -> None:
         self._title("Two machines at different providers reach each other over WireGuard")

@@ -11,13 +11,14 @@ from urllib.parse import unquote_plus
 
 from litestar import Controller, Response, post
 
+from control_plane.api import observe
 from control_plane.api.auditing import note_refused_holder, note_refused_key
 from control_plane.api.cleaning import cleaned
 from control_plane.api.errors import refusal
 from control_plane.api.forms import form, wait_at_sign_in
 from control_plane.api.requests import ApiRequest
 from control_plane.domain.access import Principal
-from control_plane.domain.audit import Happening, without_secrets
+from control_plane.domain.audit import Happening, Origin, without_secrets
 from control_plane.domain.device_flow import LASTS, Answer, shown
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.permission import Permission
@@ -112,7 +113,7 @@ class OAuthController(Controller):
         fields = await form(request)
         if "token" not in fields:
             return _refusal(_OAuthError("invalid_request", "`token` is missing."))
-        await sessions.sign_out(request.context.world, fields["token"])
+        await sessions.sign_out(request.context.world, fields["token"], origin=_origin(request))
         return _answer({})
 
 
@@ -185,7 +186,7 @@ def _credentials(request: ApiRequest, fields: Mapping[str, str]) -> tuple[str, s
 async def _refresh(request: ApiRequest, signing_in: SigningIn, fields: Mapping[str, str]) -> dict[str, Any]:
     secret = fields.get("refresh_token", "")
     await _may_try(request, secret)
-    found = await sessions.refresh(request.context.world, signing_in, secret)
+    found = await sessions.refresh(request.context.world, signing_in, secret, origin=_origin(request))
     if isinstance(found, Tokens):
         return _tokens(request, found)
     if found is not None:
@@ -196,7 +197,7 @@ async def _refresh(request: ApiRequest, signing_in: SigningIn, fields: Mapping[s
 async def _device(request: ApiRequest, signing_in: SigningIn, fields: Mapping[str, str]) -> dict[str, Any]:
     secret = fields.get("device_code", "")
     await _may_try(request, secret)
-    found = await devices.ask(request.context.world, signing_in, secret)
+    found = await devices.ask(request.context.world, signing_in, secret, origin=_origin(request))
     if found is None:
         raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
     _right(request, secret)  # The terminal asks again.
@@ -230,6 +231,10 @@ def _refusal(error: _OAuthError) -> Response[dict[str, Any]]:
     challenge = {"WWW-Authenticate": 'Basic realm="splitplane"'} if error.status == 401 else {}
     content = {"error": str(error.error), "error_description": error.description}
     return Response(content, status_code=error.status, headers=_NO_STORE | challenge)
+
+
+def _origin(request: ApiRequest) -> Origin:
+    return Origin(request.context.settings.region or None, observe.request_id(request.scope))
 
 
 def _address(request: ApiRequest) -> str:

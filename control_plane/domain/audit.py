@@ -189,6 +189,15 @@ def allowed_details(details: Mapping[str, Detail]) -> dict[str, Detail]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The request that something comes from that has no principal, such as a sign-in."""
+
+    region: str | None
+    """Where the process runs that has it."""
+    request_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
     """What a request, or an administrator's command, does: a line without its outcome."""

@@ -4,6 +4,7 @@ import secrets as randomness
 from dataclasses import dataclass, field
 
 from control_plane.db import devices, organizations, users
+from control_plane.domain.audit import Origin
 from control_plane.domain.device_flow import (
     ALPHABET,
     CODE_LENGTH,
@@ -103,7 +104,9 @@ async def deny(world: World, user_code: str) -> Device | Refused:
         return device if await devices.move(connection, device, DeviceState.DENIED) else _UNKNOWN
 
 
-async def ask(world: World, signing_in: SigningIn, device_code: str) -> Tokens | Answer | None:
+async def ask(
+    world: World, signing_in: SigningIn, device_code: str, *, origin: Origin
+) -> Tokens | Answer | None:
     """What a terminal is told that asks for its tokens; None when the code is unknown. Raises KeyManagerError."""
     now = world.now()
     async with world.db.transaction() as connection:
@@ -119,10 +122,10 @@ async def ask(world: World, signing_in: SigningIn, device_code: str) -> Tokens |
         return answer
     # A key manager that is away must not use up the code.
     await signing_in.keys.signer()
-    return await _redeemed(world, signing_in, device)
+    return await _redeemed(world, signing_in, device, origin)
 
 
-async def _redeemed(world: World, signing_in: SigningIn, device: Device) -> Tokens | Answer:
+async def _redeemed(world: World, signing_in: SigningIn, device: Device, origin: Origin) -> Tokens | Answer:
     """Begin the session of a terminal that is approved. One transaction: a crash leaves the code as good as it was."""
     if device.approved_organization is None or device.approved_user is None:
         raise LookupError(f"the device {device.id} is approved for nobody")
@@ -138,7 +141,13 @@ async def _redeemed(world: World, signing_in: SigningIn, device: Device) -> Toke
         if not await devices.move(connection, device, DeviceState.REDEEMED):
             return Answer.EXPIRED
         session_id, refresh = await sessions.begin(
-            connection, world, organization_id, user_id, client=device.client, address=device.address
+            connection,
+            world,
+            organization_id,
+            user_id,
+            client=device.client,
+            address=device.address,
+            origin=origin,
         )
     return await sessions.tokens(
         world, signing_in, organization_id, user_id, session_id=session_id, refresh=refresh

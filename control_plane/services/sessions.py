@@ -12,7 +12,7 @@ from control_plane.db import sessions
 from control_plane.db.connection import Connection
 from control_plane.db.sessions import NewToken
 from control_plane.domain.access import Holder, Principal
-from control_plane.domain.audit import Act, Happening, cleaned
+from control_plane.domain.audit import Act, Happening, Origin, cleaned
 from control_plane.domain.audit import SubjectKind as AuditedKind
 from control_plane.domain.ids import ApiKeyId, OrganizationId, Prefix, SessionId, UserId, on_wire
 from control_plane.domain.permission import Permission
@@ -76,6 +76,7 @@ async def begin(
     *,
     client: str,
     address: str,
+    origin: Origin,
 ) -> tuple[SessionId, str]:
     """Begin a session of a user. Returns it with its first refresh token."""
     now, session_id = world.now(), SessionId(world.new_id())
@@ -83,7 +84,8 @@ async def begin(
     await sessions.insert(connection, organization_id, session)
     refresh = _new_refresh(organization_id)
     await sessions.insert_token(connection, organization_id, NewToken(digest(refresh), session_id), now=now)
-    await _record(connection, world, organization_id, session, event=Happening.SESSIONS_BEGIN, rule="sign_in")
+    begun = _line(organization_id, session, Happening.SESSIONS_BEGIN, "sign_in", origin)
+    await audit.record(connection, world, begun, surely=True)
     return session_id, refresh
 
 
@@ -108,7 +110,9 @@ async def tokens(
     return Tokens(access, refresh, session_id, organization_id)
 
 
-async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens | Holder | None:
+async def refresh(
+    world: World, signing_in: SigningIn, presented: str, *, origin: Origin
+) -> Tokens | Holder | None:
     """Exchange a refresh token for new tokens; the holder when it opens nothing any more, None when it never did.
 
     One that was replaced before ends its session: it has two users, and one of them stole it. Raises KeyManagerError,
@@ -126,7 +130,7 @@ async def refresh(world: World, signing_in: SigningIn, presented: str) -> Tokens
         holder = Holder(organization_id, Subject(SubjectKind.USER, session.user_id), name)
         if not session.is_open(world.now()):
             return holder
-        following = await _exchange(connection, world, organization_id, session, presented)
+        following = await _exchange(connection, world, organization_id, session, presented, origin=origin)
     if following is None:
         return holder
     if not await principals.of_keys(world, [ApiKeyId(session.id)]):
@@ -147,13 +151,19 @@ async def _session_of(
 
 
 async def _exchange(
-    connection: Connection, world: World, organization_id: OrganizationId, session: Session, presented: str
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    session: Session,
+    presented: str,
+    *,
+    origin: Origin,
 ) -> str | None:
     now, old = world.now(), digest(presented)
     found = await sessions.presented(connection, organization_id, old)
     decided = Use.END if found is None else use(found, now)
     if decided is Use.END:
-        await _end(connection, world, organization_id, session, SessionEnd.REUSED)
+        await _end(connection, world, organization_id, session, SessionEnd.REUSED, origin=origin)
         return None
     following = _new_refresh(organization_id)
     new = NewToken(digest(following), session.id, replaces=old)
@@ -163,7 +173,7 @@ async def _exchange(
     return following
 
 
-async def sign_out(world: World, presented: str) -> None:
+async def sign_out(world: World, presented: str, *, origin: Origin) -> None:
     """End the session of a refresh token, used or not. A token that opens nothing has no effect (RFC 7009)."""
     organization_id = _organization_of(presented)
     if organization_id is None:
@@ -171,29 +181,28 @@ async def sign_out(world: World, presented: str) -> None:
     async with world.db.transaction(organization_id) as connection:
         session = await _session_of(connection, organization_id, presented)
         if session is not None:
-            await _end(connection, world, organization_id, session, SessionEnd.SIGNED_OUT)
+            await _end(connection, world, organization_id, session, SessionEnd.SIGNED_OUT, origin=origin)
 
 
 async def _end(
-    connection: Connection, world: World, organization_id: OrganizationId, session: Session, why: SessionEnd
-) -> None:
-    if await sessions.end(connection, organization_id, session.id, why, now=world.now()):
-        await _record(
-            connection, world, organization_id, session, event=Happening.SESSIONS_END, rule=f"session:{why}"
-        )
-
-
-async def _record(
     connection: Connection,
     world: World,
     organization_id: OrganizationId,
     session: Session,
+    why: SessionEnd,
     *,
-    event: Happening,
-    rule: str,
+    origin: Origin,
 ) -> None:
+    if await sessions.end(connection, organization_id, session.id, why, now=world.now()):
+        ended = _line(organization_id, session, Happening.SESSIONS_END, f"session:{why}", origin)
+        await audit.record(connection, world, ended, surely=True)
+
+
+def _line(
+    organization_id: OrganizationId, session: Session, event: Happening, rule: str, origin: Origin
+) -> Act:
     """A line of the audit log: nobody's request has a principal here."""
-    act = Act(
+    return Act(
         organization_id=organization_id,
         event=event.value,
         subject=on_wire(Prefix.USER, session.user_id),
@@ -201,9 +210,10 @@ async def _record(
         credential=on_wire(Prefix.SESSION, session.id),
         address=session.address,
         client=cleaned(session.client),
+        region=origin.region,
         rule=rule,
+        request_id=origin.request_id,
     )
-    await audit.record(connection, world, act, surely=True)
 
 
 async def page(

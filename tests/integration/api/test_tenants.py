@@ -2,6 +2,7 @@
 
 import pytest
 
+from control_plane.domain.audit import Origin
 from control_plane.domain.ids import Prefix, UserId, off_wire, on_wire
 from control_plane.services import sessions
 from tests.integration.api.conftest import Api, ProofOf, Tenant
@@ -53,7 +54,13 @@ async def _session_of(api: Api, tenant: Tenant, user: str) -> str:
     user_id = UserId(off_wire(Prefix.USER, user))
     async with api.world.db.transaction(tenant.id) as connection:
         session_id, _ = await sessions.begin(
-            connection, api.world, tenant.id, user_id, client="laptop", address="198.51.100.7"
+            connection,
+            api.world,
+            tenant.id,
+            user_id,
+            client="laptop",
+            address="198.51.100.7",
+            origin=Origin(None, "req_1"),
         )
     return on_wire(Prefix.SESSION, session_id)
 

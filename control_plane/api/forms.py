@@ -18,19 +18,20 @@ _FORM = "application/x-www-form-urlencoded"
 async def lenient(request: AnyRequest) -> None:
     """The door of endpoints that need no API key and ignore what they do not know."""
     arrive(request)
+    refuse_wrong_clock(request)
     await wait_at_sign_in(request)
 
 
 async def of_credentials(request: AnyRequest) -> None:
     """The door of endpoints whose forms hold credentials. Each handler counts its request when it has read the form."""
     arrive(request)
+    refuse_wrong_clock(request)
 
 
 async def wait_at_sign_in(request: AnyRequest) -> None:
     """Count a request without a credential; beyond the rate of its address it waits. Raises ApiError."""
     door = context_of(request).door
     await door.arrive_at_sign_in(door.address(request.scope), time.monotonic())
-    refuse_wrong_clock(request)
 
 
 def query(request: ApiRequest) -> Mapping[str, str]:

@@ -113,7 +113,7 @@ async def test_a_field_of_another_kind_is_named(endpoint: Endpoint, shared: Shar
     for field in endpoint.body.keys() & {"name", "sku", "public_key", "amount_usd"}:
         body = {name: value for name, value in endpoint.body.items() if name != field}
         answer = await _send(operator, endpoint, content=json.dumps(body), headers=JSON)
-        if endpoint.path != "/v1/leases" or field != "name":
+        if field != "name" or endpoint.path not in ("/v1/leases", "/v1/leases/batch"):
             hold(answer, "invalid_request")
             assert answer.json()["errors"][0]["field"] == field
 
@@ -129,7 +129,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
     """What is fine for some field although it is not for others."""
     return (
         (value is None and field in {"price_usd_per_hour_max", "project", "environment", "network"})
-        or (value is None and field == "name" and path == "/v1/leases")
+        or (value is None and field == "name" and path in ("/v1/leases", "/v1/leases/batch"))
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
         or (field == "projects" and value == ["a"] * 100)
         or ((path, field) == ("/v1/users", "name") and value in ("../etc", "=1+1", "🦀" * 50))
@@ -137,7 +137,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
         or (
             value == 7
-            and field in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours"}
+            and field in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours", "priority", "count"}
             and value is not True
         )
         or (

@@ -170,14 +170,13 @@ async def test_what_a_lease_was_asked_for_is_shown_and_its_labels_can_be_replace
     key = (await acme.http.post("/v1/ssh-keys", json={"name": "laptop", "public_key": SSH_KEY})).json()
     order = {
         "sku": "h100x1",
+        "ssh_key_ids": [key["id"]],
         "labels": {"team": "vision", "run": ""},
         "wait_timeout_seconds": 60,
         "auto_release": {"after_seconds": 3_600, "spend_usd": "12.5"},
     }
     lease = (await acme.http.post("/v1/leases", json=order)).json()
-    assert lease["ssh_keys"] == [{"id": key["id"], "name": "laptop", "fingerprint": key["fingerprint"]}], (
-        "all keys of the organization"
-    )
+    assert lease["ssh_keys"] == [{"id": key["id"], "name": "laptop", "fingerprint": key["fingerprint"]}]
     assert lease["labels"] == order["labels"]
     assert lease["wait_timeout_seconds"] == 60
     spend = {"usd": "12.500000000", "nano": 12_500_000_000}

@@ -371,8 +371,9 @@ async def test_an_administrator_lists_the_keys_of_tokens_and_removes_one_that_le
         assert removed.stderr.startswith(sentence)
     assert _command(database_url, "token-keys").stdout == ""
     async with api.owner.db.reading() as connection:
-        lines = await rows(connection, text("SELECT event, subject FROM audit_pending"))
-    assert [(line.event, line.subject) for line in lines] == [("signing_keys.remove", "administrator")]
+        lines = await rows(connection, text("SELECT event, subject FROM audit_pending ORDER BY number"))
+    made_and_removed = [("signing_keys.make", "api"), ("signing_keys.remove", "administrator")]
+    assert [(line.event, line.subject) for line in lines] == made_and_removed
 
 
 @pytest.mark.database

@@ -7,6 +7,7 @@ from msgspec import Meta, field
 from control_plane.wire.catalogue import PRIORITY_MAX, QuoteRequest
 from control_plane.wire.common import (
     NAME_LENGTH_MAX,
+    NAME_PATTERN,
     Labels,
     Money,
     Name,
@@ -78,18 +79,29 @@ class LeaseRequest(QuoteRequest):
     """When the lease is released by itself; only when you release it, if this is left out."""
 
 
+_BATCH_NAME_LENGTH_MAX = NAME_LENGTH_MAX - len(f"-{BATCH_SIZE_MAX}")
+_BATCH_NAME = (
+    f"1 to {_BATCH_NAME_LENGTH_MAX} letters, digits, spaces or . _ @ : + -, starting with a letter or digit"
+)
+BatchName = Annotated[
+    str,
+    Meta(
+        pattern=NAME_PATTERN,
+        max_length=_BATCH_NAME_LENGTH_MAX,
+        description=f"{_BATCH_NAME}. Numbers are added to it.",
+        examples=["train"],
+        extra={"must": f"a text of {_BATCH_NAME}, because numbers are added to it"},
+    ),
+]
+
+
 class LeaseBatchRequest(LeaseRequest, kw_only=True):
     """Several equal leases that are wanted, all or none."""
 
+    name: BatchName | None = None
+    """The beginning of their names; generated when it is left out."""
     count: Annotated[int, Meta(ge=1, le=BATCH_SIZE_MAX, examples=[4])]
     """How many. They are called `name` with `-1`, `-2` and so on."""
-
-    def __post_init__(self) -> None:
-        longest = NAME_LENGTH_MAX - len(f"-{BATCH_SIZE_MAX}")
-        if self.name is not None and len(self.name) > longest:
-            raise ValueError(
-                f"must have a `name` of at most {longest} characters, because numbers are added to it"
-            )
 
 
 class LeaseChangeRequest(Request):

@@ -62,7 +62,8 @@ STATEMENTS = (
     # A revocation that somebody requested has the line of that request.
     """
     CREATE TRIGGER audited AFTER UPDATE ON ssh_certificates FOR EACH ROW
-    WHEN ((NEW.signed_at, NEW.refused_at, NEW.revoked_at) IS DISTINCT FROM (OLD.signed_at, OLD.refused_at, OLD.revoked_at)
+    WHEN ((NEW.signed_at IS DISTINCT FROM OLD.signed_at OR NEW.refused_at IS DISTINCT FROM OLD.refused_at
+           OR NEW.revoked_at IS DISTINCT FROM OLD.revoked_at)
           AND NEW.revoked_why IS DISTINCT FROM 'requested') EXECUTE FUNCTION audit_ssh_certificate()
     """,
 )

@@ -400,11 +400,12 @@ def _moving(move: LeaseMove, now: datetime) -> _Moving:
     )
 
 
-_LOCK = text(f"{_SELECT} WHERE id = ANY(:ids) ORDER BY id FOR UPDATE")
+# Not FOR UPDATE, for which a line of the journal would wait, because it refers to its lease.
+_LOCK = text(f"{_SELECT} WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE")
 
 
 _LOCK_LIVE = text(f"""
-{_SELECT} WHERE organization_id = :organization_id AND {among("state", LIVE)} ORDER BY id FOR UPDATE
+{_SELECT} WHERE organization_id = :organization_id AND {among("state", LIVE)} ORDER BY id FOR NO KEY UPDATE
 """)
 _COUNT_ENDING = text(f"""
 SELECT count(*) FROM leases WHERE organization_id = :organization_id AND state = '{LeaseState.ENDING}'
@@ -448,7 +449,7 @@ WITH lowest AS (
 )
 SELECT {COLUMNS}, l.due_at FROM leases l WHERE state = '{LeaseState.PLACING}' AND (due_at <= :now OR EXISTS (
   SELECT FROM lowest WHERE lowest.organization_id = l.organization_id AND lowest.priority < l.priority))
-ORDER BY least(due_at, :now), id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
+ORDER BY least(due_at, :now), id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
 """)
 _WAITS = Recordset(Waits, "waits")
 _WAIT = text(f"""
@@ -459,14 +460,14 @@ _DUE_FOR_RELEASE = text(f"""
 SELECT id FROM leases WHERE state = '{LeaseState.READY}' AND release_at <= :now ORDER BY release_at, id LIMIT :limit
 """)
 _TAKE_RELEASING = text(f"""
-{_SELECT} WHERE id = :id AND state = '{LeaseState.READY}' AND release_at <= :now FOR UPDATE SKIP LOCKED
+{_SELECT} WHERE id = :id AND state = '{LeaseState.READY}' AND release_at <= :now FOR NO KEY UPDATE SKIP LOCKED
 """)
 # A lease on a slot ends while its node stays; a lease on a whole machine ends when the machine is gone.
 _TAKE_FINISHED = text(f"""
 {_SELECT} WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
   SELECT FROM claims c JOIN machines m ON m.id = c.machine_id
   WHERE c.lease_id = l.id AND (c.released_at IS NULL OR (c.slot IS NULL AND m.state <> '{MachineState.GONE}')))
-ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 """)
 
 

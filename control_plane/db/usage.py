@@ -70,7 +70,7 @@ SELECT l.id AS lease_id, l.organization_id, l.project_id, m.id AS machine_id, m.
 FROM leases l {USED}
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
   AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
-ORDER BY l.metered_until, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED
+ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
 """)
 _RECORD = text(f"""
 WITH made AS (

@@ -23,6 +23,7 @@ from tests.support import keys
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
+from tests.support.ssh_requests import requested, revoke, signed
 from tests.support.stage import FAKE, Stage, set_stage
 
 READY = frozenset(
@@ -79,7 +80,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
     rich = await stage.organization()
     broke = await stage.organization(usd=4)
-    await stage.lease(rich, name="steady")
+    steady = await stage.lease(rich, name="steady")
     released = await stage.lease(rich, name="released")
     leaving = await stage.lease(rich, name="leaving")
     closing = await stage.lease(rich, name="closing")
@@ -144,6 +145,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.run("close_organizations")
     await stage.delete_organization(deleted)
     await stage.close_organization(await stage.organization())
+    await signed(stage, steady, 1)
+    await revoke(stage, steady, 1)
+    await requested(stage, steady)
     stage.clock.advance(3)
     await stage.check()
     return stage

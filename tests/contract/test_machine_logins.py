@@ -228,7 +228,10 @@ async def test_a_revoked_certificate_is_refused_and_its_sessions_end_while_other
             _connected(machine, stayer) as staying,
         ):
             await leaving.run("nohup setsid sleep 1001 >/dev/null 2>&1 &", check=True)
-            frozen = await leaving.create_process("kill -STOP $PPID; sleep 1002")
+            # Not before the command has begun: a server that is stopped earlier never says that it has.
+            frozen = await leaving.create_process("echo began; read line; kill -STOP $PPID; sleep 1002")
+            await frozen.stdout.readline()
+            frozen.stdin.write("go\n")
             began = asyncio.get_running_loop().time()
             await revoke(session, [41])
             async with asyncio.timeout(10):

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import secrets, ssh_authorities
+from control_plane.db import audit, secrets, ssh_authorities
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
+from control_plane.domain.actor import ADMINISTRATOR
+from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from control_plane.domain.ssh_authority import TRUSTED, SshAuthority, SshAuthorityState, fingerprint
 from control_plane.vault.unsealing.port import KeyManager
 from reconciler.ssh_authorities import NoAuthority, StoredAuthorities, sealed_authority
@@ -69,9 +71,22 @@ class SshAuthorityCommand:
             await ssh_authorities.insert(
                 connection, self._new_id(), made.public_key, sealed.id, signs=signs, now=now
             )
+            await audit.insert(connection, [self._line(now, leaked=leaked)])
         if signs:
             return "The new authority signs from now on. Machines are told within seconds."
         return "The new authority signs when every machine trusts it, in a minute at the earliest."
+
+    def _line(self, now: datetime, *, leaked: bool) -> AuditLine:
+        return AuditLine(
+            id=self._new_id(),
+            organization_id=None,
+            at=now,
+            event=Happening.SSH_AUTHORITIES_ROTATE,
+            outcome=AuditOutcome.ALLOWED,
+            subject=ADMINISTRATOR.name,
+            subject_kind=SubjectKind.ADMINISTRATOR,
+            rule="host:leaked" if leaked else "host",
+        )
 
 
 async def _distrust(connection: Connection, live: Sequence[SshAuthority], now: datetime) -> None:

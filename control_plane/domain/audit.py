@@ -55,6 +55,8 @@ class Happening(StrEnum):
     """An API key or a refresh token was presented for an access token. Only refusals have a line."""
     SSH_CERTIFICATES_SIGN = "ssh_certificates.sign"
     """The reconciler signed an SSH certificate that somebody requested, or refused to."""
+    SSH_AUTHORITIES_ROTATE = "ssh_authorities.rotate"
+    """An administrator made the next key that signs SSH certificates; the rule says whether the current one leaked."""
     MASTER_KEYS_SET = "master_keys.set"
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"

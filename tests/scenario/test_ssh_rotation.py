@@ -20,6 +20,7 @@ from tests.support.stage import Stage
 pytestmark = pytest.mark.database
 _STATES = text("SELECT state FROM ssh_authorities ORDER BY made_at, id")
 _SECRETS = text("SELECT id FROM secrets")
+_LINES = text("SELECT subject, rule FROM audit_pending WHERE event = 'ssh_authorities.rotate'")
 
 
 @dataclasses.dataclass
@@ -78,6 +79,9 @@ async def test_in_a_rotation_every_certificate_that_is_valid_is_trusted_by_every
         for known in cast.trusted():
             assert valid <= known, (now, await cast.states())
     assert await cast.states() == ["removed", "signing"]
+    async with stage.db.reading() as connection:
+        lines = await rows(connection, _LINES)
+    assert [(line.subject, line.rule) for line in lines] == [("administrator", "host")]
     last = signed[-1][1]
     assert last != first
     assert cast.trusted() == [{last}] * 3

@@ -29,10 +29,18 @@ mv -f "$new" {AUTHORITIES}
 )
 
 # What sshd does is asked of sshd itself, for each user: another file of the image may come before ours, or contain a
-# Match block. Nobody but us has had access yet, so there is nothing of a customer among what is deleted.
+# Match block. Nobody but us has had access yet, so there is nothing of a customer among what is deleted. cloud-init
+# writes keys of users in its network stage, which may still run when our own user exists already: deleted earlier, they
+# would come back.
 CLOSE_OTHER_LOGINS = Step(
     "close other logins",
     f"""set -eu
+for unit in cloud-init.service cloud-init-network.service; do
+  for turn in $(seq 60); do
+    state=$(systemctl show --property=LoadState,ActiveState --value "$unit" 2>/dev/null | tr '\\n' ' ' || true)
+    case "$state" in *loaded*inactive* | *inactive*loaded* | *activating*) sleep 0.25 ;; *) break ;; esac
+  done
+done
 getent passwd | cut -d : -f 6 | sort -u | while read -r home; do
   rm -f "$home/.ssh/authorized_keys" "$home/.ssh/authorized_keys2"
 done
@@ -48,7 +56,7 @@ for user in "$SUDO_USER" {CUSTOMER} root; do
   done
 done
 """,
-    seconds=20,
+    seconds=40,
     user="root",
 )
 

@@ -102,7 +102,8 @@ async def test_the_key_that_a_provider_installs_opens_nothing_and_is_deleted_at_
     async with fleet.access.connect(machine.target) as session:
         for _ in range(2):
             await close_other_logins(session)
-    assert (await machine.sh(f"sudo ls {files} 2>/dev/null | cat")).strip() == ""
+    # cloud-init makes the files anew in its last stage, without a key, when it looks for fingerprints of keys.
+    assert (await machine.sh(f"sudo cat {files} 2>/dev/null || true")).strip() == ""
 
 
 async def test_a_machine_whose_sshd_accepts_other_logins_too_is_not_taken_over(fleet: Fleet) -> None:

@@ -123,7 +123,7 @@ async def _timed(caller: Caller, wire: bytes, seen: Seen) -> None:
 async def _newcomers(url: str, keys: list[str], waits: list[float], until: float) -> None:
     async def comes(key: str) -> None:
         begun, caller = time.perf_counter(), Caller(url)
-        while await caller.send(_keyed(url, key, ATTACKED)) != 200:  # noqa: ASYNC110 - it waits for the server
+        while await caller.send(_keyed(url, key, ATTACKED)) != 200:  # noqa: ASYNC110 - another process answers, which sets no event of ours
             await asyncio.sleep(RETRY_SECONDS)
         waits.append(time.perf_counter() - begun)
 

@@ -29,7 +29,7 @@ LANE_SECONDS_MAX = 4.0
 """How long a request waits in the slow lane."""
 LANE_WAITING_MAX = 64
 """Requests of an address that wait. One more takes the place of one of them, drawn by chance."""
-TOKEN_PREFIX = "eyJ"  # noqa: S105 - how every JWT begins
+TOKEN_PREFIX = "eyJ"  # noqa: S105 - the first letters of every JWT, and no secret
 _PREFIXES = (KEY_PREFIX, TOKEN_PREFIX, REFRESH_PREFIX, DEVICE_PREFIX)
 LANES_WAITING_MAX = 256
 """Requests that wait in all lanes together, a quarter of those that may be in progress. One more takes the place of one

@@ -45,7 +45,7 @@ class LoginRefused(AccessError):  # noqa: N818
     """The machine has the right host key, but does not accept our certificate or user."""
 
 
-class NotCertified(AccessError):  # noqa: N818
+class NotCertified(AccessError):  # noqa: N818 - reads as a sentence
     """Our own authority signed no certificate for us. Nothing was sent to a machine, and none is to blame."""
 
 

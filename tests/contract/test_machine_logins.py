@@ -53,7 +53,7 @@ def _with_keys_of_the_provider(boot: str, key: asyncssh.SSHKey) -> str:
     line = key.export_public_key().decode().strip()
     for user in config["users"]:
         user["ssh_authorized_keys"] = [line]
-    config["bootcmd"] = [f"mkdir -p /root/.ssh && echo '{line}' > /root/.ssh/authorized_keys"]
+    config["bootcmd"] = [f"mkdir -p ~root/.ssh && echo '{line}' > ~root/.ssh/authorized_keys"]
     return f"{head}\n{json.dumps(config)}\n"
 
 
@@ -91,9 +91,7 @@ async def test_the_key_that_a_provider_installs_opens_nothing_and_is_deleted_at_
     fleet: Fleet,
 ) -> None:
     machine = fleet.one
-    files = (
-        "/root/.ssh/authorized_keys /home/ubuntu/.ssh/authorized_keys /home/splitplane/.ssh/authorized_keys"
-    )
+    files = " ".join(f"~{user}/.ssh/authorized_keys" for user in ("root", "ubuntu", "splitplane"))
     line = fleet.plain.export_public_key().decode().strip()
     installed = (await machine.sh(f"sudo cat {files}")).splitlines()
     assert installed == [line] * 3, "this test stands on keys that are there"

@@ -10,6 +10,8 @@ from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.network import range_of
+from control_plane.domain.project import Project
+from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.services import leases, networks, projects
 from data_plane.mesh.port import HubIdentity, Network, Peer
@@ -41,8 +43,9 @@ async def _lease(stage: Stage, organization_id: OrganizationId, name: str, in_ne
 async def _network(stage: Stage, organization_id: OrganizationId, name: str) -> None:
     async with stage.db.transaction(organization_id) as connection:
         project = await projects.named(connection, organization_id, "default", reach=EVERYWHERE)
-        made = await networks.create(connection, stage.api, project, name=name, labels={})  # type: ignore[arg-type] # refused projects have no networks
-    assert made.name == name  # type: ignore[union-attr] # as above
+        assert isinstance(project, Project)
+        made = await networks.create(connection, stage.api, project, name=name, labels={})
+    assert not isinstance(made, Refused), made
 
 
 async def _on_hub(stage: Stage, lease: Lease) -> Network | None:

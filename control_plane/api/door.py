@@ -9,7 +9,8 @@ requests as it has parts of 64 KiB, and only a few requests of an organization r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from control_plane.api import observe
 from control_plane.api.addresses import ClientAddresses
 from control_plane.api.delivery import PART_BYTES
 from control_plane.api.errors import ApiError
-from control_plane.api.guesses import Guesses, Lane
+from control_plane.api.guesses import Guesses, Lane, TooManyWrong
 from control_plane.api.limits import Grant, InProgress, Limiter, Turns
 from control_plane.domain.access import Principal
 from control_plane.domain.ids import OrganizationId
@@ -102,13 +103,20 @@ class Door:
         if not grant.allowed and not await self._sign_ins.wait(address):
             raise _too_fast("Your address", self._public, grant)
 
-    async def may_try_key(
+    @asynccontextmanager
+    async def trying_key(
         self, address: str, authorization: str | None, now: float, is_signed: Callable[[], Awaitable[bool]]
-    ) -> None:
-        """Wait until this key may be looked up. Raises ApiError when too many wrong keys were tried."""
-        grant = await self._guesses.may_try(address, authorization, now, is_signed)
-        if grant is not None:
-            raise _limited("Too many requests without a valid API key came from your address.", grant)
+    ) -> AsyncIterator[None]:
+        """Wait until this key may be looked up, which the caller does inside.
+
+        Raises ApiError when too many wrong keys were tried.
+        """
+        try:
+            async with self._guesses.trying(address, authorization, now, is_signed):
+                yield
+        except TooManyWrong as refused:
+            why = "Too many requests without a valid API key came from your address."
+            raise _limited(why, refused.grant) from None
 
     def may_try_codes(self, person: str, now: float) -> None:
         """Raises ApiError when somebody typed so many wrong codes of terminals that no further one is looked up."""

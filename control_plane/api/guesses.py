@@ -11,8 +11,10 @@ is refused without a look.
 import asyncio
 import hashlib
 import random
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from control_plane.api.limits import Grant, Limiter
 from control_plane.services.api_keys import KEY_PREFIX
@@ -85,28 +87,75 @@ class Lane:
         return waiting.pop()
 
 
+class _Wrong:
+    """Who has presented too many wrong keys. A key that is being looked up counts as wrong until it is right."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self._looked_up = Counter[Hashable]()
+
+    def look(self, who: Hashable, now: float) -> Grant:
+        grant = self._limiter.look(who, now)
+        return replace(grant, allowed=grant.remaining > self._looked_up[who])
+
+    def begin(self, who: Hashable) -> None:
+        self._looked_up[who] += 1
+
+    def end(self, who: Hashable) -> None:
+        self._looked_up[who] -= 1
+        if not self._looked_up[who]:
+            del self._looked_up[who]
+
+    def count(self, who: Hashable, now: float) -> None:
+        self._limiter.take(who, now)
+
+
+class TooManyWrong(Exception):  # noqa: N818 - an answer that callers expect, and no fault
+    """The key must not be looked up now."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__("too many wrong keys")
+        self.grant = grant
+
+
 class Guesses:
     def __init__(self, *, rate: float, burst: int) -> None:
         """`rate` and `burst`: wrong keys of one address that are looked up without waiting."""
-        self.of_address = Limiter(rate=rate, burst=burst, name="address")
-        self._of_key = Limiter(rate=rate / REPEATS, burst=max(1, burst // REPEATS), name="key")
+        self._of_address = _Wrong(Limiter(rate=rate, burst=burst, name="address"))
+        self._of_key = _Wrong(Limiter(rate=rate / REPEATS, burst=max(1, burst // REPEATS), name="key"))
         self._familiar: OrderedDict[bytes, None] = OrderedDict()
         self._lane = Lane()
 
-    async def may_try(
+    @asynccontextmanager
+    async def trying(
         self, address: str, authorization: str | None, now: float, is_signed: Callable[[], Awaitable[bool]]
-    ) -> Grant | None:
-        """Wait until the key may be looked up. A refusal when it may not be.
+    ) -> AsyncIterator[None]:
+        """Wait until the key may be looked up, which the caller does inside. Raises TooManyWrong when it may not be.
 
         `is_signed` tells whether it is an access token that we signed; it is asked only when the address is slowed.
         """
         digest = _digest(authorization)
         if digest in self._familiar:
-            return None
-        grant = self.of_address.look(address, now)
+            yield
+            return
+        refusal = await self._refusal(address, authorization, now, is_signed)
+        if refusal is not None:
+            raise TooManyWrong(refusal)
+        self._of_address.begin(address)
+        self._of_key.begin(digest)
+        try:
+            yield
+        finally:
+            self._of_address.end(address)
+            self._of_key.end(digest)
+
+    async def _refusal(
+        self, address: str, authorization: str | None, now: float, is_signed: Callable[[], Awaitable[bool]]
+    ) -> Grant | None:
+        grant = self._of_address.look(address, now)
         if not _is_key(authorization):
             return None if grant.allowed else grant
-        repeated = self._of_key.look(digest, now)
+        repeated = self._of_key.look(_digest(authorization), now)
         if not repeated.allowed:
             return repeated
         if grant.allowed or await is_signed() or await self._lane.wait(address):
@@ -125,9 +174,9 @@ class Guesses:
         """The key was wrong, whether it is unknown, revoked or expired."""
         digest = _digest(authorization)
         self._familiar.pop(digest, None)
-        self.of_address.take(address, now)
+        self._of_address.count(address, now)
         if _is_key(authorization):
-            self._of_key.take(digest, now)
+            self._of_key.count(digest, now)
 
 
 def _is_key(authorization: str | None) -> bool:

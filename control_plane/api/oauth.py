@@ -6,6 +6,7 @@ Errors have the form that RFC 6749, section 5.2, demands, because clients of OAu
 import base64
 import binascii
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -153,16 +154,16 @@ async def _client_credentials(
 async def _service_account(request: ApiRequest, fields: Mapping[str, str]) -> Principal:
     """The service account whose API key the client sent as its secret. Raises _OAuthError."""
     client_id, secret = _credentials(request, fields)
-    await _may_try(request, secret)
-    found = await principals.of_secret(request.context.world, secret)
-    if found is None:
-        note_refused_key(request, secret, _ISSUE)
-    elif found.subject.kind is SubjectKind.SERVICE_ACCOUNT and found.subject.on_wire == client_id:
-        _right(request, secret)
-        return found
-    else:
-        note_refused_holder(request, found.holder, _ISSUE, "invalid_client")
-    raise _wrong(request, secret, _OAuthError("invalid_client", _INVALID_CLIENT, 401))
+    async with _trying(request, secret):
+        found = await principals.of_secret(request.context.world, secret)
+        if found is None:
+            note_refused_key(request, secret, _ISSUE)
+        elif found.subject.kind is SubjectKind.SERVICE_ACCOUNT and found.subject.on_wire == client_id:
+            _right(request, secret)
+            return found
+        else:
+            note_refused_holder(request, found.holder, _ISSUE, "invalid_client")
+        raise _wrong(request, secret, _OAuthError("invalid_client", _INVALID_CLIENT, 401))
 
 
 def _credentials(request: ApiRequest, fields: Mapping[str, str]) -> tuple[str, str]:
@@ -185,21 +186,21 @@ def _credentials(request: ApiRequest, fields: Mapping[str, str]) -> tuple[str, s
 
 async def _refresh(request: ApiRequest, signing_in: SigningIn, fields: Mapping[str, str]) -> dict[str, Any]:
     secret = fields.get("refresh_token", "")
-    await _may_try(request, secret)
-    found = await sessions.refresh(request.context.world, signing_in, secret, origin=_origin(request))
-    if isinstance(found, Tokens):
-        return _tokens(request, found)
-    if found is not None:
-        note_refused_holder(request, found, _ISSUE, "invalid_grant")
-    raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
+    async with _trying(request, secret):
+        found = await sessions.refresh(request.context.world, signing_in, secret, origin=_origin(request))
+        if isinstance(found, Tokens):
+            return _tokens(request, found)
+        if found is not None:
+            note_refused_holder(request, found, _ISSUE, "invalid_grant")
+        raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
 
 
 async def _device(request: ApiRequest, signing_in: SigningIn, fields: Mapping[str, str]) -> dict[str, Any]:
     secret = fields.get("device_code", "")
-    await _may_try(request, secret)
-    found = await devices.ask(request.context.world, signing_in, secret, origin=_origin(request))
-    if found is None:
-        raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
+    async with _trying(request, secret):
+        found = await devices.ask(request.context.world, signing_in, secret, origin=_origin(request))
+        if found is None:
+            raise _wrong(request, secret, _OAuthError("invalid_grant", _INVALID_GRANT))
     _right(request, secret)  # The terminal asks again.
     if isinstance(found, Answer):
         raise _OAuthError(found, _WAITS[found])
@@ -241,10 +242,10 @@ def _address(request: ApiRequest) -> str:
     return request.context.door.address(request.scope)
 
 
-async def _may_try(request: ApiRequest, secret: str) -> None:
-    """Raises ApiError when too many wrong secrets were presented."""
+def _trying(request: ApiRequest, secret: str) -> AbstractAsyncContextManager[None]:
+    """For the time in which a secret is looked up. Raises ApiError when too many wrong secrets were presented."""
     now = request.context.world.now().timestamp()
-    await request.context.door.may_try_key(_address(request), f"Bearer {secret}", now, _unsigned)
+    return request.context.door.trying_key(_address(request), f"Bearer {secret}", now, _unsigned)
 
 
 async def _unsigned() -> bool:

@@ -338,12 +338,12 @@ async def _principal(request: AnyRequest) -> Principal:
     authorization = request.headers.get("authorization")
     address, now = context.door.address(request.scope), context.world.now().timestamp()
     is_signed = partial(context.authenticator.is_signed, authorization)
-    await context.door.may_try_key(address, authorization, now, is_signed)
-    try:
-        principal = await context.authenticator.principal(authorization)
-    except ApiError:
-        context.door.wrong_key(address, authorization, now)
-        raise
+    async with context.door.trying_key(address, authorization, now, is_signed):
+        try:
+            principal = await context.authenticator.principal(authorization)
+        except ApiError:
+            context.door.wrong_key(address, authorization, now)
+            raise
     context.door.right_key(authorization)
     return principal
 

@@ -1,7 +1,7 @@
 """The bounds at the door: rates and requests in progress per key, organization and address; methods; odd headers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
@@ -132,14 +132,46 @@ async def _unsigned() -> bool:
     return False
 
 
+async def _may_try(
+    found: guesses.Guesses, address: str, key: str, now: float, is_signed: Callable[[], Awaitable[bool]]
+) -> bool:
+    try:
+        async with found.trying(address, key, now, is_signed):
+            return True
+    except guesses.TooManyWrong:
+        return False
+
+
+async def test_keys_that_are_looked_up_at_the_same_time_are_counted_before_one_has_proved_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=0.01)  # Nobody's turn comes.
+    found, answered = guesses.Guesses(rate=1, burst=3), asyncio.Event()
+
+    async def tries(number: int) -> bool:
+        try:
+            async with found.trying("an address", f"Bearer spk_{number}", 0, _unsigned):
+                await answered.wait()
+        except guesses.TooManyWrong:
+            return False
+        return True
+
+    trying = [asyncio.create_task(tries(number)) for number in range(10)]
+    refused, _ = await asyncio.wait(trying[3:], timeout=10)
+    assert len(refused) == 7, "three are looked up, and the others wait in vain"
+    answered.set()
+    assert await asyncio.gather(*trying) == [True] * 3 + [False] * 7
+    assert await _may_try(found, "an address", "Bearer spk_new", 0, _unsigned), "none of them was wrong"
+
+
 async def test_a_key_that_was_right_is_heard_from_everywhere_until_it_is_wrong() -> None:
     found, key = guesses.Guesses(rate=1, burst=1), "Bearer spk_right"
     found.right(key)
     found.wrong("an address", "spk_wrong", 0)
-    assert await found.may_try("an address", key, 0, _unsigned) is None
-    assert await found.may_try("an address", "no key at all", 0, _unsigned) is not None
+    assert await _may_try(found, "an address", key, 0, _unsigned)
+    assert not await _may_try(found, "an address", "no key at all", 0, _unsigned)
     found.wrong("another address", key, 0)
-    assert await found.may_try("a third address", key, 0, _unsigned) is not None, (
+    assert not await _may_try(found, "a third address", key, 0, _unsigned), (
         "it was revoked, and is tried again"
     )
 
@@ -151,14 +183,14 @@ async def test_a_token_that_we_signed_and_every_kind_of_secret_get_through_altho
     _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=0.01)  # Nobody's turn comes.
     found = guesses.Guesses(rate=1, burst=1)
     found.wrong("an address", "Bearer spk_wrong", 0)
-    assert await found.may_try("an address", "Bearer eyJ.a.b", 0, _signed) is None
-    assert await found.may_try("an address", "Bearer eyJ.c.d", 0, _unsigned) is not None
+    assert await _may_try(found, "an address", "Bearer eyJ.a.b", 0, _signed)
+    assert not await _may_try(found, "an address", "Bearer eyJ.c.d", 0, _unsigned)
     _keep_the_lane(monkeypatch, per_second=1e6, seconds_max=60)
     found = guesses.Guesses(rate=1, burst=1)
     found.wrong("an address", "Bearer spk_wrong", 0)
     for secret in ("spk_new", "spr_new", "spd_new", "eyJ.new.one"):
         with case(secret):
-            assert await found.may_try("an address", f"Bearer {secret}", 0, _unsigned) is None, "it waits"
+            assert await _may_try(found, "an address", f"Bearer {secret}", 0, _unsigned), "it waits"
 
 
 async def test_a_full_lane_gives_the_place_of_some_to_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,9 @@
 Credentials are API keys, access tokens, refresh tokens and codes of terminals; "key" stands for all of them here.
 A key that was right here before is familiar, and none of this concerns it. Nor does it concern an access token that we
 signed: nobody guesses one. Other keys are looked up freely until an address has sent too many wrong ones. From then on
-they wait in a slow lane: some of them per second are looked up, drawn by chance, so an honest caller who comes for the
-first time has the same chance as everybody who pushes. A wrong key that comes again and again, from whatever addresses,
-is refused without a look.
+they wait in a slow lane, where some of them per second are looked up. A key that was refused there before goes first:
+an honest caller comes again with the same key, and whoever guesses comes with another one each time. Among equals,
+chance decides. A wrong key that comes again and again, from whatever addresses, is refused without a look.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from control_plane.api.limits import Grant, Limiter
 from control_plane.services.api_keys import KEY_PREFIX
@@ -23,6 +24,8 @@ from control_plane.services.sessions import REFRESH_PREFIX
 
 FAMILIAR_MAX = 100_000
 """Digests of right keys that are kept; about 20 MB."""
+REFUSED_MAX = 100_000
+"""Digests of keys that are kept because they were refused without a look; about 20 MB."""
 REPEATS = 10
 """One wrong key may be tried so many times less often, from all addresses together, than an address may try keys."""
 LANE_PER_SECOND = 50.0
@@ -30,7 +33,7 @@ LANE_PER_SECOND = 50.0
 LANE_SECONDS_MAX = 4.0
 """How long a request waits in the slow lane."""
 LANE_WAITING_MAX = 64
-"""Requests of an address that wait. One more takes the place of one of them, drawn by chance."""
+"""Requests of an address that wait. One more takes the place of one of those that were refused least often."""
 TOKEN_PREFIX = "eyJ"  # noqa: S105 - the first letters of every JWT, and no secret
 _PREFIXES = (KEY_PREFIX, TOKEN_PREFIX, REFRESH_PREFIX, DEVICE_PREFIX)
 LANES_WAITING_MAX = 256
@@ -38,25 +41,33 @@ LANES_WAITING_MAX = 256
 in the longest lane."""
 
 
+class _Waiting(NamedTuple):
+    refused: int
+    """How often its key was refused here before."""
+    chance: float
+    """Decides among those that were refused equally often."""
+    passes: asyncio.Future[bool]
+
+
 class Lane:
-    """Lets some of those who wait pass per second and address, drawn by chance."""
+    """Lets some of those who wait pass per second and address: first those whose keys were refused most often."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, list[asyncio.Future[bool]]] = {}
+        self._waiting: dict[str, list[_Waiting]] = {}
         self._draw = random.Random()  # noqa: S311 - nobody gains by predicting it
 
-    async def wait(self, address: str) -> bool:
+    async def wait(self, address: str, refused: int = 0) -> bool:
         """Wait for one's turn. False when it did not come in time, or another one took the place."""
         waiting = self._waiting.get(address)
         if waiting is None:
             waiting = self._waiting[address] = []
             self._open(address)
-        mine = asyncio.get_running_loop().create_future()
+        mine = _Waiting(refused, self._draw.random(), asyncio.get_running_loop().create_future())
         waiting.append(mine)
         self._make_room(waiting)
         try:
             async with asyncio.timeout(LANE_SECONDS_MAX):
-                passed: bool = await mine
+                passed: bool = await mine.passes
         except TimeoutError:
             passed = False
         finally:
@@ -64,11 +75,12 @@ class Lane:
                 waiting.remove(mine)
         return passed
 
-    def _make_room(self, waiting: list[asyncio.Future[bool]]) -> None:
-        if len(waiting) > LANE_WAITING_MAX:
-            self._draw_one(waiting).set_result(False)
-        elif sum(map(len, self._waiting.values())) > LANES_WAITING_MAX:
-            self._draw_one(max(self._waiting.values(), key=len)).set_result(False)
+    def _make_room(self, waiting: list[_Waiting]) -> None:
+        if len(waiting) <= LANE_WAITING_MAX:
+            if sum(map(len, self._waiting.values())) <= LANES_WAITING_MAX:
+                return
+            waiting = max(self._waiting.values(), key=len)
+        _answer(waiting, min(waiting, key=_order), passes=False)
 
     def _open(self, address: str) -> None:
         asyncio.get_running_loop().call_later(1 / LANE_PER_SECOND, self._let_one_pass, address)
@@ -78,13 +90,18 @@ class Lane:
         if not waiting:
             del self._waiting[address]
             return
-        self._draw_one(waiting).set_result(True)
+        _answer(waiting, max(waiting, key=_order), passes=True)
         self._open(address)
 
-    def _draw_one(self, waiting: list[asyncio.Future[bool]]) -> asyncio.Future[bool]:
-        at = self._draw.randrange(len(waiting))
-        waiting[at], waiting[-1] = waiting[-1], waiting[at]
-        return waiting.pop()
+
+def _order(one: _Waiting) -> tuple[int, float]:
+    return one.refused, one.chance
+
+
+def _answer(waiting: list[_Waiting], one: _Waiting, *, passes: bool) -> None:
+    waiting.remove(one)
+    if not one.passes.done():  # It is when its time was over a moment ago.
+        one.passes.set_result(passes)
 
 
 class _Wrong:
@@ -124,6 +141,7 @@ class Guesses:
         self._of_address = _Wrong(Limiter(rate=rate, burst=burst, name="address"))
         self._of_key = _Wrong(Limiter(rate=rate / REPEATS, burst=max(1, burst // REPEATS), name="key"))
         self._familiar: OrderedDict[bytes, None] = OrderedDict()
+        self._refused: OrderedDict[bytes, int] = OrderedDict()
         self._lane = Lane()
 
     @asynccontextmanager
@@ -155,11 +173,16 @@ class Guesses:
         grant = self._of_address.look(address, now)
         if not _is_key(authorization):
             return None if grant.allowed else grant
-        repeated = self._of_key.look(_digest(authorization), now)
+        digest = _digest(authorization)
+        repeated = self._of_key.look(digest, now)
         if not repeated.allowed:
             return repeated
-        if grant.allowed or await is_signed() or await self._lane.wait(address):
+        refused = self._refused.pop(digest, 0)
+        if grant.allowed or await is_signed() or await self._lane.wait(address, refused):
             return None
+        self._refused[digest] = refused + 1
+        if len(self._refused) > REFUSED_MAX:
+            self._refused.popitem(last=False)
         return grant
 
     def right(self, authorization: str | None) -> None:

@@ -214,6 +214,42 @@ async def test_a_full_lane_gives_the_place_of_some_to_those_who_come(monkeypatch
     await asyncio.gather(*waiting, *others, return_exceptions=True)
 
 
+async def test_of_those_who_wait_a_key_that_was_refused_before_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An honest caller comes again with the same key, and whoever guesses with another one."""
+    _keep_the_lane(monkeypatch, per_second=1e-6, seconds_max=0.01)  # Nobody's turn comes.
+    found = guesses.Guesses(rate=1e-6, burst=1)
+    found.wrong("an address", "Bearer spk_wrong", 0)
+    assert not await _may_try(found, "an address", "Bearer spk_honest", 0, _unsigned)
+    _keep_the_lane(monkeypatch, per_second=100, seconds_max=60)
+    found._lane = guesses.Lane()  # The old one lets the next one pass after days.
+    come: list[str] = []
+
+    async def comes(key: str) -> None:
+        if await _may_try(found, "an address", f"Bearer {key}", 0, _unsigned):
+            come.append(key)
+
+    crowd = [asyncio.create_task(comes(f"spk_guess{number}")) for number in range(30)]
+    await asyncio.gather(comes("spk_honest"), *crowd)
+    assert come[0] == "spk_honest"
+    assert len(come) == 31
+
+
+async def test_one_whose_time_is_over_when_its_turn_comes_does_not_stop_the_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _keep_the_lane(monkeypatch, per_second=100, seconds_max=60)
+    lane = guesses.Lane()
+    late = asyncio.create_task(lane.wait("an address", 1))
+    await asyncio.sleep(0)
+    (waiting,) = lane._waiting["an address"]
+    waiting.passes.cancel()  # Its time is over, and its task has not run since.
+    lane._let_one_pass("an address")
+    assert await lane.wait("an address"), "the lane goes on"
+    assert late.cancelled() or late.done()
+
+
 async def test_expensive_requests_cost_more_and_who_has_none_left_is_told_when(
     api: Api, acme: Tenant
 ) -> None:

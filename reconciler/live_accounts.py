@@ -1,8 +1,9 @@
 """The provider accounts of a running process: those of its environment, and those whose credentials operators stored.
 
 `refresh` takes over what changed in the database since the last time, so that nobody restarts a reconciler for a new
-account or a new key. Stored credentials come before the environment's. An account whose new credentials cannot be
-opened keeps what it had, and is shown as failing.
+account or a new key. What the environment says of an account counts until operators store credentials for it, and never
+again afterwards: not when the account was removed, and not in a process that starts while they cannot be opened. An
+account whose new credentials cannot be opened keeps what it had in a process that had it, and is shown as failing.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ class LiveAccounts(Mapping[AccountName, Provider]):
         self._keys = keys
         self._connect = connect
         self._environment = dict(environment)
+        self._began = False
         self._stored: dict[AccountName, tuple[int, Provider]] = {}
         self._failed: dict[AccountName, int] = {}
         """Versions that could not be used, so that each is logged once."""
@@ -64,6 +66,7 @@ class LiveAccounts(Mapping[AccountName, Provider]):
         """Take over additions, rotations and removals. Raises what the database raises."""
         async with self._db.reading() as connection:
             listed = {account.name: account for account in await account_requests.stored(connection)}
+            taken_over = await account_requests.taken_over(connection)
         for name in [name for name in self._stored if name not in listed]:
             self._retire(self._stored.pop(name)[1])
             log.info("account_removed", account=name)
@@ -71,6 +74,14 @@ class LiveAccounts(Mapping[AccountName, Provider]):
             known = self._stored.get(account.name)
             if known is None or known[0] != account.version:
                 await self._load(account)
+        for name in self._environment.keys() & set(taken_over):
+            if name in self._stored or name not in listed or not self._began:
+                # Whoever connected it closes it, at the end of the process.
+                del self._environment[name]
+                log.info(
+                    "account_of_environment_ignored", account=name, why="operators stored its credentials"
+                )
+        self._began = True
 
     async def close(self) -> None:
         """Close all connections to stored accounts."""

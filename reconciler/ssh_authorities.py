@@ -7,6 +7,7 @@ that a rotation reaches every process. The first authority is made by the first 
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -26,6 +27,8 @@ from data_plane.access.port import NotCertified
 from data_plane.access.ssh import Certify
 
 REMEMBER_SECONDS = 1.0
+OPENED_AGAIN_SECONDS = 10.0
+"""When an authority that could not be opened is tried again, so that no login waits for a key manager that is away."""
 LOGIN_WITHIN = timedelta(minutes=5)
 """How long a certificate of ours is valid after it was signed."""
 CLOCKS_DIFFER_MAX = timedelta(minutes=1)
@@ -42,7 +45,10 @@ class SshAuthorities(Protocol):
         ...
 
     async def usable(self) -> Sequence[Authority]:
-        """The authorities that some machine may trust, the one that signs now first. Raises as `signing`."""
+        """The authorities that some machine may trust, the one that signs now first.
+
+        Those whose keys cannot be opened are left out; raises as `signing` when that leaves none.
+        """
         ...
 
     async def trusted(self) -> Sequence[str]:
@@ -78,14 +84,22 @@ class StoredAuthorities:
         self._keys = keys
         self._read: tuple[Sequence[SshAuthority], float] | None = None
         self._opened: dict[UUID, Authority] = {}
+        self._closed: dict[UUID, tuple[NoAuthority | KeyManagerError, float]] = {}
+        """Those that could not be opened, why, and when that was tried."""
         self._reading = asyncio.Lock()
 
     async def signing(self) -> Authority:
-        return (await self.usable())[0]
+        async with self._reading:
+            return await self._open((await self._stored())[0])
 
     async def usable(self) -> Sequence[Authority]:
+        opened: list[Authority] = []
         async with self._reading:
-            return [await self._open(each) for each in await self._stored()]
+            stored = await self._stored()
+            for each in stored:
+                with suppress(NoAuthority, KeyManagerError):
+                    opened.append(await self._open(each))
+            return opened or [await self._open(stored[0])]
 
     async def trusted(self) -> Sequence[str]:
         async with self._reading:
@@ -102,6 +116,7 @@ class StoredAuthorities:
             found = sorted(made, key=lambda each: each.state is not SshAuthorityState.SIGNING)
             self._read = found, now
             self._opened = {each.id: self._opened[each.id] for each in found if each.id in self._opened}
+            self._closed = {each.id: self._closed[each.id] for each in found if each.id in self._closed}
         return self._read[0]
 
     async def _signing_or_made(self) -> Sequence[SshAuthority]:
@@ -131,7 +146,15 @@ class StoredAuthorities:
 
     async def _open(self, stored: SshAuthority) -> Authority:
         if stored.id not in self._opened:
-            self._opened[stored.id] = await self._unseal(stored)
+            now = self._now().timestamp()
+            error, tried = self._closed.get(stored.id, (None, 0.0))
+            if error is not None and now < tried + OPENED_AGAIN_SECONDS:
+                raise error.with_traceback(None)
+            try:
+                self._opened[stored.id] = await self._unseal(stored)
+            except (NoAuthority, KeyManagerError) as why:
+                self._closed[stored.id] = why, now
+                raise
         return self._opened[stored.id]
 
     async def _unseal(self, stored: SshAuthority) -> Authority:

@@ -9,7 +9,11 @@ from reconciler.worlds.access import AccessWorld
 
 
 async def tell(world: AccessWorld, session: Session, machine_id: MachineId) -> None:
-    """Raises AccessError."""
+    """Raises AccessError.
+
+    Whom to trust is read when we are logged in. Logins and steps have time limits that are shorter than the hold on a
+    machine, so that nobody who was slow tells it what somebody else has replaced.
+    """
     trusted = await world.ssh_authorities.trusted()
     await trust(session, trusted)
     async with world.db.statement() as connection:

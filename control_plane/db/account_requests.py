@@ -267,6 +267,14 @@ WHERE secret_id IS NOT NULL AND removed_at IS NULL ORDER BY name
 """)
 
 
+_TAKEN_OVER = text("SELECT name FROM provider_accounts WHERE credentials_version > 0")
+
+
+async def taken_over(connection: Connection) -> Sequence[AccountName]:
+    """The accounts whose credentials operators ever stored, also those that were removed since."""
+    return await read(connection, _TAKEN_OVER, AccountName)
+
+
 async def stored(connection: Connection) -> Sequence[StoredAccount]:
     """The accounts whose credentials operators stored."""
     return await read(connection, _STORED, StoredAccount)

@@ -47,7 +47,7 @@ class Account:
 
 _REGISTER = text("""
 INSERT INTO provider_accounts (name, provider, listing_due_at, offers_due_at) VALUES (:name, :provider, :now, :now)
-ON CONFLICT (name) DO UPDATE SET removed_at = NULL WHERE provider_accounts.removed_at IS NOT NULL
+ON CONFLICT (name) DO NOTHING
 """)
 _ALL = text("""
 SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
@@ -99,7 +99,7 @@ async def installation(connection: Connection) -> str:
 
 
 async def register(connection: Connection, name: AccountName, provider: str, *, now: datetime) -> None:
-    """Store an account of the reconciler's environment, unless it is known already."""
+    """Store an account of the reconciler's environment, unless it is known already, or was removed."""
     await write(connection, _REGISTER, name=name, provider=provider, now=now)
 
 

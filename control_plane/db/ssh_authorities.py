@@ -1,6 +1,6 @@
 """Queries on the keys that sign SSH certificates, and on which of them machines trust."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -35,10 +35,16 @@ UPDATE ssh_authorities SET state = :after,
 WHERE id = :id AND state = :before
 """)
 _OWNER = text("SELECT id FROM organizations WHERE platform ORDER BY created_at, id LIMIT 1")
+_STATE_OF = text("SELECT state FROM ssh_authorities WHERE public_key = :public_key FOR SHARE")
+# A machine that boots trusts what was in its user data, and is told at its bootstrap. Suspect ones are told too, if
+# they can be reached.
+_ON_ITS_WAY = among("state", (MachineState.LAUNCHING, MachineState.BOOTING))
 _REACHED = among("state", (MachineState.BOOTSTRAPPING, MachineState.VERIFIED))
-# One that was told nothing yet is told at its bootstrap. `suspect` ones are told too, if they can be reached.
 _BEHIND = f"{_REACHED} AND ssh_trust <> :trust"
-_COUNT_BEHIND = text(f"SELECT count(*) FROM machines WHERE {_BEHIND}")
+_COUNT_BEHIND = text(
+    f"SELECT count(*) FROM machines WHERE ({_ON_ITS_WAY} OR {_REACHED}) AND ssh_trust <> :trust"
+)
+_ORDERED = text("UPDATE machines SET ssh_trust = :trust WHERE id = ANY(:ids)")
 _TAKE_BEHIND = text(f"""
 UPDATE machines SET ssh_trust_due_at = :again WHERE id IN (
   SELECT id FROM machines WHERE account = :account AND {_BEHIND}
@@ -116,6 +122,20 @@ async def take_behind(
     """Machines of an account that have to be told. Nobody else takes them until `again`."""
     values = {"account": account, "trust": trust, "now": now, "again": again, "limit": limit}
     return await read(connection, _TAKE_BEHIND, Behind, **values)
+
+
+async def may_sign(connection: Connection, public_key: str) -> bool:
+    """Whether an authority signs now, and will until this transaction ends.
+
+    One that is not stored belongs to simulated machines, and is never replaced.
+    """
+    state = await read_one(connection, _STATE_OF, SshAuthorityState, public_key=public_key)
+    return state in {None, SshAuthorityState.SIGNING}
+
+
+async def ordered(connection: Connection, machine_ids: Collection[MachineId], trust: str) -> None:
+    """Store that these machines are ordered with user data that trusts the authorities with this fingerprint."""
+    await write(connection, _ORDERED, ids=list(machine_ids), trust=trust)
 
 
 async def told(connection: Connection, machine_id: MachineId, trust: str) -> None:

@@ -24,6 +24,10 @@ TRUSTED_AFTER = timedelta(minutes=15)
 """So long after its last signature machines still trust an authority. Longer than any certificate lasts."""
 STRAGGLERS_WAITED_FOR = timedelta(days=1)
 """So long a rotation waits for machines that cannot be reached. Afterwards they may refuse us and their customers."""
+HUB_BELIEVED_FOR = timedelta(seconds=20)
+"""So long a process believes what it told the hub: another process that was slower, or whoever builds the hub anew, may
+have told it something else since. Whatever was under way when the trusted keys changed is over by `TRUSTED_BEFORE`
+less this."""
 
 
 class SshAuthorityState(StrEnum):
@@ -67,14 +71,19 @@ class Due:
     """Its new state: SIGNING, and the one that signs now is retired; or REMOVED."""
 
 
-def due(authorities: Collection[SshAuthority], *, behind: bool, now: datetime) -> Due | None:
+def due(
+    authorities: Collection[SshAuthority], *, machines_behind: bool, hub_behind: bool, now: datetime
+) -> Due | None:
     """The next step of a rotation; None while there is none to take.
 
-    `behind`: a machine or the hub trusts other authorities than it should.
+    `machines_behind`, `hub_behind`: a machine, or the hub, trusts other authorities than it should. A machine that is
+    left behind costs its lease; a hub would cost all private networks, so it is waited for as long as it takes.
     """
+    if hub_behind:
+        return None
     for authority in authorities:
         since = authority.made_at if authority.state is SshAuthorityState.NEXT else authority.retired_at
-        if since is None or (behind and now - since < STRAGGLERS_WAITED_FOR):
+        if since is None or (machines_behind and now - since < STRAGGLERS_WAITED_FOR):
             continue
         if authority.state is SshAuthorityState.NEXT and now - since >= TRUSTED_BEFORE:
             return Due(authority, SshAuthorityState.SIGNING)

@@ -2,7 +2,8 @@
 
 The list is a KRL, OpenSSH's format for revoked keys, because only a KRL names certificates by serial. The machine's own
 ssh-keygen writes it: it comes with every sshd and writes what that sshd reads, and no library of ours has the format.
-sshd reads the list at each login.
+sshd reads the list at each login. It holds for the certificates of any authority (`-s none`), so that it also holds for
+one that the machine does not trust yet.
 
 Which certificate opened a session is in sshd's log: journald stores which process wrote a line, and no user but root
 can write one in the name of another process. A session whose login the journal does not hold any more is ended too,
@@ -12,7 +13,7 @@ because nobody can tell that it was not opened with a revoked certificate.
 from collections.abc import Collection
 
 from data_plane.access.authority import SERIAL_MAX
-from data_plane.access.login import AUTHORITIES, DIRECTORY, REVOKED
+from data_plane.access.login import DIRECTORY, REVOKED
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import CUSTOMER, Step
 
@@ -31,12 +32,7 @@ new=$(mktemp {DIRECTORY}/.new.XXXXXX)
 trap 'rm -rf "$work" "$new"' EXIT
 cat > "$work/serials"
 sed 's/^/serial: /' "$work/serials" > "$work/spec"
-update=
-while read -r authority; do
-  printf '%s\\n' "$authority" > "$work/authority.pub"
-  ssh-keygen -q -k $update -f "$work/krl" -s "$work/authority.pub" "$work/spec"
-  update=-u
-done < {AUTHORITIES}
+ssh-keygen -q -k -f "$work/krl" -s none "$work/spec"
 cat "$work/krl" > "$new"
 chmod 644 "$new"
 mv -f "$new" {REVOKED}

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from data_plane.access.login import trust
 from data_plane.access.port import Access, Session, StepFailed, Target, Unreachable, must
 from data_plane.mesh import hub_scripts
-from data_plane.mesh.port import HubIdentity, Network, Peer
+from data_plane.mesh.port import HubIdentity, Network, Peer, ReadAuthorities
 from data_plane.mesh.wireguard import public_key
 
 HUB_PRINCIPAL = "splitplane-hub"
@@ -64,9 +64,11 @@ class SshHub:
         async with self._session() as session:
             await must(session, hub_scripts.DROP, [str(network.number)])
 
-    async def trust(self, authorities: Sequence[str]) -> None:
+    async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         async with self._session() as session:
+            authorities = await read()
             await trust(session, authorities)
+        return authorities
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:

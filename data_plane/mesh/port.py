@@ -5,7 +5,7 @@ network. Everything about a network on the hub follows from its number and its r
 without talking to each other. Two networks may have the same range, because no packet gets from one to the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Protocol
@@ -103,6 +103,10 @@ def link(network: Network, hub: HubIdentity, address: str) -> MeshLink:
     )
 
 
+ReadAuthorities = Callable[[], Awaitable[Sequence[str]]]
+"""The public keys of SSH authorities that are to be trusted now, one OpenSSH line each."""
+
+
 class Hub(Protocol):
     """Forwards packets inside each network, and never between two networks. Raises AccessError."""
 
@@ -119,6 +123,9 @@ class Hub(Protocol):
         """Remove the network and its key. Does nothing if there is no such network."""
         ...
 
-    async def trust(self, authorities: Sequence[str]) -> None:
-        """Have the hub's sshd trust exactly these SSH authorities, one OpenSSH public key line each."""
+    async def trust(self, read: ReadAuthorities) -> Sequence[str]:
+        """Have the hub's sshd trust exactly the SSH authorities that `read` answers; returns them.
+
+        They are read when we are logged in: what was read before a login that took its time may be outdated.
+        """
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError, StepFailed
 from data_plane.mesh.hub_scripts import peers_text
-from data_plane.mesh.port import HubIdentity, Network, Peer
+from data_plane.mesh.port import HubIdentity, Network, Peer, ReadAuthorities
 
 
 @dataclass
@@ -36,9 +36,10 @@ class FakeHub:
         if self.networks.pop(network.number, None) is not None:
             self._generations[network.number] = self._generations.get(network.number, 0) + 1
 
-    async def trust(self, authorities: Sequence[str]) -> None:
+    async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         self._call()
-        self.authorities = tuple(authorities)
+        self.authorities = tuple(await read())
+        return self.authorities
 
     def identity(self, network: Network) -> HubIdentity:
         """The hub's identity in a network. As on the real hub, its key changes only when the network is dropped."""

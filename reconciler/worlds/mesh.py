@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
+from control_plane.domain.ssh_authority import HUB_BELIEVED_FOR
 from data_plane.mesh.port import Hub, HubIdentity
 from reconciler.ssh_authorities import SshAuthorities
 from reconciler.world import World
@@ -36,9 +38,14 @@ class HubSync:
 
 @dataclass
 class HubTrust:
-    """Which SSH authorities this process has told the hub to trust, by their fingerprint."""
+    """Which SSH authorities this process told the hub to trust last, by their fingerprint, and when."""
 
     told: str | None = None
+    at: datetime | None = None
+
+    def believed(self, trust: str, now: datetime) -> bool:
+        """Whether the hub trusts the authorities with this fingerprint, as far as this process can know."""
+        return self.told == trust and self.at is not None and now - self.at < HUB_BELIEVED_FOR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,6 +214,22 @@ async def test_a_rotation_of_the_authority_refuses_no_login_at_any_step(fleet: F
     assert await accepted(old, new) == [True, False]
 
 
+async def test_a_certificate_that_is_revoked_before_its_authority_is_trusted_is_refused_afterwards(
+    fleet: Fleet,
+) -> None:
+    machine, old, new = fleet.two, fleet.authority, new_authority()
+    async with fleet.access.connect(machine.target) as session:
+        await admit_customer(session, LEASE)
+        await revoke(session, [51])
+        await trust(session, [old.public_key, new.public_key])
+        try:
+            assert not await _gets_in(machine, a_login(new, [LEASE], serial=51))
+            assert await _gets_in(machine, a_login(new, [LEASE], serial=52))
+        finally:
+            await trust(session, [old.public_key])
+            await revoke(session, [])
+
+
 async def test_a_revoked_certificate_is_refused_and_its_sessions_end_while_others_live(fleet: Fleet) -> None:
     machine, authority = fleet.one, fleet.authority
     leaver = a_login(authority, [LEASE], serial=41, key_id="user_a (serial 42) CA on le_1")

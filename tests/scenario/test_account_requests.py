@@ -16,6 +16,7 @@ from control_plane.db.account_requests import RecordedRequest
 from control_plane.domain.account_request import TRIES_MAX, AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.ids import AccountName, AccountRequestId, OrganizationId, SecretId
+from control_plane.vault.unsealing.local_file import LocalKeyManager
 from control_plane.world import uuid7
 from providers.base import LaunchOrder
 from reconciler.live_accounts import CLOSED_AFTER_SECONDS, LiveAccounts
@@ -272,6 +273,48 @@ async def test_an_account_of_the_environment_becomes_one_of_the_database_without
         "refused",
         "account_exists",
     )
+
+
+def _restarted(office: Office, manager: LocalKeyManager | None = keys.AFTER) -> LiveAccounts:
+    """The accounts of a process that starts now, with the same environment."""
+    stage = office.stage
+    return LiveAccounts(
+        stage.db, stage.clock.now, manager, office.ring.connect, stage.clouds, sleep=stage.clock.sleep
+    )
+
+
+async def test_an_account_of_the_environment_that_was_taken_over_and_removed_does_not_come_back(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})
+    office.stage.clock.advance(1)
+    await office.done(AccountVerb.REMOVE, FAKE)
+    office.stage.clock.advance(61)
+    await office.answer()
+    for live in (office.live, _restarted(office)):
+        async with office.stage.db.transaction() as connection:  # As each process does when it starts.
+            await accounts.register(connection, FAKE, "fake", now=office.stage.clock.now())
+        await live.refresh()
+        assert list(live) == []
+    async with office.stage.db.reading() as connection:
+        assert await accounts.every(connection) == []
+    assert _told(await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})) == ("accepted", None)
+    assert list(office.live) == [FAKE], "an operator can add it again"
+
+
+async def test_a_process_that_starts_while_stored_credentials_cannot_be_opened_uses_none_of_its_environment(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    before = office.live[FAKE]
+    await office.ask(AccountVerb.ADD, FAKE, given={"api_key": KEY})
+    await office.answer()
+    for manager, names in ((None, []), (keys.AFTER, [FAKE])):
+        live = _restarted(office, manager)
+        await live.refresh()
+        assert list(live) == names, manager
+        assert live.get(FAKE) is not before
 
 
 async def test_requests_about_one_account_are_done_in_their_order(office: Office) -> None:

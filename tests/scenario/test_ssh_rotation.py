@@ -1,71 +1,26 @@
 """The SSH authority is replaced while machines run: whoever signs is trusted at every moment, by every machine."""
 
-import dataclasses
 from datetime import datetime
 
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import organizations
-from control_plane.domain.ids import OrganizationId
-from control_plane.world import uuid7
 from data_plane.access.authority import CERTIFICATE_LASTS_MAX
 from data_plane.access.port import Unreachable
-from reconciler.ssh_authorities import StoredAuthorities
-from reconciler.ssh_authority_command import Refused, SshAuthorityCommand
-from tests.support.keys import AFTER
+from reconciler.ssh_authority_command import Refused
 from tests.support.rows import rows
+from tests.support.ssh_rotation import cast_of
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-_STATES = text("SELECT state FROM ssh_authorities ORDER BY made_at, id")
 _SECRETS = text("SELECT id FROM secrets")
 _LINES = text("SELECT subject, rule FROM audit_pending WHERE event = 'ssh_authorities.rotate'")
-
-
-@dataclasses.dataclass
-class Cast:
-    stage: Stage
-    authorities: StoredAuthorities
-    command: SshAuthorityCommand
-    addresses: list[str]
-
-    async def states(self) -> list[str]:
-        async with self.stage.db.reading() as connection:
-            return [row.state for row in await rows(connection, _STATES)]
-
-    async def turn(self) -> None:
-        for loop in ("rotate_ssh_authorities", "trust_ssh_authorities"):
-            await self.stage.run(loop)
-        self.stage.clock.advance(5)
-
-    def trusted(self) -> list[set[str]]:
-        """By each machine, and by the hub."""
-        machines = [self.stage.access.machine(address).authorities for address in self.addresses]
-        return [set(known) for known in (*machines, self.stage.hub.authorities)]
-
-
-async def _cast(stage: Stage, leases: int = 2) -> Cast:
-    platform = OrganizationId(uuid7())
-    async with stage.db.transaction(platform) as connection:
-        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
-    authorities = StoredAuthorities(stage.db, stage.clock.now, uuid7, AFTER)
-    stage.world = dataclasses.replace(stage.world, ssh_authorities=authorities)
-    command = SshAuthorityCommand(stage.db, stage.clock.now, uuid7, AFTER)
-    customer = await stage.organization()
-    addresses = []
-    for _ in range(leases):
-        lease = await stage.lease(customer)
-        await stage.play_until(lease, "ready")
-        (machine,) = await stage.machines(lease)
-        addresses.append(str(machine.address))
-    return Cast(stage, authorities, command, addresses)
 
 
 async def test_in_a_rotation_every_certificate_that_is_valid_is_trusted_by_every_machine(
     stage: Stage,
 ) -> None:
-    cast = await _cast(stage)
+    cast = await cast_of(stage)
     first = (await cast.authorities.signing()).public_key
     await cast.command.rotate(leaked=False)
     with pytest.raises(Refused, match="under way"):
@@ -93,7 +48,7 @@ async def test_in_a_rotation_every_certificate_that_is_valid_is_trusted_by_every
 
 
 async def test_the_next_authority_signs_nothing_while_a_machine_does_not_trust_it(stage: Stage) -> None:
-    cast = await _cast(stage)
+    cast = await cast_of(stage)
     away, near = cast.addresses
     stage.access.script(away, unreachable=1_000_000)
     await cast.command.rotate(leaked=False)
@@ -109,7 +64,7 @@ async def test_the_next_authority_signs_nothing_while_a_machine_does_not_trust_i
 
 
 async def test_a_hub_that_is_away_holds_up_a_rotation_as_well(stage: Stage) -> None:
-    cast = await _cast(stage, leases=1)
+    cast = await cast_of(stage, leases=1)
     await cast.turn()
     await cast.command.rotate(leaked=False)
     stage.clock.advance(300)
@@ -123,7 +78,7 @@ async def test_a_hub_that_is_away_holds_up_a_rotation_as_well(stage: Stage) -> N
 
 
 async def test_an_authority_that_leaked_signs_nothing_and_is_trusted_nowhere_at_once(stage: Stage) -> None:
-    cast = await _cast(stage)
+    cast = await cast_of(stage)
     leaked = (await cast.authorities.signing()).public_key
     await cast.command.rotate(leaked=False)
     await cast.turn()
@@ -142,7 +97,7 @@ async def test_an_authority_that_leaked_signs_nothing_and_is_trusted_nowhere_at_
 
 
 async def test_a_machine_that_is_ordered_during_a_rotation_trusts_what_the_others_trust(stage: Stage) -> None:
-    cast = await _cast(stage, leases=1)
+    cast = await cast_of(stage, leases=1)
     await cast.command.rotate(leaked=False)
     await cast.turn()
     lease = await stage.lease(await stage.organization())

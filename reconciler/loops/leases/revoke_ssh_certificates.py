@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from control_plane.db import ssh_revocations
 from control_plane.db.ssh_certificates import REVOCATIONS
-from control_plane.db.ssh_revocations import Untold
+from control_plane.db.ssh_revocations import Revoked, Untold
 from control_plane.domain.ids import AccountName
 from data_plane.access.port import AccessError, Target
 from data_plane.access.revocation import SERIALS_MAX, revoke
@@ -45,13 +45,26 @@ async def _tell(world: LeaseWorld, machine: Untold, report: Report) -> None:
     try:
         with world.tracer.span("machine session", Kind.CLIENT):
             async with world.access.connect(target) as session:
-                await revoke(session, machine.serials[-SERIALS_MAX:])
+                revoked = await _revoked(world, machine)
+                if revoked is None:
+                    return
+                await revoke(session, revoked.serials[-SERIALS_MAX:])
     except AccessError as error:
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return
     async with world.db.statement() as connection:
-        await ssh_revocations.told(connection, machine)
+        await ssh_revocations.told(connection, machine.claim_id, revoked)
     report.acted_on += 1
+
+
+async def _revoked(world: LeaseWorld, machine: Untold) -> Revoked | None:
+    """Read when we are logged in.
+
+    Logins and steps have time limits that are shorter than the hold on a machine, so that nobody who was slow replaces
+    the list that somebody else has written since.
+    """
+    async with world.db.reading() as connection:
+        return await ssh_revocations.revoked_of(connection, machine.claim_id)
 
 
 LOOP = AccountLoop(NAME, timedelta(seconds=5), activate, lanes=LANES, hears=(REVOCATIONS,))

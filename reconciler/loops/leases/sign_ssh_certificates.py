@@ -2,13 +2,14 @@
 
 The API stores requests, because it holds no key of an authority. A signature has no effect outside of this process
 until its row is committed, so requests are locked, signed and stored in one transaction: after a crash, another
-activation signs them anew, with the same serials. A request that was revoked meanwhile is not signed. Somebody waits
-for each certificate, so PostgreSQL's notification of a request wakes this loop.
+activation signs them anew, with the same serials. A request that was revoked meanwhile is not signed, and an authority
+that was replaced meanwhile signs nothing. Somebody waits for each certificate, so PostgreSQL's notification of a
+request wakes this loop.
 """
 
 from datetime import datetime, timedelta
 
-from control_plane.db import ssh_certificates
+from control_plane.db import ssh_authorities, ssh_certificates
 from control_plane.db.ssh_certificates import REQUESTS, NotSigned, Signed
 from control_plane.domain.ssh_certificate import SigningRefusal, SshCertificate, Validity, validity
 from data_plane.access.authority import Authority
@@ -26,6 +27,8 @@ async def activate(world: LeaseWorld) -> Report:
     # No transaction is open while a key manager is asked.
     authority = await world.ssh_authorities.signing()
     async with world.db.transaction() as connection:
+        if not await ssh_authorities.may_sign(connection, authority.public_key):
+            return Report()
         wanted = await ssh_certificates.lock_wanted(connection, limit=CERTIFICATES_PER_ACTIVATION_MAX)
         now = world.now()
         results = [_result(authority, certificate, now) for certificate in wanted]

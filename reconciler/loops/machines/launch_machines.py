@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import journal, machines
+from control_plane.db import journal, machines, ssh_authorities
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.machine import (
@@ -26,6 +26,7 @@ from control_plane.domain.machine import (
 )
 from control_plane.domain.progress import Step
 from control_plane.domain.rendering import BootOrder, user_data
+from control_plane.domain.ssh_authority import fingerprint
 from control_plane.domain.sweep import look_for
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import machines as outcomes
@@ -95,6 +96,7 @@ async def _commit_asked(
         chosen = [(machine, world.new_host_key()) for machine in intended]
         moves = [_asked_move(machine, host_key, now, deadline) for machine, host_key in chosen]
         moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
+        await ssh_authorities.ordered(connection, moved, fingerprint(authorities))
         steps = await traced.of_machines(world, connection, NAME, sorted(moved))
     return [_Asked(*pair, authorities) for pair in chosen if pair[0].id in moved], steps
 

@@ -2,10 +2,11 @@
 
 An operator begins a rotation: `python -m reconciler ssh-authority rotate`. The next authority signs when every machine
 trusts it, and the one before is removed, with its private key, when its last certificate has ended. This loop also
-tells the hub which authorities to trust. The hub is no machine, so trust_ssh_authorities does not tell it.
+tells the hub which authorities to trust, again and again, because what it was told is stored nowhere. The hub is no
+machine, so trust_ssh_authorities does not tell it.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from control_plane.db import secrets, ssh_authorities
 from control_plane.db.connection import Connection
@@ -25,17 +26,25 @@ NAME = "rotate_ssh_authorities"
 
 async def activate(world: MeshWorld) -> Report:
     report = Report()
-    hub_behind = await _tell_hub(world, report)
+    await _tell_hub(world, report)
+    opened = {authority.public_key for authority in await world.ssh_authorities.usable()}
     async with world.db.transaction() as connection:
         await ssh_authorities.lock(connection)
         live = await ssh_authorities.live(connection)
         if not live:  # Machines are simulated, without a key manager.
             return report
+        now = world.now()
         trust = fingerprint(each.public_key for each in live if each.state in TRUSTED)
         behind = await ssh_authorities.count_behind(connection, trust)
-        step = due(live, behind=hub_behind or behind > 0, now=world.now())
-        if step is not None:
-            await _take(world, connection, step)
+        # Other processes may have taken steps since the hub was told, so what it was told is compared with these rows.
+        hub_behind = not world.hub_trust.believed(trust, now)
+        step = due(live, machines_behind=behind > 0, hub_behind=hub_behind, now=now)
+        if step is None:
+            pass
+        elif step.state is SshAuthorityState.SIGNING and step.authority.public_key not in opened:
+            report.errors.append("The next SSH authority does not sign yet: its key cannot be opened now.")
+        else:
+            await _take(connection, step, now)
             report.acted_on += 1
     report.looked_at = len(live)
     if behind:
@@ -43,23 +52,20 @@ async def activate(world: MeshWorld) -> Report:
     return report
 
 
-async def _tell_hub(world: MeshWorld, report: Report) -> bool:
-    """Whether the hub trusts other authorities than it should."""
-    trusted = await world.ssh_authorities.trusted()
-    trust = fingerprint(trusted)
-    if world.hub_trust.told == trust:
-        return False
+async def _tell_hub(world: MeshWorld, report: Report) -> None:
+    now = world.now()
+    if world.hub_trust.believed(fingerprint(await world.ssh_authorities.trusted()), now):
+        return
     try:
-        await world.hub.trust(trusted)
+        told = await world.hub.trust(world.ssh_authorities.trusted)
     except AccessError as error:
         report.errors.append(f"the hub was not told: {type(error).__name__}: {error}")
-        return True
-    world.hub_trust.told = trust
-    return False
+        return
+    world.hub_trust.told, world.hub_trust.at = fingerprint(told), now
 
 
-async def _take(world: MeshWorld, connection: Connection, step: Due) -> None:
-    now, authority = world.now(), step.authority
+async def _take(connection: Connection, step: Due, now: datetime) -> None:
+    authority = step.authority
     if step.state is SshAuthorityState.SIGNING:
         for each in await ssh_authorities.live(connection):
             if each.state is SshAuthorityState.SIGNING:

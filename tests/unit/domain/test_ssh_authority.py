@@ -30,7 +30,13 @@ def _authority(state: SshAuthorityState, *, since: datetime = START) -> SshAutho
     )
 
 
-def test_each_step_waits_for_its_time_and_for_the_machines_but_for_those_a_day_at_most() -> None:
+def _due(
+    authorities: list[SshAuthority], now: datetime, *, machines: bool = False, hub: bool = False
+) -> Due | None:
+    return due(authorities, machines_behind=machines, hub_behind=hub, now=now)
+
+
+def test_each_step_waits_for_its_time_for_the_hub_and_for_the_machines_a_day_at_most() -> None:
     for state, wait, after in (
         (SshAuthorityState.NEXT, TRUSTED_BEFORE, SshAuthorityState.SIGNING),
         (SshAuthorityState.RETIRED, TRUSTED_AFTER, SshAuthorityState.REMOVED),
@@ -38,17 +44,18 @@ def test_each_step_waits_for_its_time_and_for_the_machines_but_for_those_a_day_a
     ):
         other = _authority(state)
         both = [SIGNING, other]
-        assert due(both, behind=False, now=START + wait - SECOND) is None, state
-        assert due(both, behind=False, now=START + wait) == Due(other, after), state
-        assert due(both, behind=True, now=START + STRAGGLERS_WAITED_FOR - SECOND) is None, state
-        assert due(both, behind=True, now=START + STRAGGLERS_WAITED_FOR) == Due(other, after), state
+        assert _due(both, START + wait - SECOND) is None, state
+        assert _due(both, START + wait) == Due(other, after), state
+        assert _due(both, START + STRAGGLERS_WAITED_FOR - SECOND, machines=True) is None, state
+        assert _due(both, START + STRAGGLERS_WAITED_FOR, machines=True) == Due(other, after), state
+        assert _due(both, START + 100 * STRAGGLERS_WAITED_FOR, hub=True) is None, state
 
 
 def test_what_signs_or_was_removed_stays_as_it_is() -> None:
     for years in (0, 10):
         now = START + timedelta(days=365 * years)
-        assert due([SIGNING], behind=False, now=now) is None
-        assert due([SIGNING, _authority(SshAuthorityState.REMOVED)], behind=False, now=now) is None
+        assert _due([SIGNING], now) is None
+        assert _due([SIGNING, _authority(SshAuthorityState.REMOVED)], now) is None
 
 
 def test_the_fingerprint_is_that_of_a_set() -> None:

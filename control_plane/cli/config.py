@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from control_plane.cli.errors import CliError, usage
@@ -32,12 +33,24 @@ class Session:
     """A sign-in, with its tokens. None of them is in the repr."""
 
     id: str
-    organization: str
-    """The organization's id."""
     refresh: str = field(repr=False)
     access: str = field(repr=False)
     ends_at: float
     """When the access token ends (Unix seconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whose login it is, as the API says."""
+
+    organization_id: str
+    organization: str
+    """The organization's name."""
+    subject: str
+    """The id of the user or the service account."""
+
+
+UNKNOWN = Holder("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,16 @@ class Login:
     """Under which name it is stored."""
     session: Session | None = None
     """The session of a person; None for an API key."""
+    holder: Holder = UNKNOWN
+    """`UNKNOWN` for a login from the environment."""
+
+    @property
+    def kind(self) -> str:
+        return "API key" if self.session is None else "session"
+
+    def renews(self, other: Self) -> bool:
+        """Whether it is the other login once more, perhaps with a new key or a new session."""
+        return (self.url, self.kind, self.holder) == (other.url, other.kind, other.holder)
 
 
 def config_path(environ: Mapping[str, str]) -> Path:
@@ -187,7 +210,6 @@ def _login(name: str, table: Mapping[str, object], environ: Mapping[str, str], p
     if "refresh_token" in table:
         session = Session(
             id=str(table["session"]),
-            organization=str(table["organization"]),
             refresh=str(table["refresh_token"]),
             access=str(table["access_token"]),
             ends_at=float(str(table["access_ends_at"])),
@@ -195,22 +217,32 @@ def _login(name: str, table: Mapping[str, object], environ: Mapping[str, str], p
     url = checked_url(str(table["url"]), environ)
     key = "" if session is not None else str(table["api_key"])
     where = f"stored in {path}" if name == PROFILE_DEFAULT else f"stored as {name} in {path}"
-    return Login(url, key, where, stored=True, profile=name, session=session)
+    holder = Holder(str(table["organization_id"]), str(table["organization"]), str(table["subject"]))
+    return Login(url, key, where, stored=True, profile=name, session=session, holder=holder)
 
 
-def store(environ: Mapping[str, str], login: Login, *, use: bool = True) -> Path:
-    """Write a profile into the login file, completely or not at all, and by default use it from now on."""
+def store(environ: Mapping[str, str], login: Login, *, replace: bool = True) -> Path:
+    """Write a profile into the login file, completely or not at all, and use it from now on.
+
+    Without `replace`, a profile of this name with another login is an error. Raises CliError.
+    """
     with locked(environ):
         try:
             file = _read(environ)
         except CliError:
             file = File()  # A damaged or exposed file is replaced by the new login.
-        in_use = login.profile if use else file.in_use
-        return _write(environ, File(in_use, {**file.profiles, login.profile: login}))
+        held = file.profiles.get(login.profile)
+        if held is not None and not (replace or login.renews(held)):
+            raise CliError(
+                f"The profile {held.profile} has another login already ({held.kind}, {held.holder.organization},"
+                f" {held.url}), and nothing was stored. Choose another name: splitplane login --profile NAME",
+                code="profile_taken",
+            )
+        return _write(environ, File(login.profile, {**file.profiles, login.profile: login}))
 
 
 def update(environ: Mapping[str, str], login: Login) -> None:
-    """Write a profile whose tokens were exchanged. Call it with the file locked."""
+    """Write a profile whose tokens or key were exchanged. Call it with the file locked."""
     file = _read(environ)
     _write(environ, File(file.in_use, {**file.profiles, login.profile: login}))
 
@@ -270,13 +302,19 @@ def _text(file: File) -> str:
         f"profile = {json.dumps(file.in_use)}",
     ]
     for name, login in sorted(file.profiles.items()):
-        lines += ["", f"[profiles.{json.dumps(name)}]", f"url = {json.dumps(login.url)}"]
+        lines += [
+            "",
+            f"[profiles.{json.dumps(name)}]",
+            f"url = {json.dumps(login.url)}",
+            f"organization_id = {json.dumps(login.holder.organization_id)}",
+            f"organization = {json.dumps(login.holder.organization)}",
+            f"subject = {json.dumps(login.holder.subject)}",
+        ]
         if login.session is None:
             lines.append(f"api_key = {json.dumps(login.api_key)}")
             continue
         session = login.session
         lines += [
-            f"organization = {json.dumps(session.organization)}",
             f"session = {json.dumps(session.id)}",
             f"refresh_token = {json.dumps(session.refresh)}",
             f"access_token = {json.dumps(session.access)}",

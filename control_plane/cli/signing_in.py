@@ -108,7 +108,6 @@ def session(found: Mapping[str, Any], now: float) -> Session:
     try:
         return Session(
             id=str(found["session"]),
-            organization=str(found["organization"]),
             refresh=str(found["refresh_token"]),
             access=str(found["access_token"]),
             ends_at=now + float(found["expires_in"]),

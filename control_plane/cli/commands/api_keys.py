@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -165,7 +166,7 @@ def rotate(terminal: Terminal, args: Namespace) -> None:
             otherwise="--yes",
         )
     answer = client.post(f"{PATH}/{old.id}/rotations", IssuedApiKey, RotationRequest(args.overlap_hours))
-    new = config.Login(login.url, _secret(answer.value), "the new one", profile=login.profile)
+    new = replace(login, api_key=_secret(answer.value))
     stored = in_use and login.stored
     if stored:
         _store(terminal, new, answer.value)
@@ -187,7 +188,8 @@ def _secret(issued: IssuedApiKey) -> str:
 def _store(terminal: Terminal, new: config.Login, issued: IssuedApiKey) -> None:
     """Change the login to the new key. When that fails, its secret is shown, because the old key may have ended."""
     try:
-        config.store(terminal.environ, new, use=False)
+        with config.locked(terminal.environ):
+            config.update(terminal.environ, new)
     except CliError:
         terminal.write(f"{issued.secret}\n")
         raise

@@ -1,5 +1,6 @@
 """The audit log: what was asked, allowed, refused and done, and whether an export of it is whole."""
 
+import json
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -130,12 +131,33 @@ def export(terminal: Terminal, args: Namespace) -> None:
         for line in _exported(terminal.client(), args, args.after):
             terminal.write(line.decode())
         return
+    last = b""
     try:
         with Path(args.output).open("wb") as file:
             for line in _exported(terminal.client(), args, args.after):
                 file.write(line)
+                last = line
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}.", code="file") from error
+    end = _end(last)
+    if args.json:
+        terminal.json({"output": args.output, "after": args.after, "sequence": end})
+        return
+    terminal.note(f"Wrote lines {args.after + 1:,} to {end:,} to {args.output}.")
+    terminal.note(f"Check them with: splitplane audit verify {args.output}")
+
+
+def _end(last: bytes) -> int:
+    """The number of the chain's last line, which the last line of a whole export names."""
+    try:
+        content = json.loads(last)
+        if content["kind"] == "end":
+            return int(content["sequence"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise CliError(
+        "The API ended before the export was complete; run the command again.", code="export_incomplete"
+    )
 
 
 def _exported(client: Client, args: Namespace, after: int) -> Iterator[bytes]:

@@ -37,8 +37,10 @@ def list_profiles(terminal: Terminal, args: Namespace) -> None:
         {
             "name": name,
             "url": login.url,
-            "organization": None if login.session is None else login.session.organization,
-            "credential": "API key" if login.session is None else "session",
+            "organization_id": login.holder.organization_id,
+            "organization": login.holder.organization,
+            "subject": login.holder.subject,
+            "credential": login.kind,
             "in_use": name == file.in_use,
         }
         for name, login in sorted(file.profiles.items())

@@ -12,7 +12,7 @@ import httpx
 
 from control_plane.cli import config
 from control_plane.cli.answers import Answer
-from control_plane.cli.config import PROFILE_DEFAULT, Login
+from control_plane.cli.config import PROFILE_DEFAULT, Holder, Login
 from control_plane.cli.errors import CliError, unreachable, usage
 from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command
@@ -36,8 +36,9 @@ def add(to: Commands) -> None:
             "Prints a URL and a code, and waits until you have confirmed the code in a\n"
             "browser. With --key it asks for an API key instead, which is read from the\n"
             "terminal or from standard input, never from the command line. The login is\n"
-            "stored as a profile in $XDG_CONFIG_HOME/splitplane/config.toml, which only\n"
-            "you can read."
+            "stored in $XDG_CONFIG_HOME/splitplane/config.toml, which only you can read, as a\n"
+            "profile that is named after your organization. A profile with another login is\n"
+            "replaced only if you name it with --profile."
         ),
         examples="""
         splitplane login --url https://splitplane.example.com
@@ -88,9 +89,14 @@ def login(terminal: Terminal, args: Namespace) -> None:
             f"You signed in to {me.organization} and not to {args.organization}; nothing was stored.",
             code="other_organization",
         )
-    name = args.profile or (PROFILE_DEFAULT if attempt.session is None else _profile(me.organization))
-    stored = replace(attempt, profile=name, stored=True)
-    path = config.store(terminal.environ, stored)
+    name = args.profile or _profile(me.organization)
+    holder = Holder(me.organization_id, me.organization, me.subject)
+    stored = replace(attempt, profile=name, stored=True, holder=holder)
+    try:
+        path = config.store(terminal.environ, stored, replace=args.profile is not None)
+    except CliError:
+        _end(terminal, attempt)
+        raise
     _present(terminal, args, answer, replace(stored, source=f"stored as {name} in {path}"))
     if terminal.environ.get(config.ENV_KEY):
         terminal.note(

@@ -14,9 +14,10 @@ def profile_table(file: File) -> RenderableType:
         (
             "*" if name == file.in_use else "",
             name,
+            login.holder.organization,
+            login.kind,
             login.url,
-            "API key" if login.session is None else "session",
         )
         for name, login in sorted(file.profiles.items())
     ]
-    return table(("", "PROFILE", "API", "LOGIN"), rows)
+    return table(("", "PROFILE", "ORGANIZATION", "LOGIN", "API"), rows)

@@ -40,9 +40,20 @@ def test_an_export_from_the_api_is_written_as_it_is(tmp_path: Path) -> None:
     target = tmp_path / "audit.jsonl"
     shown = Stand(tmp_path, _served(lines)).run("audit", "export", "--output", str(target))
     assert (shown.code, shown.out) == (0, "")
+    said = (f"Wrote lines 1 to 3 to {target}.", f"Check them with: splitplane audit verify {target}")
+    assert shown.err.splitlines() == list(said)
     assert target.read_bytes() == b"".join(lines)
+    shown = Stand(tmp_path, _served(lines)).run("audit", "export", "--output", str(target), "--json")
+    assert json.loads(shown.out) == {"output": str(target), "after": 0, "sequence": 3}
     shown = Stand(tmp_path, _served(lines)).run("audit", "export")
     assert shown.out.encode() == b"".join(lines)
+
+
+def test_an_export_that_the_api_cuts_off_is_an_error(tmp_path: Path) -> None:
+    target = tmp_path / "audit.jsonl"
+    for lines in ([], _export()[:-1]):
+        shown = Stand(tmp_path, _served(lines)).run("audit", "export", "--output", str(target))
+        assert (shown.code, "error: export_incomplete" in shown.err) == (1, True)
 
 
 def test_a_whole_file_is_said_to_be_whole_without_the_api(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Logging in and out: the key is checked before it is kept, and shows nowhere."""
 
 import io
+import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs
@@ -10,8 +12,9 @@ import httpx
 import pytest
 
 from control_plane.cli import config
-from control_plane.cli.config import Login, Session
+from control_plane.cli.config import Holder, Login, Session
 from control_plane.cli.signing_in import SessionAuth
+from tests.support.cases import case
 from tests.unit.cli import answers
 from tests.unit.cli.answers import NOW
 from tests.unit.cli.stand import KEY, URL, Stand, Typed
@@ -117,6 +120,30 @@ def test_no_api_is_exit_code_3(tmp_path: Path) -> None:
     )
 
 
+def test_a_profile_with_another_login_is_replaced_only_when_it_is_named(tmp_path: Path) -> None:
+    own = Holder(answers.ME["organization_id"], answers.ME["organization"], answers.ME["subject"])
+    for before, taken in (
+        (Login(URL, "spk_before", "", holder=own), False),
+        (Login("https://b.example", "spk_before", "", holder=own), True),
+        (Login(URL, "spk_before", "", holder=replace(own, organization_id="org_2")), True),
+        (Login(URL, "spk_before", "", holder=replace(own, subject="sa_2")), True),
+        (Login(URL, "", "", holder=own, session=Session("ses_1", "spr_1", "eyJ", 0.0)), True),
+    ):
+        environ = {"HOME": str(tmp_path)}
+        config.forget(environ)
+        config.store(environ, replace(before, profile="heliotrope-labs"))
+        with case(str(before)):
+            shown = _stand(tmp_path, io.StringIO(f"{KEY}\n")).run("login", "--url", URL, "--key-stdin")
+            assert (shown.code, "error: profile_taken" in shown.err) == (int(taken), taken), shown.err
+            held = config.stored(environ)
+            assert held is not None
+            assert (held.api_key == KEY) is not taken
+        shown = _stand(tmp_path, io.StringIO(f"{KEY}\n")).run(
+            "login", "--url", URL, "--key-stdin", "--profile", "heliotrope-labs"
+        )
+        assert shown.code == 0
+
+
 # Signing in with a browser
 
 
@@ -195,6 +222,16 @@ def test_no_line_of_the_sign_in_is_wrapped_at_eighty_columns(tmp_path: Path) -> 
     assert f"{URL}/device?user_code=BCDF-GHJK" in shown.err
 
 
+def test_a_sign_in_for_a_profile_that_is_taken_is_ended_and_not_stored(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    config.store(environ, Login("https://b.example", KEY, "", profile="heliotrope-labs", holder=ACME))
+    stand = _browser(tmp_path, Issuing(TOKENS))
+    shown = stand.run("login", "--url", URL)
+    assert "error: profile_taken" in shown.err
+    assert stand.requests[-1].url.path == "/oauth/revoke"
+    assert config.current(environ).api_key == KEY
+
+
 def test_a_refused_and_a_late_sign_in_store_nothing(tmp_path: Path) -> None:
     for error, code in (("access_denied", "sign_in_refused"), ("expired_token", "sign_in_expired")):
         shown = _browser(tmp_path, Issuing(error)).run("login", "--url", URL)
@@ -226,10 +263,13 @@ def test_an_api_without_sign_in_says_how_to_use_a_key(tmp_path: Path) -> None:
     assert "splitplane login --key" in shown.err
 
 
+ACME = Holder("org_1", "Acme", "user_1")
+
+
 def _signed_in(home: Path, *, seconds: float) -> dict[str, str]:
     environ = {"HOME": str(home)}
-    session = Session("ses_1", "org_1", "spr_planted-old", "eyJ.planted-old.token", NOW.timestamp() + seconds)
-    config.store(environ, Login(URL, "", "stored", stored=True, profile="acme", session=session))
+    session = Session("ses_1", "spr_planted-old", "eyJ.planted-old.token", NOW.timestamp() + seconds)
+    config.store(environ, Login(URL, "", "stored", stored=True, profile="acme", session=session, holder=ACME))
     return environ
 
 
@@ -292,7 +332,11 @@ def test_profiles_are_listed_chosen_and_named_for_a_single_command(tmp_path: Pat
     environ = _signed_in(tmp_path, seconds=900)
     config.store(environ, Login("https://b.example", KEY, "typed", profile="other"))
     stand = _browser(tmp_path, Issuing(TOKENS))
-    assert "* other" in " ".join(stand.run("profile", "list").out.split())
+    listed = " ".join(stand.run("profile", "list").out.split())
+    assert f"acme Acme session {URL}" in listed
+    assert "* other" in listed
+    (acme, _) = json.loads(stand.run("profile", "list", "--json").out)["items"]
+    assert (acme["organization_id"], acme["organization"], acme["subject"]) == ("org_1", "Acme", "user_1")
     assert stand.run("whoami", "--profile", "acme").code == 0
     assert stand.requests[-1].url.host == "127.0.0.1"
     assert stand.run("profile", "use", "acme").code == 0

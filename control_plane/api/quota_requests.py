@@ -54,6 +54,7 @@ async def _decide(
         organization_id,
         QuotaRequestId(read_id(Prefix.QUOTA_REQUEST, request_id)),
         levels,
+        request.reach,
         request.principal.subject.on_wire,
         reason,
         request.actor,
@@ -90,7 +91,12 @@ async def _page_of(
 ) -> QuotaRequestPage:
     async def read(before: tuple[datetime, UUID] | None, size: int) -> Sequence[QuotaRequest]:
         return await quota_requests.page(
-            request.world, organization_id, states=states, before=before, limit=size
+            request.world,
+            organization_id,
+            states=states,
+            before=before,
+            limit=size,
+            reach=request.reach,
         )
 
     return await _page(request, limit, cursor, read)
@@ -104,11 +110,14 @@ class QuotaRequestController(Controller):
         "/",
         operation_id="createQuotaRequest",
         permission=Permission.QUOTA_REQUESTS_CREATE,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         responses=made(QuotaRequestView, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[QuotaRequestRequest]) -> Response[bytes]:
-        """Ask for higher limits. Somebody else approves or declines; after 14 days the request expires."""
+        """Ask for higher limits of your organization, of a project or of an environment.
+
+        Somebody else approves or declines; after 14 days the request expires.
+        """
         limits = limits_of(data.limits, "limits.")
         place = _place(data)
 
@@ -121,6 +130,7 @@ class QuotaRequestController(Controller):
                 limits,
                 reason=data.reason,
                 by=request.principal.subject.on_wire,
+                reach=request.reach,
             )
             if isinstance(asked, Refused):
                 return asked
@@ -132,7 +142,7 @@ class QuotaRequestController(Controller):
         "/",
         operation_id="listQuotaRequests",
         permission=Permission.QUOTA_REQUESTS_READ,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         responses=PROBLEMS,
     )
     async def index(
@@ -142,14 +152,14 @@ class QuotaRequestController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> QuotaRequestPage:
-        """The quota requests of your organization, newest first."""
+        """The quota requests of your organization, its projects and environments, newest first."""
         return await _page_of(request, request.principal.organization_id, states, limit, cursor)
 
     @get(
         "/{quota_request_id:str}",
         operation_id="getQuotaRequest",
         permission=Permission.QUOTA_REQUESTS_READ,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         responses=PROBLEMS,
     )
     async def show(self, request: ApiRequest, quota_request_id: FromPath[str]) -> QuotaRequestView:
@@ -158,6 +168,7 @@ class QuotaRequestController(Controller):
             request.world,
             request.principal.organization_id,
             QuotaRequestId(read_id(Prefix.QUOTA_REQUEST, quota_request_id)),
+            reach=request.reach,
         )
         if isinstance(found, Refused):
             raise refusal(found)
@@ -201,7 +212,7 @@ class QuotaRequestController(Controller):
         "/{quota_request_id:str}/withdraw",
         operation_id="withdrawQuotaRequest",
         permission=Permission.QUOTA_REQUESTS_CREATE,
-        scope=ScopeKind.ORGANIZATION,
+        scope=ScopeKind.ENVIRONMENT,
         status_code=200,
         responses=made(QuotaRequestView, 200),
     )

@@ -8,7 +8,9 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.reach import within
 from control_plane.db.rows import document, read, read_one, write
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import OrganizationId, QuotaRequestId
 from control_plane.domain.quota_request import QuotaRequest, QuotaRequestState
 
@@ -31,7 +33,8 @@ _STATE = f"""CASE WHEN state = '{QuotaRequestState.PENDING}' AND expires_at <= :
   THEN '{QuotaRequestState.EXPIRED}' ELSE state END"""
 """SQL: `QuotaRequest.state_at`."""
 _PAGE = text(f"""
-SELECT {_COLUMNS} FROM quota_requests WHERE organization_id = :organization_id
+SELECT {_COLUMNS} FROM quota_requests q WHERE organization_id = :organization_id
+  AND {within("q", lease=None)}
   AND (CAST(:states AS text[]) IS NULL OR {_STATE} = ANY(:states))
   AND (CAST(:before_at AS timestamptz) IS NULL OR (asked_at, id) < (:before_at, CAST(:before_id AS uuid)))
 ORDER BY asked_at DESC, id DESC LIMIT :limit
@@ -90,18 +93,25 @@ async def decide(
 async def page(
     connection: Connection,
     organization_id: OrganizationId,
+    reach: Reach,
     *,
     states: Sequence[QuotaRequestState] | None,
     now: datetime,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[QuotaRequest]:
-    """Those in these states at `now`, newest first; `before` is time and id of the previous page's last one."""
+    """Those within reach in these states at `now`, newest first.
+
+    `before` is time and id of the previous page's last one.
+    """
     return await read(
         connection,
         _PAGE,
         QuotaRequest,
         organization_id=organization_id,
+        everywhere=reach.organization,
+        projects=list(reach.projects),
+        environments=list(reach.environments),
         states=None if states is None else list(states),
         now=now,
         before_at=before[0] if before else None,

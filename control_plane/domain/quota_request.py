@@ -20,6 +20,7 @@ from control_plane.domain.envelope import NAMES, Envelope, Level, widenings
 from control_plane.domain.ids import EnvironmentId, OrganizationId, ProjectId, QuotaRequestId
 from control_plane.domain.organization import EFFECTS, OrganizationState
 from control_plane.domain.refusal import RefusalCode
+from control_plane.domain.scope import ORGANIZATION, Scope, ScopeKind
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -76,6 +77,13 @@ class QuotaRequest:
     decided_at: datetime | None = None
     answer: str | None = None
     """The reason of whoever decided."""
+
+    @property
+    def scope(self) -> Scope:
+        """Who has a permission there may use it on this request."""
+        if self.environment_id is not None:
+            return Scope(ScopeKind.ENVIRONMENT, self.project_id, self.environment_id)
+        return ORGANIZATION if self.project_id is None else Scope(ScopeKind.PROJECT, self.project_id)
 
     def state_at(self, now: datetime) -> QuotaRequestState:
         """Its state, also while nobody has stored yet that it expired."""

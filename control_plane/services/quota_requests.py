@@ -10,7 +10,7 @@ from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.envelopes import EnvelopeScope
-from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.decision import refusal
 from control_plane.domain.envelope import UNLIMITED, Envelope, Level
@@ -46,6 +46,8 @@ class Deciding:
     request_id: QuotaRequestId
     levels: frozenset[Level]
     """The levels on which the decider may decide; requests of other levels are not found."""
+    reach: Reach
+    """Where the decider may decide; requests elsewhere are not found."""
     by: str
     """The id of the decider on the wire."""
     reason: str
@@ -74,8 +76,10 @@ async def create(
     *,
     reason: str,
     by: str,
+    reach: Reach,
 ) -> QuotaRequest | Refused:
-    scope = await scope_of(connection, organization_id, place, reach=EVERYWHERE, writes=True)
+    """Ask for higher limits of a place within reach."""
+    scope = await scope_of(connection, organization_id, place, reach=reach, writes=True)
     if isinstance(scope, Refused):
         return scope
     now = world.now()
@@ -103,11 +107,12 @@ async def page(
     states: Sequence[QuotaRequestState] | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
+    reach: Reach,
 ) -> Sequence[QuotaRequest]:
-    """Those in these states, or all, newest first."""
+    """Those within reach in these states, or all of them, newest first."""
     async with world.db.reading(organization_id) as connection:
         return await quota_requests.page(
-            connection, organization_id, states=states, now=world.now(), before=before, limit=limit
+            connection, organization_id, reach, states=states, now=world.now(), before=before, limit=limit
         )
 
 
@@ -123,15 +128,16 @@ async def page_of_all(
         places = await quota_requests.ids_of_all(
             connection, states=states, now=world.now(), before=before, limit=limit
         )
-    found = [await show(world, place.organization_id, place.id) for place in places]
+    found = [await show(world, place.organization_id, place.id, reach=EVERYWHERE) for place in places]
     return [request for request in found if not isinstance(request, Refused)]
 
 
 async def show(
-    world: World, organization_id: OrganizationId, request_id: QuotaRequestId
+    world: World, organization_id: OrganizationId, request_id: QuotaRequestId, *, reach: Reach
 ) -> QuotaRequest | Refused:
     async with world.db.reading(organization_id) as connection:
-        return await quota_requests.get(connection, organization_id, request_id) or _UNKNOWN
+        request = await quota_requests.get(connection, organization_id, request_id)
+    return _UNKNOWN if request is None or not reach.contains(request.scope) else request
 
 
 async def approve(connection: Connection, world: World, deciding: Deciding) -> QuotaRequest | Refused:
@@ -193,7 +199,7 @@ async def _pending(
 ) -> QuotaRequest | Refused:
     """A request that is still open, locked."""
     request = await quota_requests.get(connection, deciding.organization_id, deciding.request_id, lock=True)
-    if request is None or request.level not in deciding.levels:
+    if request is None or request.level not in deciding.levels or not deciding.reach.contains(request.scope):
         return _UNKNOWN
     state = request.state_at(world.now())
     if not isinstance(step(state, event), Moved):

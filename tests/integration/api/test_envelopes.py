@@ -137,6 +137,26 @@ async def test_nobody_approves_what_they_asked_for_themselves(acme: Tenant, api:
     assert shown["limits"]["gpus"] == 4
 
 
+async def test_a_member_of_one_project_asks_for_that_project_alone(acme: Tenant, api: Api) -> None:
+    await _put(acme, "/v1/projects/default/envelope", gpus=1)
+    account = (await acme.http.post("/v1/service-accounts", json={"name": "trainer"})).json()["id"]
+    project = (await acme.http.get("/v1/projects/default")).json()["id"]
+    role = {"subject": account, "role": "member", "scope": {"kind": "project", "id": project}}
+    assert (await acme.http.post("/v1/role-bindings", json=role)).status_code == 201
+    key = {"name": "trainer", "subject": account}
+    member = api.client((await acme.http.post("/v1/api-keys", json=key)).json()["secret"])
+    of_all = {"limits": {"gpus": 4}, "reason": "a deadline"}
+    theirs = (await acme.http.post("/v1/quota-requests", json=of_all)).json()["id"]
+    hold(await member.post("/v1/quota-requests", json=of_all), "not_found")
+    asked = (await member.post("/v1/quota-requests", json=of_all | {"project": "default"})).json()["id"]
+    assert [each["id"] for each in (await member.get("/v1/quota-requests")).json()["items"]] == [asked]
+    hold(await member.get(f"/v1/quota-requests/{theirs}"), "not_found")
+    hold(await member.post(f"/v1/quota-requests/{theirs}/withdraw"), "not_found")
+    hold(await member.post(f"/v1/quota-requests/{asked}/approve", json=WHY), "permission_denied")
+    approved = await acme.http.post(f"/v1/quota-requests/{asked}/approve", json=WHY)
+    assert approved.json()["state"] == "approved", approved.text
+
+
 async def test_an_approval_beyond_a_wider_level_is_refused_and_the_request_stays(
     acme: Tenant, api: Api
 ) -> None:

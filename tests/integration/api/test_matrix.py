@@ -85,6 +85,14 @@ async def _things(http: httpx.AsyncClient, project: str) -> dict[str, str]:
         "rb": await _id(
             http, "/v1/role-bindings", subject=user, role="viewer", scope={"kind": "project", "id": prj}
         ),
+        "qr": await _id(
+            http,
+            "/v1/quota-requests",
+            limits={"gpus": 9},
+            reason="a larger model",
+            project=project,
+            environment="prod",
+        ),
         "pf": f"pf_{SOME_ID}",
     }
 
@@ -210,7 +218,7 @@ async def test_what_is_in_reach_is_read(stage: Stage) -> None:
     for endpoint in OF_THINGS:
         if (
             endpoint.method != "GET"
-            or endpoint.id_prefix in {"pf", "qr"}
+            or endpoint.id_prefix == "pf"
             or "{certificate_id}" in endpoint.path
             or endpoint.path.endswith("/events")
         ):
@@ -227,6 +235,7 @@ LISTS = {
     "/v1/leases": "le",
     "/v1/projects": "prj",
     "/v1/ssh-keys": "ssh",
+    "/v1/quota-requests": "qr",
     "/v1/role-bindings": "rb",
     "/v1/users": "user",
     "/v1/service-accounts": "sa",
@@ -262,6 +271,8 @@ async def test_a_role_in_one_project_creates_nothing_in_another(stage: Stage) ->
             ("/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}),
             ("/v1/ssh-keys", {"name": "theirs", "public_key": SSH_KEY, "project": far["prj"]}),
             ("/v1/ssh-keys", {"name": "everywhere", "public_key": SSH_KEY}),
+            ("/v1/quota-requests", {"limits": {"gpus": 9}, "reason": "more", "project": far["prj"]}),
+            ("/v1/quota-requests", {"limits": {"gpus": 9}, "reason": "more"}),
             (
                 "/v1/role-bindings",
                 {"subject": far["sa"], "role": "viewer", "scope": {"kind": "project", "id": far["prj"]}},
@@ -282,6 +293,7 @@ async def test_a_role_in_one_project_creates_nothing_in_another(stage: Stage) ->
                     "permission_denied",
                     "project_unknown",
                     "environment_unknown",
+                    "not_found",
                     "beyond_your_roles",
                 )
 

@@ -202,7 +202,7 @@ def test_a_denial_says_whether_roles_or_scope_or_the_key_are_what_is_missing() -
         (principal(viewer), Permission.LEASES_READ, ScopeKind.ORGANIZATION, "you have it for less"),
         (
             principal(viewer),
-            Permission.QUOTA_REQUESTS_READ,
+            Permission.ADMISSION_DECISIONS_READ,
             ScopeKind.ORGANIZATION,
             "for a whole organization, and your role `viewer` is for less",
         ),

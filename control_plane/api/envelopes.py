@@ -5,8 +5,7 @@ from litestar.params import FromPath, JSONBody
 
 from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.errors import refusal
-from control_plane.api.identifiers import read_organization_id
-from control_plane.api.projects import project_word
+from control_plane.api.identifiers import read_organization_id, read_word
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.envelopes import envelope_view, limits_of
 from control_plane.domain.envelope import Level
@@ -24,9 +23,10 @@ _WRITES = refusable(408, 409, 413, 415, 422)
 def _place(project: str | None = None, environment: str | None = None) -> Place:
     if project is None:
         return Place(Level.ORGANIZATION)
+    word = read_word("project", project)
     if environment is None:
-        return Place(Level.PROJECT, project_word(project))
-    return Place(Level.ENVIRONMENT, project_word(project), project_word(environment))
+        return Place(Level.PROJECT, word)
+    return Place(Level.ENVIRONMENT, word, read_word("environment", environment))
 
 
 async def _show(request: ApiRequest, organization_id: OrganizationId, place: Place) -> EnvelopeView:

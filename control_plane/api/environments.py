@@ -5,10 +5,10 @@ from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
-from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_word
 from control_plane.api.paging import Cursor, Limit
-from control_plane.api.projects import project_word
+from control_plane.api.projects import project_in_path
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.environments import environment_view
 from control_plane.domain.permission import Permission
@@ -38,19 +38,9 @@ class EnvironmentController(Controller):
         cursor: Cursor = None,
     ) -> EnvironmentPage:
         """The environments of a project that you may see, oldest first; the first one is the default environment."""
-        organization_id, reach = request.principal.organization_id, request.reach
         after = paging.moment("environments", cursor)
-        of = await projects.show(request.world, organization_id, project_word(project), reach=reach)
-        if isinstance(of, Refused):
-            raise refusal(of)
-        found = await environments.page(
-            request.world,
-            organization_id,
-            of.id,
-            reach=reach,
-            after=after,
-            limit=limit + 1,
-        )
+        of = await project_in_path(request, project)
+        found = await environments.page(request.world, of, reach=request.reach, after=after, limit=limit + 1)
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("environments", row.created_at, row.id)
         )
@@ -67,7 +57,7 @@ class EnvironmentController(Controller):
         self, request: ApiRequest, project: FromPath[str], data: JSONBody[EnvironmentRequest]
     ) -> Response[bytes]:
         """Create an environment of a project, to be named in requests for leases."""
-        word = project_word(project)
+        word = read_word("project", project)
 
         async def effect(connection: Connection) -> Made | Refused:
             of = await projects.of_path(

@@ -1,4 +1,4 @@
-"""Ids in paths. An id that cannot be read does not exist, so that the answer is 404 in both cases."""
+"""Ids and names in paths. One that cannot be read does not exist, so that the answer is 404 in both cases."""
 
 import re
 from uuid import UUID
@@ -6,8 +6,10 @@ from uuid import UUID
 from control_plane.api.errors import ApiError
 from control_plane.domain.ids import LeaseId, MalformedIdError, OrganizationId, Prefix, off_wire
 from control_plane.domain.refusal import RefusalCode
+from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 
 _LOWER_HEX = re.compile(r"[a-z]+_[0-9a-f]{32}", re.ASCII)
+_NAME = re.compile(NAME_PATTERN, re.ASCII)
 
 
 def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FOUND) -> UUID:
@@ -26,3 +28,10 @@ def read_lease_id(text: str) -> LeaseId:
 
 def read_organization_id(text: str) -> OrganizationId:
     return OrganizationId(read_id(Prefix.ORGANIZATION, text))
+
+
+def read_word(noun: str, text: str) -> str:
+    """The name or the id of something in a path. Raises a 404 for a text that is neither."""
+    if len(text) <= NAME_LENGTH_MAX and _NAME.match(text):
+        return text
+    raise ApiError(RefusalCode.NOT_FOUND, f"There is no {noun} with this name or this id.")

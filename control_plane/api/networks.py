@@ -1,25 +1,22 @@
 """Private networks of the projects of the caller's organization."""
 
-import re
-
 from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made, refusable
-from control_plane.api.errors import ApiError, refusal
+from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_word
 from control_plane.api.paging import Cursor, Limit
-from control_plane.api.projects import project_word
+from control_plane.api.projects import project_in_path
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.networks import member_view, network_view
 from control_plane.domain.permission import Permission
-from control_plane.domain.project import Project
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import networks, projects
 from control_plane.services.idempotency import Connection
-from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.networks import (
     NetworkLabelsRequest,
     NetworkMemberPage,
@@ -27,8 +24,6 @@ from control_plane.wire.networks import (
     NetworkRequest,
     NetworkView,
 )
-
-_NAME = re.compile(NAME_PATTERN, re.ASCII)
 
 
 class NetworkController(Controller):
@@ -52,7 +47,7 @@ class NetworkController(Controller):
         """The private networks of a project, oldest first; the first one is the default network."""
         after = paging.moment("networks", cursor)
         found = await networks.page(
-            request.world, await _project(request, project), after=after, limit=limit + 1
+            request.world, await project_in_path(request, project), after=after, limit=limit + 1
         )
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("networks", row.created_at, row.id)
@@ -70,7 +65,7 @@ class NetworkController(Controller):
         self, request: ApiRequest, project: FromPath[str], data: JSONBody[NetworkRequest]
     ) -> Response[bytes]:
         """Create a private network of a project, to be named in requests for leases."""
-        word = project_word(project)
+        word = read_word("project", project)
 
         async def effect(connection: Connection) -> Made | Refused:
             of = await projects.of_path(
@@ -92,8 +87,8 @@ class NetworkController(Controller):
     )
     async def show(self, request: ApiRequest, project: FromPath[str], network: FromPath[str]) -> NetworkView:
         """One private network, by its id or its name."""
-        word = network_word(network)
-        found = await networks.show(request.world, await _project(request, project), word)
+        word = read_word("network", network)
+        found = await networks.show(request.world, await project_in_path(request, project), word)
         if isinstance(found, Refused):
             raise refusal(found)
         return network_view(found)
@@ -114,9 +109,9 @@ class NetworkController(Controller):
         cursor: Cursor = None,
     ) -> NetworkMemberPage:
         """The machines in a network now, with their leases and addresses."""
-        word, after = network_word(network), paging.number("members", cursor) or 0
+        word, after = read_word("network", network), paging.number("members", cursor) or 0
         found = await networks.members(
-            request.world, await _project(request, project), word, after=after, limit=limit + 1
+            request.world, await project_in_path(request, project), word, after=after, limit=limit + 1
         )
         if isinstance(found, Refused):
             raise refusal(found)
@@ -140,8 +135,10 @@ class NetworkController(Controller):
         data: JSONBody[NetworkLabelsRequest],
     ) -> NetworkView:
         """Replace the labels of a network. Repeating it changes nothing."""
-        word = network_word(network)
-        found = await networks.label(request.world, await _project(request, project), word, data.labels)
+        word = read_word("network", network)
+        found = await networks.label(
+            request.world, await project_in_path(request, project), word, data.labels
+        )
         if isinstance(found, Refused):
             raise refusal(found)
         return network_view(found)
@@ -155,24 +152,7 @@ class NetworkController(Controller):
     )
     async def remove(self, request: ApiRequest, project: FromPath[str], network: FromPath[str]) -> None:
         """Delete a network that no lease uses. The default network of a project stays."""
-        word = network_word(network)
-        refused = await networks.delete(request.world, await _project(request, project), word)
+        word = read_word("network", network)
+        refused = await networks.delete(request.world, await project_in_path(request, project), word)
         if refused is not None:
             raise refusal(refused)
-
-
-def network_word(network: str) -> str:
-    """The name or the id in a path. Raises a 404 for a text that is neither."""
-    if len(network) <= NAME_LENGTH_MAX and _NAME.match(network):
-        return network
-    raise ApiError(RefusalCode.NOT_FOUND, "There is no network with this name or this id.")
-
-
-async def _project(request: ApiRequest, word: str) -> Project:
-    """The project in the path. Raises a 404 when it is unknown or out of reach."""
-    found = await projects.show(
-        request.world, request.principal.organization_id, project_word(word), reach=request.reach
-    )
-    if isinstance(found, Refused):
-        raise refusal(found)
-    return found

@@ -1,6 +1,5 @@
 """Projects of the caller's organization."""
 
-import re
 from typing import Annotated
 
 from litestar import Controller, Response, get, post
@@ -8,21 +7,22 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
-from control_plane.api.errors import ApiError, refusal
+from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_word
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.projects import project_view
 from control_plane.domain.ids import ProjectId
 from control_plane.domain.permission import Permission
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.project import Project
+from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import projects
 from control_plane.services.idempotency import Connection
 from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.projects import ProjectPage, ProjectRequest, ProjectView
 
-_NAME = re.compile(NAME_PATTERN, re.ASCII)
 OfProject = Annotated[
     str | None,
     QueryParameter(
@@ -44,6 +44,15 @@ async def project_id_of(request: ApiRequest, project: str | None) -> ProjectId |
     if isinstance(found, Refused):
         raise refusal(found)
     return found.id
+
+
+async def project_in_path(request: ApiRequest, text: str) -> Project:
+    """The project that a path names. Raises a 404 when it is unknown or out of reach."""
+    word = read_word("project", text)
+    found = await projects.show(request.world, request.principal.organization_id, word, reach=request.reach)
+    if isinstance(found, Refused):
+        raise refusal(found)
+    return found
 
 
 class ProjectController(Controller):
@@ -100,13 +109,7 @@ class ProjectController(Controller):
     )
     async def show(self, request: ApiRequest, project: FromPath[str]) -> ProjectView:
         """One project, by its id or its name."""
-        word = project_word(project)
-        found = await projects.show(
-            request.world, request.principal.organization_id, word, reach=request.reach
-        )
-        if isinstance(found, Refused):
-            raise refusal(found)
-        return project_view(found)
+        return project_view(await project_in_path(request, project))
 
     @post(
         "/{project:str}/rename",
@@ -120,7 +123,7 @@ class ProjectController(Controller):
         self, request: ApiRequest, project: FromPath[str], data: JSONBody[ProjectRequest]
     ) -> Response[bytes]:
         """Rename a project. Its id, its leases and their costs stay; usage and bills show the new name."""
-        word = project_word(project)
+        word = read_word("project", project)
 
         async def effect(connection: Connection) -> Made | Refused:
             renamed = await projects.rename(
@@ -129,10 +132,3 @@ class ProjectController(Controller):
             return renamed if isinstance(renamed, Refused) else Made(project_view(renamed))
 
         return await idempotency.once(request, effect, status=200)
-
-
-def project_word(project: str) -> str:
-    """The name or the id in a path. Raises a 404 for a text that is neither."""
-    if len(project) <= NAME_LENGTH_MAX and _NAME.match(project):
-        return project
-    raise ApiError(RefusalCode.NOT_FOUND, "There is no project with this name or this id.")

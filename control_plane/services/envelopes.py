@@ -3,28 +3,18 @@
 from dataclasses import dataclass
 
 from control_plane.db import envelopes as rows
-from control_plane.db import environments, organizations
+from control_plane.db import organizations
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.envelopes import EnvelopeScope, StoredEnvelope
 from control_plane.domain.access import Reach
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.envelope_rules import Use
-from control_plane.domain.environment import Environment, looks_like_an_id
-from control_plane.domain.ids import (
-    EnvelopeId,
-    EnvironmentId,
-    MalformedIdError,
-    OrganizationId,
-    Prefix,
-    off_wire,
-)
-from control_plane.domain.project import Project
+from control_plane.domain.ids import EnvelopeId, OrganizationId
 from control_plane.domain.quota_request import too_wide
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.scope import Scope, ScopeKind
-from control_plane.services import environments as environments_of
-from control_plane.services import projects
+from control_plane.services import environments, projects
 from control_plane.world import World
 
 __all__ = ["EnvelopeScope"]  # For controllers, which must not import the layer below.
@@ -70,22 +60,11 @@ async def scope_of(
                 RefusalCode.NOT_FOUND, f"There is no envelope of the project {project.name!r} for you."
             )
         return EnvelopeScope(organization_id, place.level, project.id)
-    environment = await _environment(connection, project, place.environment)
-    if environment is None or not reach.contains(environments_of.scope_of(environment)):
+    environment = await environments.find(connection, project, place.environment)
+    if environment is None or not reach.contains(environments.scope_of(environment)):
         why = f"There is no environment {place.environment!r} in the project {project.name!r}."
         return Refused(RefusalCode.NOT_FOUND, why)
     return EnvelopeScope(organization_id, place.level, project.id, environment.id)
-
-
-async def _environment(connection: Connection, project: Project, word: str) -> Environment | None:
-    if not looks_like_an_id(word):
-        return await environments.named(connection, project.organization_id, project.id, word)
-    try:
-        environment_id = EnvironmentId(off_wire(Prefix.ENVIRONMENT, word))
-    except MalformedIdError:
-        return None
-    found = await environments.get(connection, project.organization_id, environment_id)
-    return found if found is not None and found.project_id == project.id else None
 
 
 async def show(

@@ -11,9 +11,7 @@ from control_plane.domain.environment import DEFAULT_NAME, Environment, looks_li
 from control_plane.domain.ids import (
     EnvironmentId,
     MalformedIdError,
-    OrganizationId,
     Prefix,
-    ProjectId,
     off_wire,
 )
 from control_plane.domain.project import Project
@@ -51,17 +49,16 @@ async def create(
 
 async def page(
     world: World,
-    organization_id: OrganizationId,
-    project_id: ProjectId,
+    project: Project,
     *,
     reach: Reach,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[Environment]:
     """The environments of a project that are within reach, oldest first."""
-    async with world.db.reading(organization_id) as connection:
+    async with world.db.reading(project.organization_id) as connection:
         return await environments.page(
-            connection, organization_id, project_id, reach, after=after, limit=limit
+            connection, project.organization_id, project.id, reach, after=after, limit=limit
         )
 
 
@@ -73,10 +70,8 @@ async def of_lease(
         found: Environment | None = await environments.default(
             connection, project.organization_id, project.id
         )
-    elif looks_like_an_id(word):
-        found = await _of_id(connection, project, word)
     else:
-        found = await environments.named(connection, project.organization_id, project.id, word)
+        found = await find(connection, project, word)
     if found is not None and reach.contains(scope_of(found)):
         return found
     known = await environments.page(
@@ -90,9 +85,12 @@ async def of_lease(
     return Refused(RefusalCode.ENVIRONMENT_UNKNOWN, why)
 
 
-async def _of_id(connection: Connection, project: Project, text: str) -> Environment | None:
+async def find(connection: Connection, project: Project, word: str) -> Environment | None:
+    """The project's environment of this name or this id."""
+    if not looks_like_an_id(word):
+        return await environments.named(connection, project.organization_id, project.id, word)
     try:
-        environment_id = EnvironmentId(off_wire(Prefix.ENVIRONMENT, text))
+        environment_id = EnvironmentId(off_wire(Prefix.ENVIRONMENT, word))
     except MalformedIdError:
         return None
     found = await environments.get(connection, project.organization_id, environment_id)

@@ -65,7 +65,8 @@ SELECT id, 1, organization_id, project_id, id, 'x', now(), now(), 'admitted' FRO
 _CLAIMS = text("""
 INSERT INTO claims (id, organization_id, project_id, lease_id, machine_id, attempt, due_at, step, claimed_at,
   admitted_at)
-SELECT gen_random_uuid(), organization_id, project_id, id, id, 1, now(), 'keys_installed', now(), now() FROM leases
+SELECT gen_random_uuid(), organization_id, project_id, id, id, 1, now(), 'certificates_accepted', now(), now()
+FROM leases
 """)
 _DUE = text("""
 UPDATE provider_accounts SET listing_due_at = now() - interval '1 second', offers_due_at = now() - interval '1 second'

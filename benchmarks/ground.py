@@ -20,6 +20,7 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION
 from control_plane.services import api_keys, billing, catalogue, leases, organizations
+from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 
 SKU = "h100-sxm.1x"
@@ -95,9 +96,7 @@ async def order(world: World, organization_id: OrganizationId, count: int) -> No
                 connection,
                 world,
                 organization_id,
-                CapacityRequest(SKU),
-                name=f"n{number}",
-                ssh_key_ids=[],
+                WantedLease(CapacityRequest(SKU), f"n{number}", ssh_key_ids=[]),
                 actor=Actor(ActorKind.CUSTOMER, "bench"),
                 reach=EVERYWHERE,
             )

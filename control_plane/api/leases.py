@@ -1,7 +1,6 @@
 """Leases: create, list, read, explain and release them. `events.py` follows them."""
 
 from typing import Annotated
-from uuid import UUID
 
 from litestar import Controller, Response, get, patch, post, put
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -29,6 +28,7 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import lease_changes, lease_overviews, leases, proofs
 from control_plane.services.idempotency import Connection
 from control_plane.services.lease_changes import Changes
+from control_plane.services.leases import WantedLease
 from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.journal import JournalPage
 from control_plane.wire.leases import (
@@ -79,22 +79,15 @@ class LeaseController(Controller):
     )
     async def create(self, request: ApiRequest, data: JSONBody[LeaseRequest]) -> Response[bytes]:
         """Create a lease. 202: it is admitted, and the price of its first hour is held; a machine follows."""
-        world, principal = request.world, request.principal
-        requested, keys, terms = requested_by(data), _keys(data), _terms(data)
+        world, principal, wanted = request.world, request.principal, _wanted(data)
 
         async def effect(connection: Connection) -> Made | Refused:
             lease = await leases.create(
                 connection,
                 world,
                 principal.organization_id,
-                requested,
-                name=data.name,
-                ssh_key_ids=keys,
+                wanted,
                 actor=request.actor,
-                project=data.project,
-                environment=data.environment,
-                network=data.network,
-                terms=terms,
                 reach=request.reach,
             )
             if isinstance(lease, Refused):
@@ -113,23 +106,16 @@ class LeaseController(Controller):
     )
     async def create_batch(self, request: ApiRequest, data: JSONBody[LeaseBatchRequest]) -> Response[bytes]:
         """Create several equal leases, all or none. 202: all are admitted; each is then a lease like any other."""
-        world, principal = request.world, request.principal
-        requested, keys, terms = requested_by(data), _keys(data), _terms(data)
+        world, principal, wanted = request.world, request.principal, _wanted(data)
 
         async def effect(connection: Connection) -> Made | Refused:
             created = await leases.create_batch(
                 connection,
                 world,
                 principal.organization_id,
-                requested,
-                count=data.count,
-                name=data.name,
-                ssh_key_ids=keys,
+                wanted,
+                data.count,
                 actor=request.actor,
-                project=data.project,
-                environment=data.environment,
-                network=data.network,
-                terms=terms,
                 reach=request.reach,
             )
             if isinstance(created, Refused):
@@ -166,7 +152,7 @@ class LeaseController(Controller):
             before=paging.moment("leases", cursor),
             states=states,
             project=project,
-            labels=_wanted_labels(labels or []),
+            labels=_labels_of(labels or []),
             waiting=waiting,
             limit=limit + 1,
             reach=request.reach,
@@ -361,24 +347,25 @@ def _changes(data: LeaseChangeRequest) -> Changes:
     )
 
 
-def _keys(data: LeaseRequest) -> list[UUID] | None:
-    given = data.ssh_key_ids
-    return None if given is None else [read_id(Prefix.SSH_KEY, key) for key in given]
-
-
 def _limits(limits: AutoReleaseRequest) -> AutoRelease:
     spend = None if limits.spend_usd is None else parse_usd(limits.spend_usd)
     return AutoRelease(limits.after_seconds, spend)
 
 
-def _terms(data: LeaseRequest) -> LeaseTerms:
-    """What the body of a lease says besides the capacity."""
-    return LeaseTerms(
-        data.labels, data.wait_timeout_seconds, _limits(data.auto_release or AutoReleaseRequest())
+def _wanted(data: LeaseRequest) -> WantedLease:
+    keys, auto_release = data.ssh_key_ids, data.auto_release or AutoReleaseRequest()
+    return WantedLease(
+        requested_by(data),
+        name=data.name,
+        project=data.project,
+        environment=data.environment,
+        network=data.network,
+        ssh_key_ids=None if keys is None else [read_id(Prefix.SSH_KEY, key) for key in keys],
+        terms=LeaseTerms(data.labels, data.wait_timeout_seconds, _limits(auto_release)),
     )
 
 
-def _wanted_labels(texts: list[str]) -> dict[str, str]:
+def _labels_of(texts: list[str]) -> dict[str, str]:
     """The labels of a filter, each given as `key=value`."""
     wanted: dict[str, str] = {}
     for text in texts:

@@ -135,7 +135,7 @@ UPDATE claims SET due_at = :now, deadline_at = :deadline_at
 WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL
 """)
 _ADMITTED = text(f"""
-UPDATE claims SET admitted_at = :now, step = '{Step.KEYS_INSTALLED}', step_at = :now, tries = 0, {work.GIVE_BACK}
+UPDATE claims SET admitted_at = :now, step = '{Step.CERTIFICATES_ACCEPTED}', step_at = :now, tries = 0, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
 # Nobody is admitted to a suspect machine, so the deadline waits until it is cleared, or was suspect for too long.

@@ -16,6 +16,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, write
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId, MachineId
+from control_plane.domain.journal import Note
 from control_plane.domain.position import Position, behind, unseen
 
 CLAIMANTS = """
@@ -97,7 +98,7 @@ FROM machines m {CLAIMANTS.format(machine="m.id")} WHERE m.id = ANY(:machine_ids
 """)
 _NOTE_INTENDED = text(f"""
 {INSERT}
-SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, m.id, :now, {ACTOR}, 'intended', NULL,
+SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, m.id, :now, {ACTOR}, '{Note.INTENDED}', NULL,
        m.state, m.native_type || ' at ' || m.account || ' in ' || m.region
 FROM machines m {CLAIMANTS.format(machine="m.id")} WHERE m.id = ANY(:machine_ids) ORDER BY m.id
 """)
@@ -140,7 +141,7 @@ async def page(connection: Connection, lease_id: LeaseId, *, position: Position,
 
 
 async def note_lease(
-    connection: Connection, lease_id: LeaseId, *, event: str, why: str, actor: Actor, now: datetime
+    connection: Connection, lease_id: LeaseId, *, event: Note, why: str, actor: Actor, now: datetime
 ) -> None:
     """Add a line about a lease that does not change its state."""
     await write(
@@ -149,7 +150,7 @@ async def note_lease(
 
 
 async def note_machine(
-    connection: Connection, machine_id: MachineId, *, event: str, why: str, actor: Actor, now: datetime
+    connection: Connection, machine_id: MachineId, *, event: Note, why: str, actor: Actor, now: datetime
 ) -> None:
     """Add a line about a machine that does not change its state."""
     values = {"machine_ids": [machine_id], "event": event, "why": why, "now": now}

@@ -20,13 +20,8 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.decision import Decision
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import (
-    AdmissionDecisionId,
-    EnvironmentId,
-    LeaseId,
-    OrganizationId,
-    ProjectId,
-)
+from control_plane.domain.ids import AdmissionDecisionId, EnvironmentId, LeaseId, OrganizationId, ProjectId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import (
     BILLED,
     END_REASONS,
@@ -89,7 +84,7 @@ WITH lease AS (
   RETURNING id, organization_id, project_id, environment_id, state
 ), noted AS (
   {INSERT}
-  SELECT organization_id, project_id, id, NULL, :created_at, {ACTOR}, 'admitted', NULL, state, :why FROM lease
+  SELECT organization_id, project_id, id, NULL, :created_at, {ACTOR}, '{Note.ADMITTED}', NULL, state, :why FROM lease
 ), held AS (
   INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
   SELECT id, organization_id, :hold_nano, :created_at FROM lease

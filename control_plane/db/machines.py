@@ -18,6 +18,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
+from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
 from control_plane.domain.progress import Step
 
@@ -82,7 +83,7 @@ WITH adopted AS (
 ), noted AS (
   {journal.INSERT}
   SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, adopted.id, :now, {journal.ACTOR},
-         'reference_learnt', state, state, :why
+         '{Note.REFERENCE_LEARNT}', state, state, :why
   FROM adopted {journal.CLAIMANTS.format(machine="adopted.id")}
 )
 SELECT id FROM adopted

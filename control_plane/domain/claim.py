@@ -1,6 +1,6 @@
 """A claim is a lease's right to a machine, or to one slot of it, for a period of time.
 
-    claimed ----- the machine is verified and the keys installed -----> admitted -----> ended
+    claimed ----- the machine is verified and accepts certificates ----> admitted -----> ended
        `------------- the attempt fails, or the lease ends ---------------------------> ended
 
 A lease has at most one open claim, and is billed from its admission to its end. A claim ends at once, without

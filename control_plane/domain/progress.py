@@ -17,11 +17,11 @@ class Step(StrEnum):
     """The last step of the machine itself. Taken only when the SKU demands proof."""
     MESH_JOINED = "mesh_joined"
     """The first step of the customer's claim: from here on the machine serves one organization."""
-    KEYS_INSTALLED = "keys_installed"
+    CERTIFICATES_ACCEPTED = "certificates_accepted"
     """The last step, so that no customer can log in before the machine is known to be what was sold."""
 
 
-CLAIM_STEPS = frozenset({Step.MESH_JOINED, Step.KEYS_INSTALLED})
+CLAIM_STEPS = frozenset({Step.MESH_JOINED, Step.CERTIFICATES_ACCEPTED})
 """The steps of a claim. All others are steps of the machine, claimed or not."""
 
 

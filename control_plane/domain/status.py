@@ -79,7 +79,7 @@ _AFTER_STEP = {
     Step.GPUS_VERIFIED: "The GPUs read as sold; joining your private network.",
     Step.GPUS_PROVEN: "The GPUs are proven; joining your private network.",
     Step.MESH_JOINED: "On your private network; letting you log in.",
-    Step.KEYS_INSTALLED: "You can log in with a certificate.",
+    Step.CERTIFICATES_ACCEPTED: "You can log in with a certificate.",
 }
 """What happens next after each step."""
 

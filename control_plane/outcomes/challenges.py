@@ -36,6 +36,7 @@ from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import ADMIT_MAX
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, Prefix, on_wire
+from control_plane.domain.journal import OF_PROOF, Note
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
 from control_plane.domain.proof import (
     DOUBT_LASTS,
@@ -158,7 +159,7 @@ async def while_in_use(
             # The reason concerns the whole account, so only operators read it, in the report of `challenge_machines`.
             minutes = int(again.total_seconds() // 60)
             why = f"it failed again and is not terminated yet; the next challenge is in {minutes} min"
-            await _note(connection, machine, "proof_termination_held", why, actor=actor, now=now)
+            await _note(connection, machine, Note.PROOF_TERMINATION_HELD, why, actor=actor, now=now)
             await _give_back(connection, machine, token, again, suspect=True, now=now)
         case Drop(reason=reason, why=why):
             failed_since = machine.suspect_since or now
@@ -181,7 +182,7 @@ async def put_off(
     if lapses:
         minutes = int(DOUBT_LASTS.total_seconds() // 60)
         why = f"it failed, and could not be challenged again for {minutes} min; billing resumes"
-        await _note(connection, machine, "proof_doubt_lapsed", why, actor=actor, now=now)
+        await _note(connection, machine, Note.PROOF_DOUBT_LAPSED, why, actor=actor, now=now)
     await _give_back(connection, machine, token, after, suspect=False if lapses else None, now=now)
 
 
@@ -195,7 +196,7 @@ async def after_its_claim(
     machine = (await machines.lock(connection, [machine_id]))[machine_id]
     await _store(connection, machine, proof, ended=False, actor=actor, now=now)
     passed = proof.outcome is ProofOutcome.PASSED
-    event = "memory_overwritten" if passed else "memory_not_shown_overwritten"
+    event = Note.MEMORY_OVERWRITTEN if passed else Note.MEMORY_NOT_SHOWN_OVERWRITTEN
     await _note(connection, machine, event, f"see {on_wire(Prefix.PROOF, proof.id)}", actor=actor, now=now)
     await challenges.erased(connection, machine.id, token=challenged.token, now=now)
     return True
@@ -254,9 +255,10 @@ async def _failed_if_sold_twice(
         return proof
     ours = any(holder.account == machine.account for holder in holders)
     code = OwnCode.SOLD_TWICE if ours else OwnCode.SHOWN_ELSEWHERE
+    note = Note.GPU_SOLD_TWICE if ours else Note.GPU_SHOWN_ELSEWHERE
     for holder in holders:
         why = "another machine reports a GPU of this one; the other is refused, and this one is challenged"
-        await journal.note_machine(connection, holder.machine_id, event=code, why=why, actor=actor, now=now)
+        await journal.note_machine(connection, holder.machine_id, event=note, why=why, actor=actor, now=now)
         await challenges.challenge_now(connection, holder.machine_id, now=now)
     why = "another live machine has reported the same GPU"
     return _with_finding(proof, ProofOutcome.FAILED, code, why)
@@ -275,11 +277,11 @@ async def _store(
     await proofs.insert(connection, machine, proof, ended=ended, now=now)
     finding = f" {proof.code}: {proof.why}" if proof.code else ""
     why = f"{on_wire(Prefix.PROOF, proof.id)} ({proof.occasion}){finding}"
-    await _note(connection, machine, f"proof_{proof.outcome}", why, actor=actor, now=now)
+    await _note(connection, machine, OF_PROOF[proof.outcome], why, actor=actor, now=now)
 
 
 async def _note(
-    connection: Connection, machine: Machine, event: str, why: str, *, actor: Actor, now: datetime
+    connection: Connection, machine: Machine, event: Note, why: str, *, actor: Actor, now: datetime
 ) -> None:
     await journal.note_machine(connection, machine.id, event=event, why=why, actor=actor, now=now)
 

@@ -14,6 +14,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim, release_bound, use_ended_at
 from control_plane.domain.ids import LeaseId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import BILLED, ENDED_BY_PEOPLE, Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
 from control_plane.domain.metering import Bound, Ending, ending
@@ -102,7 +103,7 @@ async def _stop_billing(
             amount = usd(unbilled.amount_nano)
             why = f"{unbilled.seconds} s of use ({amount} USD) are not billed: {unbilled.why}"
             await journal.note_lease(
-                connection, move.id, event="use_not_billed", why=why, actor=actor, now=now
+                connection, move.id, event=Note.USE_NOT_BILLED, why=why, actor=actor, now=now
             )
     return moved
 

@@ -24,6 +24,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.envelope_rules import Applied, exceeds, without
 from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import LIVE, Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -135,7 +136,7 @@ class _Changing:
             )
             hold = admitted.hold_nano
         await leases.replace_request(self.connection, changed, hold_nano=hold, now=self.now)
-        await self._note("changed", f"the lease now asks for {_words(changed)}")
+        await self._note(Note.CHANGED, f"the lease now asks for {_words(changed)}")
         return None
 
     async def release(self, changes: Changes) -> Refused | None:
@@ -157,7 +158,7 @@ class _Changing:
                 return admitted
         await leases.set_auto_release(self.connection, lease.id, limits, release_at)
         when = "by nobody but its customer" if limits == AutoRelease() else _when(limits)
-        await self._note("changed", f"the lease is now released {when}")
+        await self._note(Note.CHANGED, f"the lease is now released {when}")
         return None
 
     async def _admit(self, action: Action, request: CapacityRequest) -> Admitted | Refused:
@@ -198,7 +199,7 @@ class _Changing:
                 await envelopes.set_over_since(connection, each.id, self.now)
         return verdict
 
-    async def _note(self, event: str, why: str) -> None:
+    async def _note(self, event: Note, why: str) -> None:
         await journal.note_lease(
             self.connection, self.lease.id, event=event, why=why, actor=self.actor, now=self.now
         )

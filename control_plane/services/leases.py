@@ -4,7 +4,7 @@ What customers read of them is in `services/lease_overviews.py`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -31,6 +31,7 @@ from control_plane.domain.envelope import NAMES
 from control_plane.domain.envelope_rules import Applied, exceeds
 from control_plane.domain.environment import Environment
 from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseState, PurchaseKind
 from control_plane.domain.network import Network
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Ranking, rank
@@ -48,7 +49,6 @@ __all__ = ["Overview", "Quote"]  # For controllers and views, which must not imp
 
 GENERATED_DIGITS = 8
 """Random digits in a generated name. Should a live lease have the same ones, the name gets all digits of the id."""
-_NO_TERMS = LeaseTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,33 +121,39 @@ async def _place(
     return in_environment if isinstance(in_environment, Refused) else _Place(of_project, in_environment)
 
 
+@dataclass(frozen=True, slots=True)
+class WantedLease:
+    """A lease, or several equal ones, as somebody asks for them. None of a name means the default one."""
+
+    request: CapacityRequest
+    name: str | None = None
+    """Unique among the live leases of the project; None: one is generated."""
+    project: str | None = None
+    """The name or the id of one of the organization's projects."""
+    environment: str | None = None
+    """One of the project's environments."""
+    network: str | None = None
+    """One of the project's networks."""
+    ssh_key_ids: Sequence[UUID] | None = None
+    """Only these keys log in to the machine; None: any key of whoever may log in."""
+    terms: LeaseTerms = field(default_factory=LeaseTerms)
+
+
 async def create(
     connection: Connection,
     world: World,
     organization_id: OrganizationId,
-    request: CapacityRequest,
+    wanted: WantedLease,
     *,
-    name: str | None = None,
-    ssh_key_ids: Sequence[UUID] | None,
     actor: Actor,
-    project: str | None = None,
-    environment: str | None = None,
-    network: str | None = None,
-    terms: LeaseTerms = _NO_TERMS,
     reach: Reach,
 ) -> Lease | Refused:
-    """Admit a request as a lease, with a hold for its first hour, in the caller's transaction.
-
-    `name` is unique among the live leases of the project; None: one is generated. With `ssh_key_ids`, only these keys
-    log in to the machine; without (None), any key of whoever may log in. `project` is the name of one of the
-    organization's projects, `environment` of one of the project's environments, and `network` of one of its networks;
-    None means the default one.
-    """
-    place = await _place(connection, organization_id, project, environment, reach=reach)
+    """Admit a request as a lease, with a hold for its first hour, in the caller's transaction."""
+    place = await _place(connection, organization_id, wanted.project, wanted.environment, reach=reach)
     if isinstance(place, Refused):
         return place
-    wanted = _Wanted(place, request, [name], network, ssh_key_ids, terms, Action.LEASE_CREATE)
-    made = await _create(connection, world, wanted, actor=actor)
+    ordered = _Ordered(place, wanted, [wanted.name], Action.LEASE_CREATE)
+    made = await _create(connection, world, ordered, actor=actor)
     return made if isinstance(made, Refused) else made[0]
 
 
@@ -155,49 +161,37 @@ async def create_batch(
     connection: Connection,
     world: World,
     organization_id: OrganizationId,
-    request: CapacityRequest,
-    *,
+    wanted: WantedLease,
     count: int,
-    name: str | None = None,
-    ssh_key_ids: Sequence[UUID] | None,
+    *,
     actor: Actor,
-    project: str | None = None,
-    environment: str | None = None,
-    network: str | None = None,
-    terms: LeaseTerms = _NO_TERMS,
     reach: Reach,
 ) -> Sequence[Lease] | Refused:
-    """Admit several equal leases by one decision, all or none; otherwise like `create`.
-
-    They are called `name` with their numbers.
-    """
-    place = await _place(connection, organization_id, project, environment, reach=reach)
+    """Admit `count` equal leases by one decision, all or none. They are called by the name with their numbers."""
+    place = await _place(connection, organization_id, wanted.project, wanted.environment, reach=reach)
     if isinstance(place, Refused):
         return place
+    name = wanted.name
     names = [None if name is None else f"{name}-{number}" for number in range(1, count + 1)]
-    wanted = _Wanted(place, request, names, network, ssh_key_ids, terms, Action.LEASE_BATCH)
-    return await _create(connection, world, wanted, actor=actor)
+    return await _create(connection, world, _Ordered(place, wanted, names, Action.LEASE_BATCH), actor=actor)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Equal leases that are to be created together."""
+class _Ordered:
+    """Leases that are to be created together in one place."""
 
     place: _Place
-    request: CapacityRequest
+    wanted: WantedLease
     names: Sequence[str | None]
     """One for each of them."""
-    network: str | None
-    ssh_key_ids: Sequence[UUID] | None
-    terms: LeaseTerms
     action: Action
 
 
 async def _create(
-    connection: Connection, world: World, wanted: _Wanted, *, actor: Actor
+    connection: Connection, world: World, ordered: _Ordered, *, actor: Actor
 ) -> Sequence[Lease] | Refused:
     """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
-    now, place = world.now(), wanted.place
+    now, place, wanted = world.now(), ordered.place, ordered.wanted
     network = await networks.of_lease(connection, place.project, wanted.network)
     if isinstance(network, Refused):
         return network
@@ -207,17 +201,17 @@ async def _create(
     market = await market_of(connection, wanted.request, now)
     proposal = replace(
         await _proposal(connection, place.environment, wanted.request, market, now, lock=True),
-        action=wanted.action,
-        count=len(wanted.names),
+        action=ordered.action,
+        count=len(ordered.names),
     )
     verdict = admit(proposal)
     if isinstance(verdict, NotAdmitted):
         about = About(place.project.organization_id, place.project.id, place.environment.id)
         return admissions.refused(verdict, about)
     leases_made: list[Lease] = []
-    for name in wanted.names:
+    for name in ordered.names:
         lease = _admitted(
-            LeaseId(world.new_id()), wanted, verdict.price, network=network, name=name, keys=keys, now=now
+            LeaseId(world.new_id()), ordered, verdict.price, network=network, name=name, keys=keys, now=now
         )
         stored = await _store(connection, world, lease, verdict, named=name is not None, actor=actor)
         if isinstance(stored, Refused):
@@ -277,7 +271,7 @@ async def _name_taken(connection: Connection, lease: Lease) -> Refused:
 
 def _admitted(
     lease_id: LeaseId,
-    wanted: _Wanted,
+    ordered: _Ordered,
     price: Price,
     *,
     network: Network,
@@ -286,8 +280,8 @@ def _admitted(
     now: datetime,
 ) -> Lease:
     """A new lease, with the price and the proof that it is promised for its whole life."""
-    request, terms = wanted.request, wanted.terms
-    project, environment = wanted.place.project, wanted.place.environment
+    request, terms = ordered.wanted.request, ordered.wanted.terms
+    project, environment = ordered.place.project, ordered.place.environment
     return Lease(
         id=lease_id,
         organization_id=project.organization_id,
@@ -421,5 +415,5 @@ async def label(
             await leases.set_labels(connection, lease_id, labels)
             words = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"
             why = f"the labels are now: {words}"
-            await journal.note_lease(connection, lease_id, event="labelled", why=why, actor=actor, now=now)
+            await journal.note_lease(connection, lease_id, event=Note.LABELLED, why=why, actor=actor, now=now)
     return await get(world, organization_id, lease_id, reach=reach)

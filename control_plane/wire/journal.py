@@ -1,7 +1,7 @@
 """The journal of a lease."""
 
 from control_plane.wire.common import NextCursor, Timestamp, View
-from control_plane.wire.vocabulary import ActorKindWord, MachineIdText
+from control_plane.wire.vocabulary import ActorKindWord, JournalEventWord, JournalStateWord, MachineIdText
 
 
 class JournalLine(View):
@@ -17,13 +17,13 @@ class JournalLine(View):
     """The id of the user or the service account, or the name of the loop."""
     request_id: str | None
     """The request that did it; null for loops."""
-    event: str
-    """What happened, as a stable word."""
+    event: JournalEventWord
+    """What happened."""
     machine_id: MachineIdText | None
     """The machine that it is about; null when it is about the lease alone."""
-    state_before: str | None
+    state_before: JournalStateWord | None
     """The state before, of the machine or the lease; null when no state changed."""
-    state_after: str | None
+    state_after: JournalStateWord | None
     """The state after; null when no state changed."""
     why: str | None
     """The reason, as a sentence; null when there is nothing to add."""

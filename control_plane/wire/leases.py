@@ -176,7 +176,7 @@ class StatusView(View):
     """The same as the `state` of the lease."""
     step: StepWord | None
     """The last step done: `placed`, `launched`, `booted`, `connected`, `gpus_verified`, `gpus_proven` where the
-    SKU demands proof, `mesh_joined`, `keys_installed`."""
+    SKU demands proof, `mesh_joined`, `certificates_accepted`."""
     steps_done: int
     """How many steps are done."""
     steps_total: int

@@ -29,6 +29,7 @@ from control_plane.services import (
     projects,
     ssh_keys,
 )
+from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
 from tests.support.values import an_offer
@@ -77,12 +78,8 @@ async def _create(
             connection,
             world,
             organization_id,
-            request,
-            name=name,
-            ssh_key_ids=keys,
+            WantedLease(request, name, project, ssh_key_ids=keys, terms=terms or LeaseTerms()),
             actor=CUSTOMER,
-            project=project,
-            terms=terms or LeaseTerms(),
             reach=EVERYWHERE,
         )
 

@@ -54,7 +54,7 @@ async def test_a_customer_is_admitted_in_one_go_network_first_and_keys_last(stag
     assert shown.overview.evidence is not None
     assert known.link is not None
     assert shown.overview.evidence.mesh_address == known.link.address
-    assert shown.status.step is Step.KEYS_INSTALLED
+    assert shown.status.step is Step.CERTIFICATES_ACCEPTED
     await stage.finish()
 
 

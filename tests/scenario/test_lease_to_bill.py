@@ -11,6 +11,7 @@ from control_plane.domain.project import Project
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.services import billing, leases, projects
+from control_plane.services.leases import WantedLease
 from tests.support import laws
 from tests.support.rows import rows
 from tests.support.stage import Stage
@@ -79,10 +80,7 @@ async def _lease_in(stage: Stage, project: str | None) -> Lease | Refused:
             connection,
             stage.api,
             organization_id,
-            CapacityRequest("h100x1"),
-            name="training",
-            ssh_key_ids=[],
-            project=project,
+            WantedLease(CapacityRequest("h100x1"), "training", project, ssh_key_ids=[]),
             actor=CUSTOMER,
             reach=EVERYWHERE,
         )

@@ -14,6 +14,7 @@ from control_plane.domain.project import Project
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.services import leases, networks, projects
+from control_plane.services.leases import WantedLease
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from reconciler import network
 from reconciler.loops.mesh import sync_hub
@@ -29,11 +30,8 @@ async def _lease(stage: Stage, organization_id: OrganizationId, name: str, in_ne
             connection,
             stage.api,
             organization_id,
-            CapacityRequest("h100x1"),
-            name=name,
-            ssh_key_ids=[],
+            WantedLease(CapacityRequest("h100x1"), name, network=in_network, ssh_key_ids=[]),
             actor=CUSTOMER,
-            network=in_network,
             reach=EVERYWHERE,
         )
     assert isinstance(lease, Lease), lease

@@ -152,7 +152,7 @@ async def test_a_sku_that_demands_proof_is_ready_only_after_a_pass_and_says_so(s
     assert stage.challenger.occasions(where) == [Occasion.START]
     shown = await stage.shown(lease)
     assert shown.overview.evidence is not None
-    assert shown.overview.evidence.step is Step.KEYS_INSTALLED
+    assert shown.overview.evidence.step is Step.CERTIFICATES_ACCEPTED
     assert (shown.tier, shown.status.steps_done, shown.status.steps_total) == (Tier.PROVEN, 8, 8)
     assert shown.overview.proof is not None
     assert await stored(stage) == [("start", "passed")]

@@ -38,6 +38,7 @@ from control_plane.services import (
     organization_states,
     organizations,
 )
+from control_plane.services.leases import WantedLease
 from control_plane.services.organization_states import Changed, Order, Recorded
 from control_plane.services.organizations import Organization
 from control_plane.world import World as ApiWorld
@@ -281,11 +282,10 @@ class Stage:
                 connection,
                 self.api,
                 organization_id,
-                request or CapacityRequest("h100x1"),
-                name=name,
-                ssh_key_ids=[],
+                WantedLease(
+                    request or CapacityRequest("h100x1"), name, ssh_key_ids=[], terms=terms or LeaseTerms()
+                ),
                 actor=CUSTOMER,
-                terms=terms or LeaseTerms(),
                 reach=EVERYWHERE,
             )
 

@@ -28,6 +28,7 @@ from control_plane.domain.envelope_watch import (
     watch,
 )
 from control_plane.domain.ids import AdmissionDecisionId, EnvelopeId, LeaseId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import LeaseEvent
 from control_plane.outcomes.leases import end
 from reconciler.loop import Loop, Report, each
@@ -106,12 +107,17 @@ async def _record(connection: Connection, world: World, seen: _Seen, now: dateti
     for step in warnings:
         ends = "" if step.ends_at is None else f" The lease ends at {step.ends_at:%Y-%m-%d %H:%M} UTC."
         await journal.note_lease(
-            connection, step.lease_id, event="envelope_warned", why=f"{step.why}{ends}", actor=actor, now=now
+            connection,
+            step.lease_id,
+            event=Note.ENVELOPE_WARNED,
+            why=f"{step.why}{ends}",
+            actor=actor,
+            now=now,
         )
     for lease_id in (step.lease_id for step in cleared if step.lease_id in seen.live):
         why = "The lease is within its envelopes again."
         await journal.note_lease(
-            connection, lease_id, event="envelope_cleared", why=why, actor=actor, now=now
+            connection, lease_id, event=Note.ENVELOPE_CLEARED, why=why, actor=actor, now=now
         )
     await _store_decisions(connection, world, seen, [*warnings, *cleared], now)
     return len(warnings) + len(cleared)

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from control_plane.db import journal, machines, ssh_authorities
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.journal import Note
 from control_plane.domain.machine import (
     Machine,
     MachineEvent,
@@ -207,7 +208,7 @@ async def _note_answer_lost(world: MachineWorld, machine: Machine) -> None:
         await journal.note_machine(
             connection,
             machine.id,
-            event="launch_answer_lost",
+            event=Note.LAUNCH_ANSWER_LOST,
             why=why,
             actor=world.actor(NAME),
             now=world.now(),

@@ -19,6 +19,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Standing
 from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
 from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import LeaseEvent
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.organization import EFFECTS
@@ -73,7 +74,7 @@ async def _renew_or_warn(
     elif isinstance(decision, Warn):
         await holds.warn(connection, lease_id, now=now)
         await journal.note_lease(
-            connection, lease_id, event="funding_warned", why=decision.why, actor=actor, now=now
+            connection, lease_id, event=Note.FUNDING_WARNED, why=decision.why, actor=actor, now=now
         )
     elif isinstance(decision, End):
         decision = Keep()  # The balance was used a moment ago. There is time for another check.

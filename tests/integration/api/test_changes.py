@@ -17,6 +17,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import LeaseId
+from control_plane.domain.journal import Note
 from control_plane.domain.status import CONTACT_LOST_AFTER
 from control_plane.services import lease_overviews, principals
 from control_plane.services.changes import Changes
@@ -82,7 +83,7 @@ async def _nothing() -> None:
     """A second process that is not there."""
 
 
-async def note(connection: Connection, api: Api, lease: str, event: str) -> None:
+async def note(connection: Connection, api: Api, lease: str, event: Note) -> None:
     """A line of the lease's journal, as a loop writes it."""
     lease_id = LeaseId(UUID(hex=lease.removeprefix("le_")))
     await journal.note_lease(connection, lease_id, event=event, why="test", actor=US, now=api.clock.now())
@@ -96,8 +97,8 @@ async def test_a_line_is_sent_when_it_is_committed_without_any_clock(
         stream = OpenStream(process.app, acme.secret, lease)
         await stream.until(b"event: status")
         async with db.transaction() as connection:
-            await note(connection, api, lease, "noted")
-        await stream.until(b"noted")
+            await note(connection, api, lease, Note.CHANGED)
+        await stream.until(b"changed")
         assert process.pauses.asked == [1.0]
         await stream.leave()
 
@@ -110,22 +111,25 @@ async def test_a_line_that_is_committed_after_later_ones_is_not_skipped(
     async with processes(api, database_url) as (process,):
         stream = OpenStream(process.app, acme.secret, lease)
         async with db.transaction() as late:
-            await note(late, api, lease, "late")
+            await note(late, api, lease, Note.FUNDING_WARNED)
             async with db.transaction() as early:
-                await note(early, api, lease, "early")
-            await stream.until(b"early")
+                await note(early, api, lease, Note.ENVELOPE_WARNED)
+            await stream.until(b"envelope_warned")
             first = (await acme.http.get(listing, params={"limit": 1})).json()
             seen = (await acme.http.get(listing, params={"cursor": first["next_cursor"]})).json()
-            assert [line["event"] for line in (*first["items"], *seen["items"])] == ["admitted", "early"]
+            assert [line["event"] for line in (*first["items"], *seen["items"])] == [
+                "admitted",
+                "envelope_warned",
+            ]
             async with db.transaction() as early:
-                await note(early, api, lease, "more")
-            await stream.until(b"more")
+                await note(early, api, lease, Note.ENVELOPE_CLEARED)
+            await stream.until(b"envelope_cleared")
             cursor = (await acme.http.get(listing, params={"limit": 2})).json()["next_cursor"]
             assert cursor
-        await stream.until(b"late")
-        assert stream.noted == ["admitted", "early", "more", "late"]
+        await stream.until(b"funding_warned")
+        assert stream.noted == ["admitted", "envelope_warned", "envelope_cleared", "funding_warned"]
         rest = (await acme.http.get(listing, params={"cursor": cursor})).json()["items"]
-        assert [line["event"] for line in rest] == ["late", "more"]
+        assert [line["event"] for line in rest] == ["funding_warned", "envelope_cleared"]
         for sent in range(1, 4):  # A client that lost the stream in between gets the rest, once.
             last = [event.id for event in stream.events if event.name == "journal"][sent - 1]
             again = OpenStream(process.app, acme.secret, lease, after=last or "")
@@ -153,10 +157,10 @@ async def test_many_streams_of_a_lease_share_a_read(
 
         monkeypatch.setattr(lease_overviews, "watch", counted)
         async with db.transaction() as connection:
-            await note(connection, api, lease, "noted")
+            await note(connection, api, lease, Note.CHANGED)
         for stream in streams:
-            await stream.until(b"noted")
-            assert stream.noted == ["admitted", "noted"]
+            await stream.until(b"changed")
+            assert stream.noted == ["admitted", "changed"]
             await stream.leave()
         assert reads <= 2
 
@@ -173,13 +177,13 @@ async def test_what_happened_while_a_process_heard_nothing_is_sent_once_it_hears
             await connection.execute(_CUT)
         await until(lambda: not process.changes.listening)
         async with db.transaction() as connection:
-            await note(connection, api, lease, "unheard")
+            await note(connection, api, lease, Note.CHANGED)
         await process.ticks(POLL_TICKS)
-        await stream.until(b"unheard")  # By looking at the database.
+        await stream.until(b"changed")  # By looking at the database.
         async with db.transaction() as connection:
-            await note(connection, api, lease, "again_unheard")
+            await note(connection, api, lease, Note.LABELLED)
         process.listener_pauses.end()
-        await stream.until(b"again_unheard")  # Because of the new connection.
+        await stream.until(b"labelled")  # Because of the new connection.
         await stream.leave()
     await owner.close()
 
@@ -198,13 +202,13 @@ async def test_a_stream_outlives_a_database_that_does_not_answer(
         await stream.until(b"event: status")
         monkeypatch.setattr(lease_overviews, "watch", away)
         async with db.transaction() as connection:
-            await note(connection, api, lease, "noted")
+            await note(connection, api, lease, Note.CHANGED)
         await process.ticks(HEARTBEAT_TICKS + 1)
         await stream.until(b": heartbeat")
         assert not stream.task.done()
         monkeypatch.setattr(lease_overviews, "watch", watch)
         await process.ticks(4)
-        await stream.until(b"noted")
+        await stream.until(b"changed")
         await stream.leave()
 
 

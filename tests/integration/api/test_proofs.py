@@ -41,7 +41,7 @@ async def test_a_proof_is_on_its_lease_in_its_explanation_and_by_itself(
 
     await stage.play(60)
     shown = (await acme.http.get(f"/v1/leases/{lease}")).json()
-    assert shown["status"]["step"] == "keys_installed"
+    assert shown["status"]["step"] == "certificates_accepted"
     on_lease = shown["proof"]
     assert (on_lease["tier"], on_lease["outcome"]) == ("proven", "passed")
     detail = (await acme.http.get(f"/v1/proofs/{on_lease['id']}")).json()

@@ -25,6 +25,7 @@ from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import billing, catalogue, organizations
 from control_plane.services import leases as lease_service
+from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
 
@@ -75,9 +76,7 @@ class Leased:
                 connection,
                 self.world,
                 tenant,
-                CapacityRequest(PRICE.sku.name),
-                name=None,
-                ssh_key_ids=[],
+                WantedLease(CapacityRequest(PRICE.sku.name), ssh_key_ids=[]),
                 actor=ACTOR,
                 reach=EVERYWHERE,
             )

@@ -91,5 +91,5 @@ async def test_attempts_come_with_their_machines_oldest_first(leased: Leased) ->
     assert (first.state, first.step) == (MachineState.TERMINATING, Step.GPUS_VERIFIED)
     assert (second.number, second.outcome) == (2, AttemptOutcome.ADMITTED)
     assert (second.started_at, second.ended_at) == (START + MINUTE, START + MINUTE)
-    assert (second.state, second.step) == (MachineState.VERIFIED, Step.KEYS_INSTALLED)
+    assert (second.state, second.step) == (MachineState.VERIFIED, Step.CERTIFICATES_ACCEPTED)
     assert (second.provider, second.region, second.native_type) == ("fake", "us-east-1", "h100.1")

@@ -15,6 +15,7 @@ from control_plane.db.listen import PING_SECONDS, RECONNECT_CEILING
 from control_plane.db.rows import write
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.ids import ApiKeyId, LeaseId, OrganizationId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
 from control_plane.domain.organization import OrganizationState
 from control_plane.services.changes import Changes
@@ -94,14 +95,16 @@ class Heard:
         return bool(self.leases) or self.connections > before
 
 
-async def _note(db: Database, lease: Lease, clock: Clock, event: str = "noted") -> None:
+async def _note(db: Database, lease: Lease, clock: Clock) -> None:
     async with db.transaction() as connection:
-        await journal.note_lease(connection, lease.id, event=event, why="test", actor=US, now=clock.now())
+        await journal.note_lease(
+            connection, lease.id, event=Note.CHANGED, why="test", actor=US, now=clock.now()
+        )
 
 
 async def _note_and_fail(db: Database, lease: Lease, clock: Clock) -> None:
     async with db.transaction() as connection:
-        await journal.note_lease(connection, lease.id, event="x", why="x", actor=US, now=clock.now())
+        await journal.note_lease(connection, lease.id, event=Note.CHANGED, why="x", actor=US, now=clock.now())
         raise ZeroDivisionError
 
 
@@ -134,7 +137,7 @@ async def test_every_write_that_a_customer_sees_is_told_at_its_commit(
             assert (changed.id in heard.leases) == told, name
             heard.leases.clear()
         async with db.transaction() as connection:
-            for event in ("one", "two"):
+            for event in (Note.LABELLED, Note.CHANGED):
                 await journal.note_lease(
                     connection, lease.id, event=event, why="test", actor=US, now=clock.now()
                 )

@@ -7,6 +7,7 @@ from control_plane.db import journal
 from control_plane.db.engine import Database
 from control_plane.db.migrate import migrate
 from control_plane.domain.actor import Actor, ActorKind
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
 from control_plane.domain.position import Position
 from tests.support.clock import Clock
@@ -27,7 +28,7 @@ async def _read(db: Database, lease: Lease, position: Position, limit: int = 2) 
     return [(line.event, after) for line, after in page.unseen(position)]
 
 
-async def _note(db: Database, lease: Lease, clock: Clock, event: str) -> None:
+async def _note(db: Database, lease: Lease, clock: Clock, event: Note) -> None:
     async with db.transaction() as connection:
         await journal.note_lease(connection, lease.id, event=event, why="test", actor=US, now=clock.now())
 
@@ -37,7 +38,7 @@ async def test_a_restored_journal_is_read_as_before_and_its_readers_miss_no_new_
 ) -> None:
     stage = await set_stage(db, clock)
     lease = await stage.lease(await stage.organization())
-    for event in ("one", "two"):
+    for event in (Note.LABELLED, Note.CHANGED):
         await _note(db, lease, clock, event)
     owner = Database(database_url, role=None, pool_size=1, readers=1)
     async with owner.transaction() as connection:
@@ -48,8 +49,8 @@ async def test_a_restored_journal_is_read_as_before_and_its_readers_miss_no_new_
     elsewhere = Position(FAR + before[-1].transaction + 1)
     """A reader that had everything, in the cluster that the dump is from."""
 
-    await _note(db, lease, clock, "three")  # Somebody started a process before the migration.
-    everything = ["admitted", "one", "two", "three"]
+    await _note(db, lease, clock, Note.FUNDING_WARNED)  # Somebody started a process before the migration.
+    everything = ["admitted", "labelled", "changed", "funding_warned"]
     assert [event for event, _ in await _read(db, lease, Position(), 9)] == everything
     assert [event for event, _ in await _read(db, lease, elsewhere, 9)] == everything
 
@@ -61,8 +62,8 @@ async def test_a_restored_journal_is_read_as_before_and_its_readers_miss_no_new_
         position = lines[-1][1]
         assert len(position.seen) <= 1, "a restored line is remembered by its number"
     assert read == everything
-    await _note(db, lease, clock, "four")
-    assert [event for event, _ in await _read(db, lease, position)] == ["four"]
+    await _note(db, lease, clock, Note.ENVELOPE_WARNED)
+    assert [event for event, _ in await _read(db, lease, position)] == ["envelope_warned"]
     with pytest.raises(Exception, match="append-only"):
         async with owner.transaction() as connection:
             await connection.execute(_RESTORE)

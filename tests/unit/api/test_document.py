@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, get_args
@@ -21,6 +21,7 @@ from control_plane.api.openapi.examples import UNKNOWN
 from control_plane.api.openapi.page import POLICY, page
 from control_plane.api.openapi.schemas import in_ecma, structs
 from control_plane.api.requests import decode, with_whole_numbers
+from control_plane.domain import journal
 from control_plane.domain.account_request import AccountCode, AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
@@ -49,7 +50,9 @@ from providers.base import Confidence
 from providers.listings import REFERENCE_CHARACTERS_MAX
 from tests.support.cases import case
 
-WORDS: Mapping[str, type[StrEnum]] = {
+WORDS: Mapping[str, Iterable[StrEnum]] = {
+    "JournalEventName": journal.EVENTS,
+    "JournalState": journal.STATES,
     "Role": Role,
     "ScopeKind": ScopeKind,
     "SubjectKind": SubjectKind,
@@ -389,14 +392,14 @@ def test_a_text_of_the_document_is_escaped_on_the_page(whole: dict[str, Any]) ->
 
 
 def test_what_events_and_filters_really_hold_is_valid_by_the_document(whole: dict[str, Any]) -> None:
-    journal = whole["components"]["schemas"]["JournalEvent"]["properties"]["id"]
+    event_id = whole["components"]["schemas"]["JournalEvent"]["properties"]["id"]
     positions = (Position(), Position(751), Position(751, (12, 13, 90)), Position(START + 7, (1,)))
     for position in positions:
-        _validates(whole, journal, str(position))
+        _validates(whole, event_id, str(position))
     for text in ("", "a", "7.", "7.-1"):
         assert parse(text) is None
         with pytest.raises(jsonschema.ValidationError):
-            _validates(whole, journal, text)
+            _validates(whole, event_id, text)
     assert parse(whole["components"]["parameters"]["LastEventId"]["example"]) is not None
     (label,) = (
         parameter["schema"]

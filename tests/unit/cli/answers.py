@@ -492,9 +492,9 @@ QUOTE_REFUSED: Json = QUOTE | {
 STATUS_OF_STATE = {
     "placing": (None, 0, "Choosing a machine."),
     "starting": ("booted", 3, "The machine runs; connecting."),
-    "ready": ("keys_installed", 7, "Ready."),
-    "ending": ("keys_installed", 7, "No longer billed; the machine is being terminated."),
-    "ended": ("keys_installed", 7, "Ended; the provider confirmed that no machine is left."),
+    "ready": ("certificates_accepted", 7, "Ready."),
+    "ending": ("certificates_accepted", 7, "No longer billed; the machine is being terminated."),
+    "ended": ("certificates_accepted", 7, "Ended; the provider confirmed that no machine is left."),
 }
 
 
@@ -747,7 +747,7 @@ EXPLANATION: Json = {
         {
             "number": 2, "started_at": at(hours=3, minutes=18, seconds=1), "ended_at": at(hours=3, minutes=16, seconds=12), "outcome": "admitted",
             "machine_id": MACHINE_ID, "provider": "lambda_cloud", "region": "eu-central-1", "native_type": "gpu_8x_h100_sxm5",
-            "state": "verified", "step": "keys_installed", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
+            "state": "verified", "step": "certificates_accepted", "asked_at": at(hours=3, minutes=18), "sighted_at": at(seconds=9),
             "fail_reason": None, "fail_why": None,
         },
     ],

@@ -83,8 +83,12 @@ def test_an_unconfirmed_lease_says_since_when_and_why() -> None:
     late = CONTACT_LOST_AFTER + MINUTE
     cases = (
         (None, START - 2 * MINUTE, "not listed"),
-        (_evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, late), START - late, "not listed"),
-        (_evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, late, MINUTE), START - MINUTE, "last proof"),
+        (_evidence(MachineState.VERIFIED, Step.CERTIFICATES_ACCEPTED, late), START - late, "not listed"),
+        (
+            _evidence(MachineState.VERIFIED, Step.CERTIFICATES_ACCEPTED, late, MINUTE),
+            START - MINUTE,
+            "last proof",
+        ),
     )
     for evidence, since, why in cases:
         doubt = project(ready, evidence, START).unconfirmed
@@ -152,7 +156,7 @@ def test_the_end_is_only_called_confirmed_when_the_lease_has_ended() -> None:
 
 
 def test_a_sku_that_demands_no_proof_shows_no_step_for_it() -> None:
-    ready = _evidence(MachineState.VERIFIED, Step.KEYS_INSTALLED, timedelta(0))
+    ready = _evidence(MachineState.VERIFIED, Step.CERTIFICATES_ACCEPTED, timedelta(0))
     for demanded, total in ((Tier.LISTED, len(Step) - 1), (Tier.PROVEN, len(Step))):
         status = project(a_lease(state=LeaseState.READY, proof=demanded), ready, START)
         assert (status.steps_done, status.steps_total) == (total, total)

@@ -1630,7 +1630,7 @@ def _create_tables() -> None:
             name=op.f("ck_machines_asked_before_effect"),
         ),
         sa.CheckConstraint(
-            "step IN ('booted', 'connected', 'gpus_proven', 'gpus_verified', 'keys_installed', 'launched', 'mesh_joined', 'placed')",
+            "step IN ('booted', 'certificates_accepted', 'connected', 'gpus_proven', 'gpus_verified', 'launched', 'mesh_joined', 'placed')",
             name=op.f("ck_machines_step_known"),
         ),
         sa.CheckConstraint("gpu_count > 0", name=op.f("ck_machines_gpu_count_positive")),
@@ -2223,7 +2223,7 @@ def _create_tables() -> None:
         sa.Column("ssh_revoked", sa.Text(), nullable=True),
         sa.Column("ssh_revoked_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "step IN ('booted', 'connected', 'gpus_proven', 'gpus_verified', 'keys_installed', 'launched', 'mesh_joined', 'placed')",
+            "step IN ('booted', 'certificates_accepted', 'connected', 'gpus_proven', 'gpus_verified', 'launched', 'mesh_joined', 'placed')",
             name=op.f("ck_claims_step_known"),
         ),
         sa.CheckConstraint(

@@ -1,0 +1,51 @@
+"""The journal's words: what its lines say has happened.
+
+A line about a change of state has the event of the lease's or the machine's table as its word. All other lines have a
+note.
+"""
+
+from enum import StrEnum
+
+from control_plane.domain.lease import LeaseEvent, LeaseState
+from control_plane.domain.machine import MachineEvent, MachineState
+from control_plane.domain.proof import ProofOutcome
+
+
+class Note(StrEnum):
+    """What happens to a lease or a machine without an event of a state table."""
+
+    ADMITTED = "admitted"
+    LABELLED = "labelled"
+    CHANGED = "changed"
+    """The customer changed what a waiting lease asks for, or when it is released by itself."""
+    FUNDING_WARNED = "funding_warned"
+    ENVELOPE_WARNED = "envelope_warned"
+    ENVELOPE_CLEARED = "envelope_cleared"
+    USE_NOT_BILLED = "use_not_billed"
+    INTENDED = "intended"
+    LAUNCH_ANSWER_LOST = "launch_answer_lost"
+    REFERENCE_LEARNT = "reference_learnt"
+    """The provider's answer to the launch came late, when the machine was to be terminated already."""
+    PROOF_PASSED = "proof_passed"
+    PROOF_FAILED = "proof_failed"
+    PROOF_UNANSWERED = "proof_unanswered"
+    PROOF_EMULATED = "proof_emulated"
+    PROOF_TERMINATION_HELD = "proof_termination_held"
+    PROOF_DOUBT_LAPSED = "proof_doubt_lapsed"
+    GPU_SOLD_TWICE = "gpu_sold_twice"
+    GPU_SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
+    MEMORY_OVERWRITTEN = "memory_overwritten"
+    MEMORY_NOT_SHOWN_OVERWRITTEN = "memory_not_shown_overwritten"
+
+
+EVENTS = frozenset({*Note, *LeaseEvent, *MachineEvent})
+"""Every word that a line may have."""
+STATES = frozenset({*LeaseState, *MachineState})
+"""Every state before or after a line: of the lease, or of the machine that it is about."""
+OF_PROOF = {
+    ProofOutcome.PASSED: Note.PROOF_PASSED,
+    ProofOutcome.FAILED: Note.PROOF_FAILED,
+    ProofOutcome.UNANSWERED: Note.PROOF_UNANSWERED,
+    ProofOutcome.EMULATED: Note.PROOF_EMULATED,
+}
+"""The note of a stored proof, by its outcome."""

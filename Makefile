@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test test-changed check format golden proto bench conformance lock clean
+.PHONY: help demo up test test-changed check format golden proto kubernetes bench conformance lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
@@ -43,6 +43,9 @@ golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the dif
 
 proto: $(BIN)/.ready ## Generate the verifier's messages from verifier.proto
 	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto
+
+kubernetes: $(BIN)/.ready ## Build real Kubernetes for the tests of clusters: once, about 12 minutes on two cores
+	@$(BIN)/python -m tests.support.kubernetes.build
 
 bench: $(BIN)/.ready ## Run the benchmarks; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks

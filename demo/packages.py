@@ -3,6 +3,7 @@
 import shutil
 
 from providers.emulators.nspawn import missing_requirements
+from tests.support.kubernetes import requirements
 
 PROMTOOL = (
     "promtool is missing, which tests the alert rules. The first command keeps the server of its package from running",
@@ -18,4 +19,4 @@ def missing() -> list[str]:
 
 def missing_for_tests() -> list[str]:
     """The same, with what only the tests need."""
-    return [*missing(), *(PROMTOOL if shutil.which("promtool") is None else ())]
+    return [*missing(), *(PROMTOOL if shutil.which("promtool") is None else ()), *requirements.missing()]

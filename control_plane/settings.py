@@ -192,7 +192,8 @@ class Settings:
         Path | None,
         Variable(
             "SPLITPLANE_TOKEN_KEY_PATH",
-            "without AWS KMS, file: the private X25519 key that seals the keys of access tokens",
+            "without AWS KMS, file: the private X25519 keys that seal the keys of access tokens, the newest last; only"
+            " its owner may have access",
         ),
     ] = None
     oidc_issuer: Annotated[

@@ -30,7 +30,6 @@ KNOWN = frozenset(
         "SPLITPLANE_TRUSTED_PROXIES",
         # The reconciler.
         "SPLITPLANE_ACCEPT_EMULATED_GPUS",
-        "SPLITPLANE_AUDIT_BUCKET",
         "SPLITPLANE_AUDIT_DAYS",
         "SPLITPLANE_DATA_KEY_DAYS",
         "SPLITPLANE_HUB",

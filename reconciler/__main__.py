@@ -2,8 +2,9 @@
 
 python -m reconciler run                 run every loop
 python -m reconciler run --only money    run the loops of some wings; may be given more than once
-python -m reconciler providers           print which provider accounts of the environment are on, and why others are off
 python -m reconciler ssh-authority list  list the keys that sign SSH certificates; also: keys, rotate
+python -m reconciler audit-bucket NAME   export the audit log to an S3 bucket
+python -m reconciler verify-audit        check every chain of the audit log
 
 A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
 or hub. `run` waits for a database that is away, starting or not migrated.
@@ -22,13 +23,15 @@ import structlog
 from prometheus_client import REGISTRY
 
 from control_plane.db.clock import DatabaseClock, PostgresTime
+from control_plane.db.connect import place
 from control_plane.db.engine import Database, Role
+from control_plane.db.errors import is_database_trouble, sentence
 from control_plane.db.listen import Listener as Notifications
 from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
 from control_plane.vault.errors import KeyManagerError
 from control_plane.world import utc_now, uuid7
-from reconciler import audit_verification, registry, settings
+from reconciler import audit_bucket, audit_verification, registry, settings
 from reconciler.health import Health
 from reconciler.keys import key_manager
 from reconciler.listener import Listener
@@ -42,7 +45,6 @@ log = structlog.get_logger()
 
 def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     parsed = parse(arguments)
-    command = parsed.command
     structlog.configure(
         processors=[
             structlog.processors.TimeStamper(fmt="iso"),
@@ -53,18 +55,28 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        if command == "providers":
-            _print_accounts(environ)
-        elif command == "ssh-authority":
-            return asyncio.run(_ssh_authority(environ, parsed))
-        elif command == "verify-audit":
-            return asyncio.run(_verify_audit(environ))
-        else:
-            asyncio.run(_run(environ, parsed.only))
+        if parsed.command != "run":
+            return asyncio.run(_command(environ, parsed))
+        asyncio.run(_run(environ, parsed.only))
     except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+async def _command(environ: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    """Any command but `run`. Returns its exit code."""
+    try:
+        if parsed.command == "ssh-authority":
+            return await _ssh_authority(environ, parsed)
+        if parsed.command == "audit-bucket":
+            return await _audit_bucket(environ, parsed)
+        return await _verify_audit(environ)
+    except Exception as error:
+        if not is_database_trouble(error):
+            raise
+        print(f"reconciler: {sentence(error, place(settings.read(environ).database_url))}", file=sys.stderr)
+        return 1
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -84,12 +96,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help=f"run only the loops of this wing; give it once for each wing. One of {', '.join(registry.wings())}",
     )
     commands.add_parser(
-        "providers", help="print which provider accounts of the environment are on, and why others are off"
-    )
-    commands.add_parser(
         "verify-audit",
         help="check every chain of the audit log in the database; exits with 1 when one is broken",
     )
+    bucket = commands.add_parser(
+        "audit-bucket", help="print or choose the S3 bucket that the audit log is exported to"
+    )
+    which = bucket.add_mutually_exclusive_group()
+    which.add_argument(
+        "bucket", nargs="?", metavar="NAME", help="export to this bucket; left out: print the one in use"
+    )
+    which.add_argument("--none", action="store_true", help="export no more, and prune what was not exported")
     authority = commands.add_parser(
         "ssh-authority", help="list or replace the keys that sign SSH certificates"
     )
@@ -115,16 +132,9 @@ def _wing(text: str) -> str:
     raise argparse.ArgumentTypeError(f"there is no wing {text!r}; one of {', '.join(registry.wings())}")
 
 
-def _print_accounts(environ: Mapping[str, str]) -> None:
-    from reconciler.compose import configured_accounts  # noqa: PLC0415 - load adapters only where they are used
-
-    for account in configured_accounts(settings.read_accounts(environ), environ):
-        print(f"{account.name:30} {'on' if account.on else 'off: ' + (account.off_because or '')}")
-
-
 async def _ssh_authority(environ: Mapping[str, str], parsed: argparse.Namespace) -> int:
-    from reconciler.ssh_authorities import NoAuthority  # noqa: PLC0415 - as above
-    from reconciler.ssh_authority_command import (  # noqa: PLC0415 - load an SSH library only where it is used
+    from reconciler.ssh_authorities import NoAuthority  # noqa: PLC0415 - load an SSH library only where it is used
+    from reconciler.ssh_authority_command import (  # noqa: PLC0415 - as above
         Refused,
         SshAuthorityCommand,
     )
@@ -147,6 +157,20 @@ async def _ssh_authority(environ: Mapping[str, str], parsed: argparse.Namespace)
     except (Refused, NoAuthority, KeyManagerError) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 1
+    finally:
+        await db.close()
+    return 0
+
+
+async def _audit_bucket(environ: Mapping[str, str], parsed: argparse.Namespace) -> int:
+    db = Database(settings.read(environ).database_url, role=Role.RECONCILER, pool_size=1, readers=1)
+    try:
+        if parsed.bucket is None and not parsed.none:
+            print(await audit_bucket.shown(db))
+        else:
+            clock = DatabaseClock(PostgresTime(db), host=utc_now)
+            await clock.reread()
+            print(await audit_bucket.choose(db, parsed.bucket, now=clock.now, new_id=uuid7))
     finally:
         await db.close()
     return 0

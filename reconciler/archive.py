@@ -4,6 +4,7 @@ boto3 runs in worker threads, with its own retries off: the next activation is t
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import boto3
@@ -21,6 +22,9 @@ class Archive(Protocol):
     async def put(self, key: str, body: bytes) -> None:
         """Store an object. The same key and bytes again change nothing. Raises ArchiveError."""
         ...
+
+
+OpenBucket = Callable[[str], Archive]
 
 
 class S3Archive:

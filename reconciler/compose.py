@@ -32,7 +32,6 @@ from providers.base import Provider
 from providers.guard import Guard
 from providers.registry import Account, configured, stored
 from reconciler import simulated
-from reconciler.archive import S3Archive
 from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
 from reconciler.budget import SharedBudget
 from reconciler.keys import key_manager
@@ -151,7 +150,6 @@ async def compose(
         proof_dry_run=reached.reach.proof_dry_run,
         keys=reached.keys,
         data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
-        archive=None if reached.reach.audit.bucket is None else S3Archive(reached.reach.audit.bucket),
         audit_keys=_audit_keys(reached.keys, db, clock),
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )

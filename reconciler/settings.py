@@ -21,7 +21,6 @@ __all__ = [
     "Settings",
     "SettingsError",
     "read",
-    "read_accounts",
     "read_keys",
     "read_reach",
 ]
@@ -92,13 +91,6 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountSettings:
-    """The provider accounts."""
-
-    accounts: Accounts = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ReachSettings:
     """The variables of a process whose loops reach providers or machines."""
 
@@ -150,18 +142,15 @@ class KeySettings:
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Where the audit log is exported to, and how long it is kept."""
+    """How long the audit log is kept."""
 
-    bucket: Annotated[
-        str | None,
-        Variable("SPLITPLANE_AUDIT_BUCKET", "the S3 bucket that whole days of the audit log are exported to"),
-    ] = None
     kept_days: Annotated[
         int,
         Field(ge=30, le=36_500),
         Variable(
             "SPLITPLANE_AUDIT_DAYS",
-            "how many days lines of the audit log are kept; with a bucket, until exported too",
+            "how many days lines of the audit log are kept, and until they are exported, if they are; where processes"
+            " differ, the fewest count",
         ),
     ] = 400
 
@@ -185,11 +174,6 @@ class Reach:
 def read(environ: Mapping[str, str]) -> Settings:
     """Read the settings of any reconciler process. Raises SettingsError."""
     return reading.read(Settings, environ, replica=socket.gethostname())
-
-
-def read_accounts(environ: Mapping[str, str]) -> tuple[AccountName, ...]:
-    """Read the names of the provider accounts. Raises SettingsError."""
-    return reading.read(AccountSettings, environ).accounts
 
 
 def read_keys(environ: Mapping[str, str]) -> KeySettings:

@@ -76,6 +76,15 @@ class _Waits(AuditLine):
 
 _LOCK = text("SELECT pg_try_advisory_xact_lock(hashtextextended('splitplane audit log', 0))")
 _PENDING = text(f"SELECT number, transaction, {COLUMNS} FROM audit_pending ORDER BY number LIMIT :limit")
+_PENDING_OF = text(f"""
+SELECT number, transaction, {COLUMNS} FROM audit_pending
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) ORDER BY number LIMIT :limit
+""")
+_FIRST_WAITING = text("""
+SELECT number, at FROM audit_pending
+WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) ORDER BY number LIMIT 1
+""")
+_WAITING = text("SELECT organization_id FROM audit_pending GROUP BY 1 ORDER BY min(number) LIMIT :limit")
 _OLDEST = text("SELECT min(at) FROM audit_pending")
 _SEALED_AMONG = text("SELECT id FROM audit_events WHERE id = ANY(:ids)")
 _DELETE_PENDING = text("DELETE FROM audit_pending WHERE number = ANY(:numbers)")
@@ -100,6 +109,32 @@ async def pending(connection: Connection, *, limit: int) -> list[Pending]:
     """The lines that wait for their places, in the order in which they were written."""
     found = await read(connection, _PENDING, _Waits, limit=limit)
     return [Pending(number=row.number, transaction=row.transaction, line=line_of(row)) for row in found]
+
+
+async def pending_of(
+    connection: Connection, organization_id: OrganizationId | None, *, limit: int
+) -> list[Pending]:
+    """The lines of one chain that wait for their places, in the order in which they were written."""
+    found = await read(connection, _PENDING_OF, _Waits, organization_id=organization_id, limit=limit)
+    return [Pending(number=row.number, transaction=row.transaction, line=line_of(row)) for row in found]
+
+
+async def waiting(connection: Connection, *, limit: int) -> list[OrganizationId | None]:
+    """Whose chains have lines that wait, the longest first."""
+    return [each.organization_id for each in await read(connection, _WAITING, _Owner, limit=limit)]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Which line waits, and since when; nothing of what it says."""
+
+    number: int
+    at: datetime
+
+
+async def first_waiting(connection: Connection, organization_id: OrganizationId | None) -> Waiting | None:
+    """The first line of a chain that waits for its place."""
+    return await read_one(connection, _FIRST_WAITING, Waiting, organization_id=organization_id)
 
 
 async def oldest_pending(connection: Connection) -> datetime | None:

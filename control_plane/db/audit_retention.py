@@ -1,5 +1,6 @@
-"""Queries on how far the chains of the audit log are exported and pruned."""
+"""Queries on where the audit log is exported to, and how far its chains are exported and pruned."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import text
@@ -9,6 +10,8 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.domain.ids import OrganizationId
 
+_BUCKET = text("SELECT audit_bucket AS name FROM installation")
+_SET_BUCKET = text("UPDATE installation SET audit_bucket = :bucket")
 _TO_EXPORT = text(
     CHAIN.format(
         source="""
@@ -49,6 +52,21 @@ _PRUNE = text("""
 DELETE FROM audit_events
 WHERE organization_id IS NOT DISTINCT FROM CAST(:organization_id AS uuid) AND sequence <= :last
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    name: str | None
+
+
+async def bucket(connection: Connection) -> str | None:
+    """The bucket that the log is exported to; None while it is not exported."""
+    found = await read_one(connection, _BUCKET, _Bucket)
+    return None if found is None else found.name
+
+
+async def set_bucket(connection: Connection, name: str | None) -> None:
+    await write(connection, _SET_BUCKET, bucket=name)
 
 
 async def to_export(connection: Connection, *, before: datetime, limit: int) -> list[Chain]:

@@ -67,6 +67,8 @@ class Happening(StrEnum):
     """An administrator removed a key that signs access tokens."""
     REFUSALS_SUMMARIZE = "refusals.summarize"
     """So many requests of an organization were refused that the rest of them are one line."""
+    AUDIT_EXPORTS_SET = "audit_exports.set"
+    """An administrator chose the bucket that the log is exported to, or that it is exported no more: see the rule."""
     AUDIT_PRUNE = "audit.prune"
     """Lines older than their retention were deleted."""
     RECORDS_PRUNE = "records.prune"

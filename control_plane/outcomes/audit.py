@@ -27,9 +27,31 @@ async def seal(connection: Connection, *, limit: int, now: datetime) -> int:
     if not await audit.lock(connection):
         return 0
     waiting = await audit.pending(connection, limit=limit)
-    if not waiting:
+    if waiting:
+        await _place(connection, waiting, await audit.heads(connection), now)
+    return len(waiting)
+
+
+async def seal_chain(
+    connection: Connection, organization_id: OrganizationId | None, *, limit: int, now: datetime
+) -> int:
+    """As `seal`, for the lines of one chain."""
+    if not await audit.lock(connection):
         return 0
-    heads = await audit.heads(connection)
+    waiting = await audit.pending_of(connection, organization_id, limit=limit)
+    if waiting:
+        chain = await audit.chain_of(connection, organization_id)
+        await _place(connection, waiting, {organization_id: EMPTY if chain is None else chain.head}, now)
+    return len(waiting)
+
+
+async def _place(
+    connection: Connection,
+    waiting: Sequence[Pending],
+    heads: Mapping[OrganizationId | None, Head],
+    now: datetime,
+) -> None:
+    """Put lines behind the heads of their chains."""
     chains: dict[OrganizationId | None, list[AuditLine]] = defaultdict(list)
     for line in await _linked(connection, await _once(connection, waiting)):
         chains[line.organization_id].append(line)
@@ -39,7 +61,6 @@ async def seal(connection: Connection, *, limit: int, now: datetime) -> int:
         placed, moved[organization_id] = seal_all(lines, heads.get(organization_id, EMPTY))
         sealed += placed
     await audit.store(connection, sealed, moved, numbers=[each.number for each in waiting], now=now)
-    return len(waiting)
 
 
 async def _once(connection: Connection, waiting: Sequence[Pending]) -> list[Pending]:
@@ -128,7 +149,6 @@ async def prune(
     organization_id: OrganizationId | None,
     *,
     before: datetime,
-    only_exported: bool,
     limit: int,
     signer: AuditSigner | None,
     line_id: UUID,
@@ -136,7 +156,8 @@ async def prune(
 ) -> int:
     """Delete the oldest lines of a chain, up to the first that is younger than `before`. Returns how many.
 
-    A checkpoint stays in their place, and a line of the platform's chain says what was deleted.
+    While the log is exported to a bucket, only lines that were exported are deleted. A checkpoint stays in their place,
+    and a line of the chain says what was deleted.
     """
     if not await audit.lock(connection):
         return 0
@@ -146,7 +167,7 @@ async def prune(
     last = await audit_retention.last_to_prune(
         connection, organization_id, after=chain.pruned_sequence, before=before, limit=limit
     )
-    if only_exported:
+    if await audit_retention.bucket(connection) is not None:
         last = min(last, chain.exported_sequence)
     count = last - chain.pruned_sequence
     if count <= 0:

@@ -6,7 +6,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.identity.issuer import Client, Issuer
 from control_plane.services.key_ring import KeyRing
 from control_plane.settings import Settings, SettingsError
-from control_plane.vault.token_keys import TokenKeyManager, read_token_key
+from control_plane.vault.token_keys import TokenKeyManager, read_token_keys
 from control_plane.world import World
 from environment.private_files import read_private
 
@@ -55,7 +55,7 @@ def signing_in(settings: Settings, world: World) -> SigningIn | None:
 def _manager(settings: Settings) -> TokenKeyManager | None:
     if settings.token_key is not None:
         try:
-            return read_token_key(settings.token_key)
+            return read_token_keys(settings.token_key)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise SettingsError(f"SPLITPLANE_TOKEN_KEY_PATH is {str(settings.token_key)!r}: {why}") from error

@@ -6,22 +6,22 @@ which wraps no other secret.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from control_plane.domain.ids import DataKeyId, OrganizationId
 from control_plane.domain.secret import KeyContext, MasterKey, Plain, Purpose, WrappedKey
 from control_plane.vault.errors import KeyManagerRefused, NotOpened
+from control_plane.vault.local_keys import read_private_keys, unwrap
 from control_plane.vault.sealing.envelope import NONCE_BYTES
-from control_plane.vault.sealing.local_file import FORMAT, NONCE, PUBLIC_BYTES, LocalKeyMaker, wrapping_key
+from control_plane.vault.sealing.local_file import LocalKeyMaker, fingerprint
 from control_plane.vault.sealing.port import NewDataKey
-from environment.private_files import read_private
 
 CONTEXT = KeyContext(OrganizationId(UUID(int=0)), Purpose.TOKEN_SIGNING)
 """The keys sign the tokens of every organization, so they belong to none."""
@@ -41,37 +41,23 @@ class TokenKeyManager(Protocol):
 
 
 class LocalTokenKeys(LocalKeyMaker):
-    """A data key is wrapped as for other secrets, for an X25519 key in a file of the API's own."""
+    """A data key is wrapped as for other secrets, for the newest X25519 key in a file of the API's own."""
 
-    def __init__(self, private: X25519PrivateKey) -> None:
-        super().__init__(private.public_key())
-        self._private = private
+    def __init__(self, keys: Sequence[X25519PrivateKey]) -> None:
+        """The last key is the newest. The others open what was sealed before a rotation."""
+        super().__init__(keys[-1].public_key())
+        self._keys = {fingerprint(key.public_key()): key for key in keys}
 
     async def unwrap(self, key: WrappedKey) -> Plain:
-        end = len(FORMAT) + PUBLIC_BYTES
-        if key.master != self.master:
-            raise KeyManagerRefused(f"the file with the key of the tokens' keys lacks {key.master}")
-        if key.wrapped[: len(FORMAT)] != FORMAT:
-            raise NotOpened(f"the data key {key.id} is not in the format of local keys")
-        sent = key.wrapped[len(FORMAT) : end]
-        try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(sent))
-            wrapping = wrapping_key(shared, sent, self._private.public_key(), CONTEXT)
-            opened = AESGCM(wrapping).decrypt(NONCE, key.wrapped[end:], CONTEXT.associated_data())
-        except (InvalidTag, ValueError):
-            raise NotOpened(f"the data key {key.id} does not open") from None
-        return Plain(opened)
+        private = self._keys.get(key.master)
+        if private is None:
+            raise KeyManagerRefused(f"the file with the keys of the tokens' keys lacks {key.master}")
+        return unwrap(private, key, CONTEXT)
 
 
-def read_token_key(path: Path) -> LocalTokenKeys:
-    """The X25519 private key in a PEM file that only its owner may access. Raises ValueError or OSError."""
-    try:
-        key = serialization.load_pem_private_key(read_private(path), password=None)
-    except TypeError:
-        raise ValueError("its key is protected by a password") from None
-    if not isinstance(key, X25519PrivateKey):
-        raise ValueError("it holds no X25519 private key")  # noqa: TRY004 - a wrong file, not a wrong type
-    return LocalTokenKeys(key)
+def read_token_keys(path: Path) -> LocalTokenKeys:
+    """The private keys in a file that only its owner may access. Raises ValueError (TooOpen included) or OSError."""
+    return LocalTokenKeys(read_private_keys(path))
 
 
 class SealedKey(Protocol):

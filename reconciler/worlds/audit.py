@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from reconciler.archive import Archive
+from reconciler.archive import OpenBucket, S3Archive
 from reconciler.audit_keys import AuditKeys, NoAuditKeys
 from reconciler.world import World
 
@@ -12,9 +12,9 @@ AUDIT_KEPT = timedelta(days=400)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditWorld(World):
-    archive: Archive | None = None
-    """Where whole days of the log are exported to; None when no bucket is configured."""
+    open_bucket: OpenBucket = S3Archive
+    """The archive that whole days of the log are exported to, by the name of its bucket."""
     audit_keys: AuditKeys = field(default_factory=NoAuditKeys)
     """What signs checkpoints."""
     audit_kept: timedelta = AUDIT_KEPT
-    """How long lines are kept. With an archive, they are kept until they are exported, too."""
+    """How long lines are kept. While the log is exported, they are kept until that is done, too."""

@@ -43,7 +43,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.rows import read
 from control_plane.domain.ids import SecretId
 from control_plane.services.key_ring import KeyRing
-from control_plane.vault.token_keys import read_token_key
+from control_plane.vault.token_keys import read_token_keys
 from control_plane.vault.unsealing.envelope import unseal
 from control_plane.vault.unsealing.local_file import read_keys
 from control_plane.world import World
@@ -474,7 +474,7 @@ async def _open_what_is_sealed(city: City) -> None:
     )
     manager = read_keys(keys / "unsealing.pem")
     try:
-        signer = await KeyRing(World(database), read_token_key(keys / "token_key.pem")).signer()
+        signer = await KeyRing(World(database), read_token_keys(keys / "token_key.pem")).signer()
         city.planted.add(signing_key=signer.private.reveal)
         async with database.reading() as connection:
             ids = await read(connection, text("SELECT id FROM secrets"), SecretId)

@@ -24,6 +24,7 @@ from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
 from tests.support.ssh_requests import requested, revoke, signed
+from tests.support.ssh_rotation import store_authorities
 from tests.support.stage import FAKE, Stage, set_stage
 
 READY = frozenset(
@@ -71,6 +72,10 @@ PROVEN = CapacityRequest("h100x1-proven")
 _CHALLENGE_AT = text("""
 UPDATE machines SET proof_due_at = :due_at WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = ANY(:ids))
 """)
+_FORGET_TRUST = text("UPDATE machines SET ssh_trust = 'another' WHERE id = :id")
+_LEAKED_LONG_AGO = text(
+    "UPDATE ssh_authorities SET retired_at = retired_at - interval '2 days' WHERE state = 'distrusted'"
+)
 _OWNERS = text("""
 SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.id JOIN leases l ON l.id = a.lease_id
 """)
@@ -78,6 +83,7 @@ SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.
 
 async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
+    command = await store_authorities(stage)
     rich = await stage.organization()
     broke = await stage.organization(usd=4)
     steady = await stage.lease(rich, name="steady")
@@ -148,6 +154,8 @@ async def build(db: Database, clock: Clock) -> Stage:
     await signed(stage, steady, 1)
     await revoke(stage, steady, 1)
     await requested(stage, steady)
+    await command.rotate(leaked=True)
+    await _rotated(stage, steady)
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -170,6 +178,17 @@ async def _audited(stage: Stage, organization_id: OrganizationId, *days_ago: int
     async with stage.db.transaction() as connection:
         await audit.insert(connection, lines)
     await stage.run("seal_audit")
+
+
+async def _rotated(stage: Stage, behind: Lease) -> None:
+    """The machine of one lease was away for so long that the SSH authority that leaked is removed without it."""
+    while (await stage.run("trust_ssh_authorities"))[0].acted_on:
+        stage.clock.advance(2)
+    (machine,) = await stage.machines(behind)
+    stage.access.machine(str(machine.address)).authorities = ("the one that leaked",)
+    async with stage.db.transaction() as connection:
+        await connection.execute(_FORGET_TRUST, {"id": machine.id})
+        await connection.execute(_LEAKED_LONG_AGO)
 
 
 async def _challenge_soon(stage: Stage, *leases: Lease) -> None:
@@ -233,6 +252,8 @@ _ROWS = {
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
     "account_requests": "SELECT account, verb, outcome, finished_at, due_at, work_until, tries FROM account_requests",
+    "ssh_authorities": "SELECT state, removed_at, secret_id IS NULL FROM ssh_authorities ORDER BY made_at, id",
+    "ssh_trust": "SELECT id, ssh_trust, ssh_trust_due_at FROM machines ORDER BY id",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -248,9 +269,9 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
         for name, statement in _ROWS.items():
             seen[name] = [tuple(row) for row in await rows(connection, text(statement))]
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
-    seen["hub"] = dict(stage.hub.networks)
+    seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
     seen["done"] = {
-        address: (machine.customer, machine.revoked, machine.mesh_key, machine.link)
+        address: (machine.customer, machine.authorities, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
     }
     return seen
@@ -276,6 +297,8 @@ _SETTLED = {
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",
     "account_requests": "SELECT verb, outcome FROM account_requests",
+    "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
+    "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
 }
 
 
@@ -286,6 +309,8 @@ async def settled(stage: Stage) -> Settled:
     """The part of a stage that is the same in the end, however often a process died on the way."""
     found: set[tuple[object, ...]] = {("alive", *owner) for owner in (await _owners(stage)).items()}
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
+    trusted = set(await stage.world.ssh_authorities.trusted())
+    found |= {("the hub trusts them", set(stage.hub.authorities) == trusted)}
     async with stage.db.reading() as connection:
         for name, statement in _SETTLED.items():
             values = {"now": stage.clock.now()} if ":now" in statement else {}

@@ -32,7 +32,7 @@ from data_plane.access.line import Line
 from data_plane.access.port import Access, Session, Target
 from data_plane.access.step import Answer as StepAnswer
 from data_plane.access.step import Step
-from data_plane.mesh.port import Hub, HubIdentity, Network, Peer
+from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, ReadAuthorities
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.worlds.complete import CompleteWorld
@@ -216,6 +216,9 @@ class _Hub:
 
     async def drop(self, network: Network) -> None:
         await self.crash.call("hub drop", lambda: self.inner.drop(network))
+
+    async def trust(self, read: ReadAuthorities) -> Sequence[str]:
+        return await self.crash.call("hub trust", lambda: self.inner.trust(read))
 
 
 @dataclass

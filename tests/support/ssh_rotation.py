@@ -46,14 +46,21 @@ class Cast:
         self.stage.world = dataclasses.replace(self.stage.world, ssh_authorities=self.authorities)
 
 
-async def cast_of(stage: Stage, leases: int = 2) -> Cast:
-    """The stage with so many ready leases."""
+async def store_authorities(stage: Stage) -> SshAuthorityCommand:
+    """From now on machines trust a stored authority, which the command replaces."""
     platform = OrganizationId(uuid7())
     async with stage.db.transaction(platform) as connection:
         await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
     authorities = StoredAuthorities(stage.db, stage.clock.now, uuid7, AFTER)
     stage.world = dataclasses.replace(stage.world, ssh_authorities=authorities)
-    command = SshAuthorityCommand(stage.db, stage.clock.now, uuid7, AFTER)
+    return SshAuthorityCommand(stage.db, stage.clock.now, uuid7, AFTER)
+
+
+async def cast_of(stage: Stage, leases: int = 2) -> Cast:
+    """The stage with so many ready leases."""
+    command = await store_authorities(stage)
+    authorities = stage.world.ssh_authorities
+    assert isinstance(authorities, StoredAuthorities)
     customer = await stage.organization()
     ready = [await stage.lease(customer) for _ in range(leases)]
     addresses = []

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import text
 
-from control_plane.db import accounts, attempts, envelopes, machines
+from control_plane.db import accounts, attempts, audit_retention, envelopes, machines
 from control_plane.db.engine import Database
 from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
@@ -53,10 +53,11 @@ from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
 from providers.guard import Guard
 from reconciler import registry, simulated, traced
+from reconciler.archive import OpenBucket
 from reconciler.loop import AccountLoop, Loop, Report
-from reconciler.ssh_authorities import FixedAuthority
+from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities
 from reconciler.worlds.complete import CompleteWorld
-from reconciler.worlds.mesh import HubSync
+from reconciler.worlds.mesh import HubSync, HubTrust
 from tests.support import laws
 from tests.support.archive import Shelf
 from tests.support.challenger import DeadLine, ScriptedChallenger
@@ -178,6 +179,8 @@ class Stage:
             replica=name,
             accounts=_guarded(self.clouds, self.clock),
             hub_sync=HubSync(),
+            hub_trust=HubTrust(),
+            ssh_authorities=_read_anew(self.world.ssh_authorities, db or self.world.db, self.clock),
         )
 
     async def on_a_host(self, host: Host, name: str = "elsewhere") -> "Stage":
@@ -204,6 +207,8 @@ class Stage:
             hub=hub,
             challenger=challenger,
             hub_sync=HubSync(),
+            hub_trust=HubTrust(),
+            ssh_authorities=_read_anew(self.world.ssh_authorities, db, clock),
         )
         api = ApiWorld(api_db or db, now=clock.now)
         return Stage(clock, db, api, world, clouds, access, hub, challenger, set(self.planted))
@@ -390,6 +395,20 @@ class _Numbers:
         return HostKey(private_openssh=f"private {self.count}", public=f"ssh-ed25519 {self.count:064d}")
 
 
+def _read_anew(authorities: SshAuthorities, db: Database, clock: Clock) -> SshAuthorities:
+    """As another process has them, which remembers nothing."""
+    return (
+        StoredAuthorities(db, clock.now, uuid7, AFTER)
+        if isinstance(authorities, StoredAuthorities)
+        else authorities
+    )
+
+
+def _one(shelf: Shelf) -> OpenBucket:
+    """Every bucket is the same shelf."""
+    return lambda _: shelf
+
+
 def _chance() -> float:
     """The same every time, so that a scenario can be repeated. Idle machines are challenged after 2.8 h."""
     return 0.5
@@ -442,6 +461,7 @@ async def set_stage(
     challenger = ScriptedChallenger(sleep=clock.advance)
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
+        await audit_retention.set_bucket(connection, "audit")
         for name in clouds:
             await accounts.register(connection, name, "fake", now=clock.now())
     world = CompleteWorld(
@@ -461,7 +481,7 @@ async def set_stage(
         accept_emulated=True,
         tracer=tracer,
         keys=AFTER,
-        archive=Shelf(),
+        open_bucket=_one(Shelf()),
     )
     api = ApiWorld(api_db or db, now=clock.now, tracer=tracer)
     return Stage(clock, db, api, world, clouds, access, hub, challenger)

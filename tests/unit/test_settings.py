@@ -23,7 +23,6 @@ SERVICE = {"SPLITPLANE_VERIFIER_PLAINTEXT": "yes"}
 READERS: Mapping[str, tuple[Callable[[Mapping[str, str]], object], Mapping[str, str]]] = {
     "API": (api.read, DATABASE),
     "reconciler": (reconciler.read, DATABASE),
-    "accounts": (reconciler.read_accounts, REACH),
     "reach": (reconciler.read_reach, REACH),
     "verifier": (lambda environ: verifier.read_server(environ, cores=2), SERVICE),
     "caller": (verifier.read_client, {}),

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from control_plane.domain.ids import DataKeyId, OrganizationId, SecretId
-from control_plane.domain.secret import KeyContext, MasterKey, Plain, Purpose, Sealed
+from control_plane.domain.secret import KeyContext, MasterKey, Plain, Purpose, Sealed, WrappedKey
+from control_plane.vault import token_keys
 from control_plane.vault.errors import KeyManagerRefused, NotOpened
 from control_plane.vault.sealing.envelope import seal
 from control_plane.vault.sealing.local_file import LocalKeyMaker, read_public
@@ -131,6 +132,23 @@ async def test_the_last_key_of_a_file_is_the_newest_and_the_others_still_open(tm
     sealing = LocalKeyMaker(read_public(_written(tmp_path / "public.pem", public, 0o644)))
     assert sealing.master == AFTER.master
     assert (await unseal(keys, await _sealed(sealing))).reveal == b"top secret"
+
+
+async def test_keys_of_tokens_are_sealed_with_the_last_key_of_their_file_and_opened_with_any(
+    tmp_path: Path,
+) -> None:
+    old, new, both = (
+        token_keys.read_token_keys(_written(tmp_path / f"{number}.pem", content))
+        for number, content in enumerate((_private(OLD), _private(NEW), _private(OLD) + _private(NEW)))
+    )
+    assert both.master == new.master
+    for maker in (old, both):
+        made = await maker.make_data_key(token_keys.CONTEXT)
+        key_id = DataKeyId(UUID(int=4))
+        wrapped = WrappedKey(key_id, token_keys.CONTEXT, made.master, made.wrapped.reveal)
+        assert (await both.unwrap(wrapped)).reveal == made.plain.reveal
+        with pytest.raises(KeyManagerRefused, match="lacks"):
+            await (new if maker is old else old).unwrap(wrapped)
 
 
 def test_a_file_of_private_keys_is_refused_when_it_is_open_to_others_or_holds_something_else(

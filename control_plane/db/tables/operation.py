@@ -20,8 +20,11 @@ installation = table(
     "installation",
     Column("singleton", Boolean, primary_key=True, server_default=text("true")),
     Column("code", Text, nullable=False),
+    # The bucket that the audit log is exported to. It is here and not in the settings of processes, which could differ:
+    # one would then prune what another one had not exported.
+    Column("audit_bucket", Text),
     CheckConstraint("singleton", name="one_row"),
-    shared="one row: which installation this database is",
+    shared="one row: which installation this database is, and where its audit log is exported to",
 )
 
 loop_reports = table(

@@ -1,33 +1,15 @@
-"""Unwraps data keys with private keys in a local file.
+"""Unwraps data keys with private keys in a local file, which may hold several, the newest last."""
 
-The file holds one or more X25519 private keys in PEM, as `openssl genpkey -algorithm X25519` writes them. The last one
-is the newest: append a key to rotate, and remove the old ones when no data key needs them any more.
-"""
-
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from control_plane.domain.secret import MasterKey, Plain, WrappedKey
-from control_plane.vault.errors import KeyManagerRefused, NotOpened
-from control_plane.vault.sealing.local_file import (
-    FORMAT,
-    NONCE,
-    PUBLIC_BYTES,
-    LocalKeyMaker,
-    fingerprint,
-    wrap,
-    wrapping_key,
-)
-from environment.private_files import read_private
-
-_PEM = re.compile(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----\s*", re.DOTALL)
+from control_plane.vault.errors import KeyManagerRefused
+from control_plane.vault.local_keys import read_private_keys, unwrap
+from control_plane.vault.sealing.local_file import LocalKeyMaker, fingerprint, wrap
 
 
 class LocalKeyManager(LocalKeyMaker):
@@ -37,42 +19,20 @@ class LocalKeyManager(LocalKeyMaker):
         self._keys = {fingerprint(key.public_key()): key for key in keys}
 
     async def unwrap(self, key: WrappedKey) -> Plain:
-        private = self._keys.get(key.master)
-        if private is None:
-            raise KeyManagerRefused(f"the file with our private keys lacks {key.master}")
-        end = len(FORMAT) + PUBLIC_BYTES
-        if key.wrapped[: len(FORMAT)] != FORMAT:
-            raise NotOpened(f"the data key {key.id} is not in the format of local keys")
-        try:
-            sent = key.wrapped[len(FORMAT) : end]
-            shared = private.exchange(X25519PublicKey.from_public_bytes(sent))
-            wrapping = wrapping_key(shared, sent, private.public_key(), key.context)
-            opened = AESGCM(wrapping).decrypt(NONCE, key.wrapped[end:], key.context.associated_data())
-        except (InvalidTag, ValueError):
-            raise NotOpened(
-                f"the data key {key.id} does not open: it was changed, or made for another tenant or purpose"
-            ) from None
-        return Plain(opened)
+        return unwrap(self._private(key.master), key, key.context)
 
     async def rewrap(self, key: WrappedKey, master: MasterKey) -> WrappedKey:
+        private = self._private(master)
+        plain = await self.unwrap(key)
+        return replace(key, master=master, wrapped=wrap(private.public_key(), plain, key.context).reveal)
+
+    def _private(self, master: MasterKey) -> X25519PrivateKey:
         private = self._keys.get(master)
         if private is None:
             raise KeyManagerRefused(f"the file with our private keys lacks {master}")
-        plain = await self.unwrap(key)
-        return replace(key, master=master, wrapped=wrap(private.public_key(), plain, key.context).reveal)
+        return private
 
 
 def read_keys(path: Path) -> LocalKeyManager:
     """The private keys in a file that only its owner may access. Raises ValueError (TooOpen included) or OSError."""
-    found = []
-    for pem in _PEM.findall(read_private(path)):
-        try:
-            key = serialization.load_pem_private_key(pem, password=None)
-        except TypeError:
-            raise ValueError("one of its keys is protected by a password") from None
-        if not isinstance(key, X25519PrivateKey):
-            raise ValueError("it holds a key that is no X25519 private key")  # noqa: TRY004 - a wrong file
-        found.append(key)
-    if not found:
-        raise ValueError("it holds no private key in PEM")
-    return LocalKeyManager(found)
+    return LocalKeyManager(read_private_keys(path))

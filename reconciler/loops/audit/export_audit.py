@@ -1,14 +1,16 @@
-"""Exports whole days of the audit log to a bucket, an object for each chain and day, when a bucket is configured.
+"""Exports whole days of the audit log to a bucket, an object for each chain and day, if an administrator chose one.
 
 A day is exported once it is over for long enough that its lines have their places. The object's name contains the range
 of its lines, and its bytes follow from them alone, so a crash between the upload and the record of it repeats the same
-object. What S3 refuses is an error in the report, and the next activation tries again.
+object. What S3 refuses is an error in the report, and the next activation tries again. A chain that cannot be read is
+one too, and does not hold up the others.
 """
 
 from datetime import datetime, timedelta
 
 from control_plane.db import audit, audit_retention
 from control_plane.db.audit import Chain
+from control_plane.db.errors import is_database_trouble
 from control_plane.domain.audit_chain import SealedLine, beginning, chain_name, end, with_checkpoints
 from reconciler.archive import Archive, ArchiveError
 from reconciler.loop import Loop, Report
@@ -24,19 +26,26 @@ CHAINS_PER_ACTIVATION_MAX = 500
 
 async def activate(world: AuditWorld) -> Report:
     report = Report()
-    if world.archive is None:
+    async with world.db.reading() as connection:
+        bucket = await audit_retention.bucket(connection)
+    if bucket is None:
         return report
+    archive = world.open_bucket(bucket)
     midnight = (world.now() - SETTLES_AFTER).replace(hour=0, minute=0, second=0, microsecond=0)
     async with world.db.reading() as connection:
         chains = await audit_retention.to_export(connection, before=midnight, limit=CHAINS_PER_ACTIVATION_MAX)
     for chain in chains:
         report.looked_at += 1
         try:
-            report.count(await _export(world, world.archive, chain, midnight))
+            report.count(await _export(world, archive, chain, midnight))
         except ArchiveError as error:
             report.errors.append(str(error))
-            break
-    report.more = bool(report.acted_on) and not report.errors
+            return report
+        except Exception as error:
+            if is_database_trouble(error):
+                raise
+            report.errors.append(f"{chain_name(chain.organization_id)}: {type(error).__name__}: {error}")
+    report.more = bool(report.acted_on)
     return report
 
 

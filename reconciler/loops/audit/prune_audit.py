@@ -1,8 +1,8 @@
 """Deletes lines of the audit log that are older than their retention, behind a checkpoint from which the rest verifies.
 
-With a bucket configured, only lines that were exported are deleted. The database itself refuses to delete a line that
-is younger than 30 days, or that no checkpoint continues. A crash between any two statements changes nothing: they are
-one transaction for each chain.
+While the log is exported to a bucket, only lines that were exported are deleted. The database itself refuses to delete
+a line that is younger than 30 days, or that no checkpoint continues. A crash between any two statements changes
+nothing: they are one transaction for each chain.
 """
 
 from datetime import timedelta
@@ -29,7 +29,6 @@ async def activate(world: AuditWorld) -> Report:
                 connection,
                 chain.organization_id,
                 before=before,
-                only_exported=world.archive is not None,
                 limit=LINES_PER_ACTIVATION_MAX,
                 signer=signer,
                 line_id=world.new_id(),

@@ -88,5 +88,5 @@ def hidden(page: str) -> dict[str, str]:
 
 def signing_in_of(api: Api, provider: oidc_server.Provider, **more: Any) -> SigningIn:
     issuer = Issuer(Client(provider.issuer, "splitplane", "planted-client-secret"), now=utc_now)
-    ring = KeyRing(api.world, LocalTokenKeys(X25519PrivateKey.generate()))
+    ring = KeyRing(api.world, LocalTokenKeys([X25519PrivateKey.generate()]))
     return SigningIn(URL, ring, issuer, **more)

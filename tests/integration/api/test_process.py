@@ -359,7 +359,7 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
 async def test_an_administrator_lists_the_keys_of_tokens_and_removes_one_that_leaked(
     database_url: str, api: Api
 ) -> None:
-    ring = KeyRing(replace(api.world, now=utc_now), LocalTokenKeys(X25519PrivateKey.generate()))
+    ring = KeyRing(replace(api.world, now=utc_now), LocalTokenKeys([X25519PrivateKey.generate()]))
     made = await ring.keep()
     assert made is not None
     listed = _command(database_url, "token-keys")

@@ -24,7 +24,6 @@ from control_plane.db.tables.every import metadata
 from control_plane.domain.device_flow import LASTS as CODE_LASTS
 from control_plane.domain.id_token import Person
 from control_plane.domain.refusal import Refused
-from control_plane.domain.secret import Plain, WrappedKey
 from control_plane.domain.session import LASTS, REPEATS
 from control_plane.domain.signing_key import PUBLISHED_BEFORE, SIGNS_FOR, TOKEN_LASTS, VERIFIES_AFTER
 from control_plane.services import people, sessions
@@ -32,7 +31,7 @@ from control_plane.services.key_ring import KeyRing
 from control_plane.services.people import Candidate
 from control_plane.services.signing_in import SigningIn
 from control_plane.vault.errors import KeyManagerUnavailable
-from control_plane.vault.token_keys import LocalTokenKeys, TokenKeyManager
+from control_plane.vault.token_keys import LocalTokenKeys
 from tests.integration.api.conftest import SETTINGS, Api, erase, settle
 from tests.integration.api.problems import SOME_ID, hold
 from tests.integration.api.sign_in import URL, SignIn, hidden, signing_in_of
@@ -59,20 +58,6 @@ async def world(api: Api, provider: oidc_server.Provider) -> SignIn:
 
 async def key_manager_away() -> Never:
     raise KeyManagerUnavailable("AWS KMS: ReadTimeoutError at decrypt")
-
-
-class Both(LocalTokenKeys):
-    """Opens what an older master key wrapped too, as KMS does while both keys are enabled."""
-
-    def __init__(self, private: X25519PrivateKey, older: TokenKeyManager) -> None:
-        super().__init__(private)
-        self._older = older
-
-    async def unwrap(self, key: WrappedKey) -> Plain:
-        return await (super().unwrap(key) if key.master == self.master else self._older.unwrap(key))
-
-    def alone(self) -> LocalTokenKeys:
-        return LocalTokenKeys(self._private)
 
 
 GRACE = Person("https://issuer.example", "grace", "grace@example.com", "Grace")
@@ -651,7 +636,7 @@ async def test_a_process_that_comes_second_signs_with_the_key_that_the_first_one
 ) -> None:
     """The second one has looked before there was a key, and makes one at the same time."""
     private = X25519PrivateKey.generate()
-    rings = [KeyRing(world.api.world, LocalTokenKeys(private)) for _ in range(2)]
+    rings = [KeyRing(world.api.world, LocalTokenKeys([private])) for _ in range(2)]
     assert await rings[1].keys() == []
     made = await rings[0].keep()
     assert made is not None
@@ -662,9 +647,10 @@ async def test_keys_of_tokens_follow_a_new_master_key_and_tokens_stay_valid(worl
     await world.invite(world.acme, "ada@example.com")
     token = (await world.sign_in())["access_token"]
     [key] = await published(world)
-    new = Both(X25519PrivateKey.generate(), world.signing_in.keys._manager)
-    await KeyRing(world.api.world, new).renew()
-    only_new = KeyRing(world.api.world, new.alone())
+    old, new = world.signing_in.keys._manager, X25519PrivateKey.generate()
+    assert isinstance(old, LocalTokenKeys)
+    await KeyRing(world.api.world, LocalTokenKeys([*old._keys.values(), new])).renew()
+    only_new = KeyRing(world.api.world, LocalTokenKeys([new]))
     assert (await only_new.signer()).id == key
     assert (await me(world, token)).status_code == 200
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
+from unittest.mock import patch
 from uuid import UUID
 
 import boto3
@@ -27,6 +28,7 @@ from control_plane.services import administration
 from control_plane.services import audit as services
 from control_plane.vault.audit_keys import AuditSigner, new_private
 from control_plane.world import World, uuid7
+from reconciler import audit_bucket
 from reconciler.archive import ArchiveError, S3Archive
 from reconciler.audit_keys import KEY_LASTS, StoredAuditKeys
 from reconciler.audit_verification import every_chain
@@ -81,9 +83,14 @@ async def written(db: Database, *lines: AuditLine) -> None:
         await seal(connection, limit=1_000, now=NOW)
 
 
-def world(db: Database, **other: Any) -> AuditWorld:
+def world(db: Database, shelf: Shelf | None = None, **other: Any) -> AuditWorld:
     clock = Clock(NOW)
-    return AuditWorld(db=db, now=clock.now, new_id=uuid7, **other)
+    return AuditWorld(db=db, now=clock.now, new_id=uuid7, open_bucket=lambda _: shelf or Shelf(), **other)
+
+
+async def exported_to(db: Database, bucket: str | None) -> None:
+    """As `python -m reconciler audit-bucket` does."""
+    await audit_bucket.choose(db, bucket, now=lambda: NOW, new_id=uuid7)
 
 
 async def chain(db: Database, tenant: UUID | None = A) -> list[Any]:
@@ -145,9 +152,10 @@ async def test_heads_are_stored_and_logged_and_a_line_that_waits_too_long_is_an_
 
 
 async def test_a_day_is_one_object_whose_bytes_are_the_same_again(db: Database) -> None:
+    await exported_to(db, "audit")
     await written(db, line(2), line(2), line(1), line(0), line(2, tenant=B))
     shelf = Shelf()
-    while (await export_audit.activate(world(db, archive=shelf))).more:
+    while (await export_audit.activate(world(db, shelf))).more:
         pass
     name = f"org_{A.hex}"
     assert [key for key in sorted(shelf.objects) if key.startswith(name)] == [
@@ -158,19 +166,20 @@ async def test_a_day_is_one_object_whose_bytes_are_the_same_again(db: Database) 
         assert isinstance(audit_chain.verify(body.splitlines(keepends=True)), audit_chain.Whole)
     async with db.transaction() as connection:  # As after a crash between the upload and its record.
         await connection.execute(text("UPDATE audit_chains SET exported_sequence = 0"))
-    while (await export_audit.activate(world(db, archive=shelf))).more:
+    while (await export_audit.activate(world(db, shelf))).more:
         pass
     assert len(shelf.objects) == 3
 
 
 async def test_a_bucket_that_refuses_is_an_error_and_is_asked_again(db: Database) -> None:
+    await exported_to(db, "audit")
     await written(db, line(2))
     shelf = Shelf()
     shelf.fails = True
-    report = await export_audit.activate(world(db, archive=shelf))
+    report = await export_audit.activate(world(db, shelf))
     assert (report.errors, report.more) == (["S3 answers AccessDenied"], False)
     shelf.fails = False
-    assert (await export_audit.activate(world(db, archive=shelf))).acted_on == 1
+    assert (await export_audit.activate(world(db, shelf))).acted_on == 1
 
 
 async def test_objects_arrive_in_s3(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,13 +212,61 @@ async def test_old_lines_are_pruned_and_the_rest_still_verifies(db: Database) ->
     assert (before.sequence, before.hash) == (2, kept[0].previous)
 
 
-async def test_with_a_bucket_only_exported_lines_are_pruned(db: Database) -> None:
+async def test_while_the_log_is_exported_only_exported_lines_are_pruned_by_whatever_process(
+    db: Database,
+) -> None:
     await written(db, line(500), line(450), line(1))
     shelf = Shelf()
-    assert (await prune_audit.activate(world(db, archive=shelf))).acted_on == 0
-    await export_audit.activate(world(db, archive=shelf))
-    assert (await prune_audit.activate(world(db, archive=shelf))).acted_on == 1
+    assert (await export_audit.activate(world(db, shelf))).looked_at == 0
+    await exported_to(db, "audit")
+    assert (await prune_audit.activate(world(db))).acted_on == 0
+    await export_audit.activate(world(db, shelf))
+    assert (await prune_audit.activate(world(db))).acted_on == 1
     assert len(shelf.objects) == 1
+    await exported_to(db, None)
+    assert (await prune_audit.activate(world(db))).acted_on == 1
+    async with db.reading() as connection:
+        chosen = await rows(
+            connection,
+            text("SELECT rule FROM audit_pending WHERE event = 'audit_exports.set' ORDER BY number"),
+        )
+    assert [line.rule for line in chosen] == ["host", "host:ended"]
+
+
+async def test_a_line_that_cannot_be_sealed_stops_its_own_chain_loudly_and_no_other(db: Database) -> None:
+    """The fault of its chain is repaired by a version that can seal it, and nothing is lost until then."""
+    bad = line(targets=("le_nobody's",), request_id="req_1")
+    async with db.transaction() as connection:
+        await audit.insert(connection, [line(), bad, line(), line(tenant=B), line(tenant=None)])
+    for sealed in (3, 0):
+        report = await seal_audit.activate(world(db))
+        assert report.acted_on == sealed
+        (error,) = report.errors
+        assert error.startswith(f"The chain org_{A.hex} of the audit log stands still at line ")
+        assert "cannot be sealed: MalformedIdError" in error
+    assert [len(await chain(db, tenant)) for tenant in (A, B, None)] == [1, 1, 1]
+    with patch("control_plane.outcomes.audit._leases", return_value=[]):
+        report = await seal_audit.activate(world(db))
+    assert (report.acted_on, report.errors) == (2, [])
+    assert (await chain(db))[1].line.id == bad.id
+    assert [check.why async for check in every_chain(db)] == [None] * 3
+
+
+async def test_a_chain_that_cannot_be_read_holds_up_no_export_of_another(db: Database) -> None:
+    await exported_to(db, "audit")
+    await written(db, line(2), line(2, tenant=B))
+    shelf, first = Shelf(), min(A, B)
+    read = audit.after
+
+    async def after(connection: Connection, organization_id: OrganizationId | None, **other: Any) -> Any:
+        if organization_id == first:
+            raise ValueError("a newer version wrote it")
+        return await read(connection, organization_id, **other)
+
+    with patch.object(audit, "after", after):
+        report = await export_audit.activate(world(db, shelf))
+    assert report.errors == [f"org_{first.hex}: ValueError: a newer version wrote it"]
+    assert [key.split("/")[0] for key in shelf.objects] == [f"org_{max(A, B).hex}"]
 
 
 async def test_the_database_keeps_every_line_for_thirty_days_whatever_the_setting(db: Database) -> None:

@@ -562,6 +562,7 @@ def _create_tables() -> None:
         "installation",
         sa.Column("singleton", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("audit_bucket", sa.Text(), nullable=True),
         sa.CheckConstraint("singleton", name=op.f("ck_installation_one_row")),
         sa.PrimaryKeyConstraint("singleton", name=op.f("pk_installation")),
     )

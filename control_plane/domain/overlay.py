@@ -1,0 +1,54 @@
+"""The address plan of clusters: every cluster has an overlay, which joins its servers and nodes by WireGuard tunnels.
+
+An overlay has a range of addresses that no other overlay of the installation has, so that one server can tell clusters
+apart. Its members have numbers, from which their addresses follow. Pods and services have the same ranges in every
+cluster, because packets never pass from one cluster to another. Customers' private networks have their ranges in the
+same plan (`domain/network.py`): a machine is in a private network or in an overlay, and never in both.
+"""
+
+from functools import cache
+from ipaddress import IPv4Network
+
+from control_plane.domain.network import PLAN
+
+PREFIX_LENGTH = 20
+BLOCKS = 1 << (PREFIX_LENGTH - PLAN.prefixlen)
+"""1,024: how many overlays an installation can have."""
+MEMBERS_MAX = (1 << (32 - PREFIX_LENGTH)) - 4
+"""4,092: all addresses but the range's first two, the broadcast address and one spare. The second is the relays'."""
+PODS = IPv4Network("10.48.0.0/12")
+"""The pods of a whole cluster."""
+POD_PREFIX_LENGTH = 24
+POD_BLOCKS = 1 << (POD_PREFIX_LENGTH - PODS.prefixlen)
+"""4,096: how many members of a cluster can have pods."""
+SERVICES = IPv4Network("10.43.0.0/16")
+"""Addresses of services, which each node translates itself: they never enter a tunnel."""
+MTU = 1_420
+"""Of tunnels, in bytes, the same on every provider: 1,500 less 80 for WireGuard over IPv6."""
+POD_MTU = 1_370
+"""Of pods: 50 bytes less, so that VXLAN fits as well."""
+
+
+@cache
+def range_of(block: int) -> IPv4Network:
+    """The addresses of the overlay with this block, 0 to `BLOCKS` - 1."""
+    if not 0 <= block < BLOCKS:
+        raise ValueError(f"block {block} is outside 0 to {BLOCKS - 1}")
+    return IPv4Network((int(PLAN.network_address) + (block << (32 - PREFIX_LENGTH)), PREFIX_LENGTH))
+
+
+def address_of(block: int, number: int) -> str:
+    """The address of a member, whose number is 1 to `MEMBERS_MAX`."""
+    if not 1 <= number <= MEMBERS_MAX:
+        raise ValueError(f"member {number} is outside 1 to {MEMBERS_MAX}")
+    return str(range_of(block).network_address + 1 + number)
+
+
+@cache
+def pods_of(pod_block: int) -> str:
+    """The range of one member's pods, such as `10.48.7.0/24`."""
+    if not 0 <= pod_block < POD_BLOCKS:
+        raise ValueError(f"pod block {pod_block} is outside 0 to {POD_BLOCKS - 1}")
+    return str(
+        IPv4Network((int(PODS.network_address) + (pod_block << (32 - POD_PREFIX_LENGTH)), POD_PREFIX_LENGTH))
+    )

@@ -98,7 +98,7 @@ class Session(Protocol):
         """Run a step to its end and return its answer, whatever its exit status.
 
         Raises Unreachable if the connection breaks; StepFailed if the step runs out of time, dies by a signal or
-        prints more than OUTPUT_BYTES_MAX bytes.
+        prints more than its `output_bytes_max`.
         """
         ...
 

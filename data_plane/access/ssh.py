@@ -209,8 +209,8 @@ async def _read_to_end(reader: "asyncssh.SSHReader[bytes]", step: Step, where: s
     content = bytearray()
     while chunk := await reader.read(OUTPUT_BYTES_MAX):
         content += chunk
-        if len(content) > OUTPUT_BYTES_MAX:
-            raise StepFailed(step.name, None, f"printed more than {OUTPUT_BYTES_MAX} bytes {where}")
+        if len(content) > step.output_bytes_max:
+            raise StepFailed(step.name, None, f"printed more than {step.output_bytes_max} bytes {where}")
     return bytes(content)
 
 

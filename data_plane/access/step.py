@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 OUTPUT_BYTES_MAX = 256 * 1024
-"""For standard output and standard error each. The longest answer is an inventory: `protocol.DOCUMENT_BYTES_MAX`."""
+"""For standard output and standard error each. The longest answer of most is an inventory:
+`protocol.DOCUMENT_BYTES_MAX`."""
 DETAIL_CHARACTERS_MAX = 400
 
 
@@ -21,6 +22,8 @@ class Step:
     seconds: int
     """The time limit that the machine itself enforces, so that hung steps do not pile up there."""
     user: Literal["root", "customer", "login"]
+    output_bytes_max: int = OUTPUT_BYTES_MAX
+    """For standard output and standard error each."""
 
     def command(self, arguments: Sequence[str] = ()) -> str:
         """The command line for the login shell. Arguments are visible to every user of the machine."""
@@ -43,6 +46,6 @@ class Answer:
 
     exit_status: int
     output: bytes
-    """At most OUTPUT_BYTES_MAX bytes."""
+    """At most `Step.output_bytes_max` bytes."""
     detail: str
     """The end of its standard error: printable, at most DETAIL_CHARACTERS_MAX characters."""

@@ -55,7 +55,14 @@ class SshHub:
             raise StepFailed(step.name, None, str(error)) from None
         port = network.hub_port
         own = f"{network.hub_address}/{network.subnet.prefixlen}"
-        arguments = [str(network.number), own, str(port), hub_scripts.UP, hub_scripts.UNIT]
+        arguments = [
+            str(network.number),
+            own,
+            str(port),
+            hub_scripts.UP,
+            hub_scripts.UNIT,
+            str(network.pods or ""),
+        ]
         async with self._session() as session:
             answer = await must(session, step, arguments, stdin=text.encode())
         return HubIdentity(public_key(step, answer), f"{self._host}:{port}")

@@ -1,9 +1,10 @@
 """The scripts that run on the hub. Their arguments are public; the networks' private keys never leave the hub."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from data_plane.access.step import Step
-from data_plane.mesh.port import PEERS_MAX, Network, Peer
+from data_plane.mesh.port import Network, Peer
 from data_plane.mesh.wireguard import wireguard_key
 
 _DIRECTORY = "/etc/splitplane/mesh"
@@ -26,6 +27,7 @@ ip link set dev "$device" netns "$space"
 inside ip address add "$address" dev "$device"
 inside ip link set dev lo up
 inside ip link set dev "$device" mtu 1420 up
+while read -r range; do inside ip route replace "$range" dev "$device"; done < "{_DIRECTORY}/$1.routes"
 # Machines reach each other through this one device; an ICMP redirect would tell them to bypass the hub.
 inside sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward
   for name in all default '"$device"'; do echo 0 > "/proc/sys/net/ipv4/conf/$name/send_redirects"; done'
@@ -62,7 +64,8 @@ exec 9> "/run/lock/splitplane-mesh-$number.lock"
 flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
 """
 
-# Arguments: network number, hub's address with prefix, UDP port, UP, UNIT. Input: `key address/32` lines.
+# Arguments: network number, hub's address with prefix, UDP port, UP, UNIT, ranges beyond the network's or nothing.
+# Input: `key address/32` lines, with the range of its pods besides for the node of a cluster, or a key alone.
 # `syncconf` keeps the sessions of unchanged peers. It runs only if the peers differ, because wireguard-go reopens its
 # socket at every configuration, and a sync without changes must cost nothing.
 SYNC = Step(
@@ -75,6 +78,12 @@ put() {{
   chmod "$2" "$1.$number"
   mv -f "$1.$number" "$1"
 }}
+# A range a line, because WireGuard lists those of a peer in an order of its own.
+ranges() {{
+  while read -r key address pods; do
+    printf '%s\\n' "$key ${{address#'(none)'}}" ${{pods:+"$key $pods"}}
+  done | sort
+}}
 mkdir -p {_DIRECTORY} /usr/local/lib/splitplane
 cd {_DIRECTORY}
 put /usr/local/lib/splitplane/mesh-up 755 "$4"
@@ -84,6 +93,8 @@ if [ "$(cat "$template" 2>/dev/null)" != "$(printf '%s' "$5")" ]; then
   systemctl daemon-reload
 fi
 put "$number.address" 600 "$2"
+put "$number.routes" 600 "${{6:+$6
+}}"
 if [ ! -s "$number.key" ]; then
   wg genkey > "$number.key.new"
   mv -f "$number.key.new" "$number.key"
@@ -92,8 +103,9 @@ sort > "$number.peers"
 {{
   printf '[Interface]\\nListenPort = %s\\nPrivateKey = ' "$3"
   cat "$number.key"
-  while read -r key allowed; do
-    printf '[Peer]\\nPublicKey = %s\\nAllowedIPs = %s\\n' "$key" "$allowed"
+  while read -r key address pods; do
+    printf '[Peer]\\nPublicKey = %s\\n' "$key"
+    [ -z "$address" ] || printf 'AllowedIPs = %s\\n' "$address${{pods:+, $pods}}"
   done < "$number.peers"
 }} > "$number.conf.new"
 mv -f "$number.conf.new" "$number.conf"
@@ -102,11 +114,12 @@ ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without maki
 if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null &&
   inside ip link show dev "$device" up | grep -q .
 then
-  tr '\\t' ' ' < "$number.shown" | sort | cmp -s - "$number.peers" || inside wg syncconf "$device" "$number.conf"
+  ranges < "$number.peers" > "$number.wanted"
+  tr '\\t' ' ' < "$number.shown" | ranges | cmp -s - "$number.wanted" || inside wg syncconf "$device" "$number.conf"
 else
   systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
 fi
-rm -f "$number.shown"
+rm -f "$number.shown" "$number.wanted"
 wg pubkey < "$number.key"
 """,
     seconds=15,  # Usually well under 1 s, even for a full network; waiting for the lock takes up to 8 s.
@@ -134,15 +147,37 @@ def peers_text(network: Network, peers: Sequence[Peer]) -> str:
 
     WireGuard itself would silently give an address that two keys claim to the last of them.
     """
-    if len(peers) > PEERS_MAX:
-        raise ValueError(f"more than {PEERS_MAX} machines in one network")
+    if len(peers) > network.peers_max:
+        raise ValueError(f"more than {network.peers_max} machines in one network")
     for peer in peers:
-        if not network.holds(peer.address):
-            raise ValueError(f"{peer.address} is not a machine's address in {network.subnet}")
-        if wireguard_key(peer.public_key) != peer.public_key:
-            raise ValueError("a key ends in a line break")
-    if len({peer.address for peer in peers}) != len(peers):
-        raise ValueError("two machines share an address")
-    if len({peer.public_key for peer in peers}) != len(peers):
-        raise ValueError("two machines share a key")
-    return "".join(f"{peer.public_key} {peer.address}/32\n" for peer in peers)
+        _check(network, peer)
+    _distinct("an address", [peer.address for peer in peers])
+    _distinct("a key", [key for peer in peers for key in _keys(peer)])
+    pods = sorted(peer.pods for peer in peers if peer.pods is not None)
+    if any(one.overlaps(other) for one, other in pairwise(pods)):
+        raise ValueError("two machines share addresses of pods")
+    return "".join(_lines(peer) for peer in peers)
+
+
+def _check(network: Network, peer: Peer) -> None:
+    if not network.holds(peer.address):
+        raise ValueError(f"{peer.address} is not a machine's address in {network.subnet}")
+    if any(wireguard_key(key) != key for key in _keys(peer)):
+        raise ValueError("a key ends in a line break")
+    if peer.pods is not None and not (network.pods and peer.pods.subnet_of(network.pods)):
+        raise ValueError(f"{peer.pods} is no range of pods here")
+
+
+def _keys(peer: Peer) -> tuple[str, ...]:
+    return (peer.public_key,) if peer.next_key is None else (peer.public_key, peer.next_key)
+
+
+def _distinct(what: str, values: Sequence[str]) -> None:
+    if len(set(values)) != len(values):
+        raise ValueError(f"two machines share {what}")
+
+
+def _lines(peer: Peer) -> str:
+    pods = "" if peer.pods is None else f" {peer.pods}"
+    following = "" if peer.next_key is None else f"{peer.next_key}\n"
+    return f"{peer.public_key} {peer.address}/32{pods}\n{following}"

@@ -4,58 +4,19 @@ Every script can be repeated. Scripts get public values as arguments and the fil
 machine: its WireGuard key is made there and never leaves it.
 """
 
-import re
 from ipaddress import IPv4Address, IPv4Network
 
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Step
-from data_plane.mesh.port import MeshLink
+from data_plane.mesh.port import ENDPOINT, MeshLink
+from data_plane.mesh.shell import MAKE_KEY, WIREGUARD_TOOLS
 from data_plane.mesh.wireguard import public_key, wireguard_key
 
 INTERFACE = "splitplane"
-_ENDPOINT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
-
-# wireguard-go is needed only where the kernel has no WireGuard: in containers, and in kernels without the module. The
-# only reliable test is to try, since a list of modules tells nothing about built-in or forbidden ones. The
-# installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than the
-# step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
-_WIREGUARD_TOOLS = """
-install_package() {
-  timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
-    --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
-      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {
-    status=$?
-    journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
-    echo "could not install $1" >&2
-    exit $status
-  }
-}
-kernel_can() {
-  ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
-}
-command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools
-command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go
-"""
 
 MESH_KEY = Step(
     "make mesh key",
-    """set -eu
-umask 077
-"""
-    + _WIREGUARD_TOOLS
-    + f"""
-mkdir -p /etc/wireguard
-key=/etc/wireguard/{INTERFACE}.key
-if [ ! -s "$key" ]; then
-  new=$(mktemp "$key.XXXXXX")
-  trap 'rm -f "$new"' EXIT
-  wg genkey > "$new"
-  # `ln` never replaces a file: if two replicas get here at the same time, the first one's key stays.
-  [ ! -e "$key" ] || [ -s "$key" ] || rm -f "$key"
-  ln "$new" "$key" 2>/dev/null || [ -s "$key" ]
-fi
-wg pubkey < "$key"
-""",
+    f"set -eu\numask 077\n{WIREGUARD_TOOLS}\nkey=/etc/wireguard/{INTERFACE}.key\n{MAKE_KEY}",
     seconds=60,  # For a machine whose image lacks the tools; otherwise it takes well under 1 s.
     user="root",
 )
@@ -165,7 +126,7 @@ def machine_config(link: MeshLink) -> str:
     address = IPv4Address(link.address)
     if address not in network or IPv4Address(link.hub_address) not in network:
         raise ValueError("an address is outside the network")
-    if not _ENDPOINT.fullmatch(link.hub_endpoint):
+    if not ENDPOINT.fullmatch(link.hub_endpoint):
         raise ValueError("the hub's endpoint is not host:port")
     # With a keepalive, because most rented machines are behind NAT, which forgets UDP mappings after 30 s or more.
     return f"""[Interface]

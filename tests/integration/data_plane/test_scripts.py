@@ -11,7 +11,7 @@ from data_plane.access.step import Step
 from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
-from data_plane.mesh import hub_scripts
+from data_plane.mesh import hub_scripts, node_scripts
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
 from data_plane.proof.challenger.prover_line import PROVE
 
@@ -31,6 +31,15 @@ STEPS = (
         PROVE,
     ),
     *(hub_scripts.SYNC, hub_scripts.DROP),
+    *(
+        node_scripts.MAKE_NODE_KEY,
+        node_scripts.MAKE_NEXT_KEY,
+        node_scripts.APPLY_PEERS,
+        node_scripts.READ_PEERS,
+        node_scripts.SWITCH_KEY,
+        node_scripts.LEAVE_OVERLAY,
+        node_scripts.PROBE_PATH,
+    ),
 )
 SCRIPTS = {**{step.name: step.script for step in STEPS}, "bring a hub's network up": hub_scripts.UP}
 

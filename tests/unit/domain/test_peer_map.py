@@ -166,7 +166,7 @@ def listed(viewer: Member, other: Member) -> set[Peer]:
     )
 
 
-def by_number(overlay: Overlay) -> dict[int, Configuration]:
+def by_number(overlay: Overlay) -> dict[Holder, Configuration]:
     return {one.member.number: one for one in configurations(overlay)}
 
 
@@ -254,9 +254,8 @@ def test_the_map_does_not_depend_on_the_order_of_organizations(cluster: Cluster)
     assert versions(cluster.overlay()) == versions(cluster.overlay(order=-1))
 
 
-def everything(overlay: Overlay) -> dict[Holder, object]:
-    found: dict[Holder, object] = {**by_number(overlay)}
-    return found | {who: relay_peers(overlay, who) for who in relays_needed(overlay)}
+def everything(overlay: Overlay) -> dict[Holder, Configuration | tuple[Peer, ...]]:
+    return by_number(overlay) | {who: relay_peers(overlay, who) for who in relays_needed(overlay)}
 
 
 @given(st.data())
@@ -276,7 +275,7 @@ def test_a_version_changes_exactly_when_the_configuration_does(data: st.DataObje
 def test_whoever_lists_a_member_is_told_of_its_removal(cluster: Cluster) -> None:
     overlay = cluster.overlay()
     lists: dict[Holder, tuple[Peer, ...]] = {number: one.peers for number, one in by_number(overlay).items()}
-    lists |= {who: relay_peers(overlay, who) for who in relays_needed(overlay)}
+    lists.update({who: relay_peers(overlay, who) for who in relays_needed(overlay)})
     for member in (*cluster.servers, *(node.member for node in cluster.nodes)):
         assert holders_of(overlay, member) == {
             holder

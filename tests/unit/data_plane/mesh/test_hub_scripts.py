@@ -1,12 +1,14 @@
 """The list of peers that a hub is given."""
 
 import base64
+from dataclasses import replace
+from ipaddress import IPv4Network
 
 import pytest
 from hypothesis import strategies as st
 
 from data_plane.mesh.hub_scripts import peers_text
-from data_plane.mesh.port import NETWORKS_MAX, PEERS_MAX, Peer
+from data_plane.mesh.port import NETWORKS_MAX, PEERS_MAX, Network, Peer
 from tests.support.networks import a_network
 
 networks = st.integers(0, NETWORKS_MAX - 1).map(a_network)
@@ -22,6 +24,33 @@ def test_the_list_of_peers_is_lines() -> None:
     assert peers_text(network, [good]) == f"{a_key(1)} 10.64.4.2/32\n"
     with pytest.raises(ValueError, match="more than"):
         peers_text(network, [good] * (PEERS_MAX + 1))
+
+
+def test_a_relay_lists_nodes_with_their_pods_and_next_keys() -> None:
+    relay = Network(1, IPv4Network("10.64.16.0/20"), pods=IPv4Network("10.48.0.0/12"))
+    assert relay.peers_max == 4_092
+    far = relay.address_of(relay.peers_max)
+    peers = [
+        Peer("10.64.16.2", a_key(1), IPv4Network("10.48.1.0/24"), next_key=a_key(3)),
+        Peer(far, a_key(2)),
+    ]
+    assert peers_text(relay, peers).splitlines() == [
+        f"{a_key(1)} 10.64.16.2/32 10.48.1.0/24",
+        a_key(3),
+        f"{a_key(2)} 10.64.31.253/32",
+    ]
+    wrong = (
+        replace(peers[1], pods=IPv4Network("10.48.1.0/25")),
+        replace(peers[1], pods=IPv4Network("10.42.1.0/24")),
+        replace(peers[1], public_key=a_key(3)),
+        replace(peers[1], next_key=a_key(1)),
+        replace(peers[1], next_key="key"),
+    )
+    for peer in wrong:
+        with pytest.raises(ValueError, match=r"pods|key|WireGuard"):
+            peers_text(relay, [peers[0], peer])
+    with pytest.raises(ValueError, match="no range of pods here"):
+        peers_text(a_network(1), [replace(peers[0], address=a_network(1).address_of(1))])
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,6 @@ def test_the_first_and_the_last_address_of_a_network_belong_to_no_machine() -> N
     for number in (-1, NETWORKS_MAX):
         with pytest.raises(ValueError, match="outside"):
             Network(number, network.subnet)
-    with pytest.raises(ValueError, match="no /22"):
+    with pytest.raises(ValueError, match="no /22 and no /20"):
         Network(7, IPv4Network("10.64.0.0/24"))
     assert FIRST_PORT + NETWORKS_MAX < 32_768, "would meet Linux's range for outgoing ports"

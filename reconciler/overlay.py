@@ -1,0 +1,45 @@
+"""Turns the peer map of a cluster into what its members and the hub are given."""
+
+from ipaddress import IPv4Network
+
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.overlay import PODS, pods_of, range_of
+from control_plane.domain.peer_map import Configuration, Overlay, relay_peers
+from data_plane.mesh.port import Network, OverlayPeer, OverlayPlace, Peer
+
+
+def place_of(overlay: Overlay, configuration: Configuration) -> OverlayPlace:
+    """Where a member is in its overlay."""
+    block = configuration.member.pod_block
+    return OverlayPlace(
+        configuration.address,
+        str(range_of(overlay.block)),
+        str(PODS),
+        own_pods=None if block is None else pods_of(block),
+    )
+
+
+def peers_of(configuration: Configuration) -> list[OverlayPeer]:
+    """The tunnels of a member."""
+    return [
+        OverlayPeer(peer.public_key, peer.allowed, peer.endpoint, peer.keepalive)
+        for peer in configuration.peers
+    ]
+
+
+def relay_network(overlay: Overlay, number: int) -> Network:
+    """The network of a relay of this cluster with this place on the hub."""
+    return Network(number, range_of(overlay.block), pods=PODS)
+
+
+def hub_peers(overlay: Overlay, organization_id: OrganizationId) -> list[Peer]:
+    """What the relay of an organization is given; empty when it needs none."""
+    found: list[Peer] = []
+    for peer in relay_peers(overlay, organization_id):
+        if not peer.allowed:  # The next key of the node before it.
+            found[-1] = Peer(found[-1].address, found[-1].public_key, found[-1].pods, peer.public_key)
+            continue
+        address, *pods = peer.allowed
+        own = IPv4Network(pods[0]) if pods else None
+        found.append(Peer(address.removesuffix("/32"), peer.public_key, own))
+    return found

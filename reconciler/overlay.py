@@ -1,11 +1,24 @@
-"""Turns the peer map of a cluster into what its members and the hub are given."""
+"""Brings the peer map of a cluster to its members and to the hub."""
 
 from ipaddress import IPv4Network
 
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.overlay import PODS, pods_of, range_of
 from control_plane.domain.peer_map import Configuration, Overlay, relay_peers
-from data_plane.mesh.port import Network, OverlayPeer, OverlayPlace, Peer
+from data_plane.access.port import Session
+from data_plane.mesh.node import apply_peers
+from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer
+from data_plane.mesh.tunnels import Interface
+
+
+async def configure(session: Session, overlay: Overlay, configuration: Configuration) -> Interface:
+    """Set a member up as the peer map wants it; returns what its interface lists afterwards. Raises AccessError."""
+    return await apply_peers(session, place_of(overlay, configuration), peers_of(configuration))
+
+
+async def sync_relay(hub: Hub, overlay: Overlay, organization_id: OrganizationId, number: int) -> HubIdentity:
+    """Set up the relay of an organization, in the place with this number on the hub. Raises AccessError."""
+    return await hub.sync(relay_network(overlay, number), hub_peers(overlay, organization_id))
 
 
 def place_of(overlay: Overlay, configuration: Configuration) -> OverlayPlace:

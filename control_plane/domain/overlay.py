@@ -6,8 +6,7 @@ cluster, because packets never pass from one cluster to another. Customers' priv
 same plan (`domain/network.py`): a machine is in a private network or in an overlay, and never in both.
 """
 
-from functools import cache
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from control_plane.domain.network import PLAN
 
@@ -23,13 +22,8 @@ POD_BLOCKS = 1 << (POD_PREFIX_LENGTH - PODS.prefixlen)
 """4,096: how many members of a cluster can have pods."""
 SERVICES = IPv4Network("10.43.0.0/16")
 """Addresses of services, which each node translates itself: they never enter a tunnel."""
-MTU = 1_420
-"""Of tunnels, in bytes, the same on every provider: 1,500 less 80 for WireGuard over IPv6."""
-POD_MTU = 1_370
-"""Of pods: 50 bytes less, so that VXLAN fits as well."""
 
 
-@cache
 def range_of(block: int) -> IPv4Network:
     """The addresses of the overlay with this block, 0 to `BLOCKS` - 1."""
     if not 0 <= block < BLOCKS:
@@ -39,16 +33,16 @@ def range_of(block: int) -> IPv4Network:
 
 def address_of(block: int, number: int) -> str:
     """The address of a member, whose number is 1 to `MEMBERS_MAX`."""
+    if not 0 <= block < BLOCKS:
+        raise ValueError(f"block {block} is outside 0 to {BLOCKS - 1}")
     if not 1 <= number <= MEMBERS_MAX:
         raise ValueError(f"member {number} is outside 1 to {MEMBERS_MAX}")
-    return str(range_of(block).network_address + 1 + number)
+    return str(IPv4Address(int(PLAN.network_address) + (block << (32 - PREFIX_LENGTH)) + 1 + number))
 
 
-@cache
 def pods_of(pod_block: int) -> str:
     """The range of one member's pods, such as `10.48.7.0/24`."""
     if not 0 <= pod_block < POD_BLOCKS:
         raise ValueError(f"pod block {pod_block} is outside 0 to {POD_BLOCKS - 1}")
-    return str(
-        IPv4Network((int(PODS.network_address) + (pod_block << (32 - POD_PREFIX_LENGTH)), POD_PREFIX_LENGTH))
-    )
+    first = IPv4Address(int(PODS.network_address) + (pod_block << (32 - POD_PREFIX_LENGTH)))
+    return f"{first}/{POD_PREFIX_LENGTH}"

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
-from operator import attrgetter
 
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.overlay import address_of, pods_of
@@ -128,7 +127,7 @@ def configurations(overlay: Overlay) -> Iterator[Configuration]:
 
 
 def _all_nodes(overlay: Overlay) -> list[Member]:
-    return sorted(chain.from_iterable(overlay.nodes.values()), key=attrgetter("number"))
+    return sorted(chain.from_iterable(overlay.nodes.values()), key=lambda node: node.number)
 
 
 def _groups(overlay: Overlay) -> Iterator[tuple[OrganizationId | None, Sequence[Member]]]:

@@ -12,10 +12,10 @@ from control_plane.domain.overlay import address_of, pods_of
 from control_plane.domain.peer_map import Configuration, Member, Overlay, Relay, configurations
 from data_plane.access.port import Target
 from data_plane.mesh.hub import SshHub
-from data_plane.mesh.node import apply_peers, make_node_key
+from data_plane.mesh.node import make_node_key
 from data_plane.mesh.port import HubIdentity
 from data_plane.mesh.tunnels import Interface
-from reconciler.overlay import hub_peers, peers_of, place_of, relay_network
+from reconciler.overlay import configure, sync_relay
 from tests.support.underlay import Host, HostAccess, Underlay, underlay
 
 ALICE, BOB = OrganizationId(UUID(int=1)), OrganizationId(UUID(int=2))
@@ -62,17 +62,11 @@ class Cluster:
         """Apply the configurations of the named members, or of all, at the same time."""
         overlay, wanted = self.overlay(), self.configurations()
         chosen = names or tuple(wanted)
-        found = await asyncio.gather(
-            *(
-                apply_peers(self.host(name), place_of(overlay, wanted[name]), peers_of(wanted[name]))
-                for name in chosen
-            )
-        )
+        found = await asyncio.gather(*(configure(self.host(name), overlay, wanted[name]) for name in chosen))
         return dict(zip(chosen, found, strict=True))
 
     async def sync_relay(self) -> HubIdentity:
-        overlay = self.overlay()
-        identity = await self.hub.sync(relay_network(overlay, RELAY_NUMBER), hub_peers(overlay, ALICE))
+        identity = await sync_relay(self.hub, self.overlay(), ALICE, RELAY_NUMBER)
         self.relay = Relay(identity.public_key, identity.endpoint)
         return identity
 

@@ -90,7 +90,7 @@ async def test_a_place_whose_addresses_do_not_belong_together_is_refused_before_
 
 def test_a_listing_says_who_is_silent() -> None:
     found = read(LISTING)
-    assert (found.public_key, found.port, found.keys) == (a_key(9), 51_820, {a_key(1), a_key(2), a_key(3)})
+    assert (found.public_key, found.port, found.keys) == (a_key(9), 51_820, frozenset(map(a_key, (1, 2, 3))))
     server, node, following = found.tunnels
     assert server == Tunnel(a_key(1), frozenset({"10.64.16.2/32"}), "198.51.100.2:51820", True, 60)
     assert node == Tunnel(a_key(2), frozenset({"10.48.8.0/24", "10.64.16.4/32"}), None, False, None)

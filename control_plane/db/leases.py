@@ -437,14 +437,26 @@ class Waits:
 
 # With the leases that are due come those of their organizations that go before one of them, whenever they would be due:
 # otherwise a lease could take what one with a higher priority waits for.
+# Both lists are bounded before anything is sorted or joined: an organization may have tens of thousands of leases that
+# wait. They are locked where they are chosen, so that a second worker goes on behind those of the first.
 _TAKE_PLACING = text(f"""
-WITH lowest AS (
-  SELECT organization_id, min(priority) AS priority FROM leases
-  WHERE state = '{LeaseState.PLACING}' AND due_at <= :now GROUP BY organization_id
+WITH due AS (
+  SELECT id, organization_id, priority, due_at FROM leases
+  WHERE state = '{LeaseState.PLACING}' AND due_at <= :now
+  ORDER BY due_at, id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+), lowest AS (
+  SELECT organization_id, min(priority) AS priority FROM due GROUP BY organization_id
+), ahead AS (
+  SELECT before.id, CAST(:now AS timestamptz) AS due_at FROM lowest CROSS JOIN LATERAL (
+    SELECT w.id FROM leases w
+    WHERE w.state = '{LeaseState.PLACING}' AND w.organization_id = lowest.organization_id
+      AND w.priority > lowest.priority AND w.due_at > :now
+    ORDER BY w.priority DESC, w.created_at, w.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+  ) before LIMIT :limit
 )
-SELECT {COLUMNS}, l.due_at FROM leases l WHERE state = '{LeaseState.PLACING}' AND (due_at <= :now OR EXISTS (
-  SELECT FROM lowest WHERE lowest.organization_id = l.organization_id AND lowest.priority < l.priority))
-ORDER BY least(due_at, :now), id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
+SELECT {COLUMNS}, l.due_at FROM leases l
+JOIN (SELECT id, due_at FROM due UNION ALL SELECT id, due_at FROM ahead) taken ON taken.id = l.id
+ORDER BY taken.due_at, l.id
 """)
 _WAITS = Recordset(Waits, "waits")
 _WAIT = text(f"""
@@ -469,7 +481,7 @@ ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[PlacingLease]:
     """Leases that wait for a machine and are due, with those of their organizations that go before them.
 
-    They are locked for this transaction. Leases locked by others are skipped.
+    At most `limit` of either. They are locked for this transaction. Leases locked by others are skipped.
     """
     return await read(connection, _TAKE_PLACING, PlacingLease, now=now, limit=limit)
 

@@ -120,6 +120,14 @@ leases = table(
     Index("ix_leases_network_id", "network_id", postgresql_where=text("ended_at IS NULL")),
     Index("ix_leases_placing", "due_at", postgresql_where=text(f"state = '{LeaseState.PLACING}'")),
     Index(
+        "ix_leases_placing_ahead",
+        "organization_id",
+        text("priority DESC"),
+        "created_at",
+        "id",
+        postgresql_where=text(f"state = '{LeaseState.PLACING}'"),
+    ),
+    Index(
         "ix_leases_metered",
         "metered_until",
         postgresql_where=text("ready_at IS NOT NULL AND NOT meter_closed"),

@@ -53,6 +53,7 @@ from tracing.attributes import Attribute
 
 NAME = "place_leases"
 PLACED_PER_ACTIVATION_MAX = 100
+"""Leases that are due, and as many again that go before them by their priority."""
 
 
 async def activate(world: AccountWorld) -> Report:
@@ -75,7 +76,7 @@ async def activate(world: AccountWorld) -> Report:
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
     _trace(steps, decided)
     return Report(
-        looked_at=len(waiting), acted_on=acted, more=len(waiting) == PLACED_PER_ACTIVATION_MAX and acted > 0
+        looked_at=len(waiting), acted_on=acted, more=len(waiting) >= PLACED_PER_ACTIVATION_MAX and acted > 0
     )
 
 

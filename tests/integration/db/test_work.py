@@ -240,6 +240,40 @@ async def test_two_placers_take_different_leases(own: Database) -> None:
     assert (len(await first | second), len(await first & second)) == (10, 0)
 
 
+async def test_leases_that_go_before_those_that_are_due_are_bounded_and_the_foremost_of_their_organization(
+    own: Database,
+) -> None:
+    later = START + 30 * SECOND
+    async with own.transaction() as connection:
+        await fill(connection, A)
+        await connection.execute(text("UPDATE leases SET state = 'ending'"))
+        await insert(connection, "organizations", a_row("organizations", B))
+        for table in ("projects", "environments", "networks"):
+            await insert(connection, table, a_row(table, B))
+        waiting = [
+            *((A, 10 + number, 20, START - (5 - number) * SECOND) for number in range(5)),
+            *((A, 20 + number, 20 + number, later) for number in range(6)),
+            (B, 30, 90, later),
+        ]
+        rows_of = [
+            a_row("leases", of, id_, priority=priority, due_at=due) for of, id_, priority, due in waiting
+        ]
+        await insert(connection, "leases", *rows_of)
+    ids = {row["id"]: number for row, (_, number, _, _) in zip(rows_of, waiting, strict=True)}
+
+    async def take(limit: int) -> list[int]:
+        async with own.transaction() as connection:
+            return [ids[lease.id] for lease in await leases.take_placing(connection, now=START, limit=limit)]
+
+    first = await take(3)
+    assert first[:3] == [10, 11, 12], "those that have been due for the longest time"
+    assert sorted(first[3:]) == [23, 24, 25], "as many with a higher priority, the highest ones"
+    everything = set(await take(100))
+    assert everything == {*range(10, 15), *range(21, 26)}, (
+        "neither equals that are not due, nor another organization's"
+    )
+
+
 # Turns and budgets.
 
 

@@ -1399,6 +1399,13 @@ def _create_tables() -> None:
         "ix_leases_placing", "leases", ["due_at"], unique=False, postgresql_where=sa.text("state = 'placing'")
     )
     op.create_index(
+        "ix_leases_placing_ahead",
+        "leases",
+        ["organization_id", sa.literal_column("priority DESC"), "created_at", "id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'placing'"),
+    )
+    op.create_index(
         "ix_leases_waiting",
         "leases",
         ["organization_id"],

@@ -185,7 +185,7 @@ KINDS: dict[str, Kind] = {
         409, "Use one of the SSH keys that the lease is limited to; `detail` names them."
     ),
     RefusalCode.SSH_CERTIFICATES_TOO_MANY: Kind(
-        409, "Use a certificate until it ends, revoke some, or wait until some have ended."
+        409, "Use a certificate until it ends, or wait until some have ended."
     ),
     RefusalCode.LEASE_NOT_READY: Kind(
         409, "Wait until the lease is ready; one that has ended has no machine to log in to."

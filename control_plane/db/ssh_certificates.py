@@ -118,7 +118,11 @@ _GET = text(f"""
 SELECT {_COLUMNS} FROM ssh_certificates
 WHERE organization_id = :organization_id AND lease_id = :lease_id AND id = :id
 """)
-_COUNT_LIVE = text(f"SELECT count(*) FROM ssh_certificates WHERE lease_id = :lease_id AND {_LIVE}")
+# What was requested before `since` is over, so only the end of the index is read.
+_COUNT_RECENT = text(f"""
+SELECT count(*) FROM ssh_certificates WHERE lease_id = :lease_id AND requested_at > :since AND (({_LIVE})
+  OR requested_at > :recently AND (user_id = :user_id OR service_account_id = :service_account_id))
+""")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM ssh_certificates
 WHERE organization_id = :organization_id AND lease_id = :lease_id
@@ -161,9 +165,11 @@ async def get(
     return row.value if row else None
 
 
-async def count_live(connection: Connection, lease_id: LeaseId, *, now: datetime) -> int:
-    """Certificates of a lease that are wanted, or signed and neither ended nor revoked."""
-    return await read_one(connection, _COUNT_LIVE, int, lease_id=lease_id, now=now) or 0
+async def count_recent(connection: Connection, lease_id: LeaseId, subject: Subject, *, now: datetime) -> int:
+    """Certificates of a lease that are not over, and those that this subject requested within LASTS."""
+    times = {"now": now, "since": now - WAITS_MAX - LASTS, "recently": now - LASTS}
+    values = {"lease_id": lease_id, **subject_values(subject), **times}
+    return await read_one(connection, _COUNT_RECENT, int, **values) or 0
 
 
 async def page(

@@ -36,8 +36,10 @@ BACKDATED = timedelta(minutes=1)
 """A certificate is valid from before its signature, because the clock of a machine may be behind ours."""
 WAITS_MAX = timedelta(minutes=2)
 """A request that nobody signed for so long is refused: whoever asked has given up."""
-LIVE_MAX = 100
-"""Certificates of one lease that are wanted, or signed and not ended or revoked."""
+RECENT_MAX = 100
+"""Certificates of one lease that are wanted, or signed and not ended or revoked, with those that the same subject
+requested within LASTS, whatever became of them: a machine refuses a revoked certificate for as long as it would have
+lasted, so revoking makes no room for another one."""
 
 
 class SshCertificateState(StrEnum):
@@ -175,8 +177,8 @@ class Admission:
     """The keys that the lease was limited to when it was created; None: it admits every key."""
     stored: frozenset[UUID]
     """Those of them that are still stored."""
-    live: int
-    """Certificates of the lease that count against LIVE_MAX."""
+    recent: int
+    """Certificates of the lease that count against RECENT_MAX."""
 
 
 def refusal(admission: Admission, key: SshPublicKey) -> Refused | None:
@@ -185,9 +187,10 @@ def refusal(admission: Admission, key: SshPublicKey) -> Refused | None:
         return Refused(RefusalCode.LEASE_NOT_READY, _NOT_READY[admission.state])
     if not _admits(admission, key.fingerprint):
         return Refused(RefusalCode.SSH_KEY_NOT_ADMITTED, _not_admitted(admission, key))
-    if admission.live >= LIVE_MAX:
+    if admission.recent >= RECENT_MAX:
         why = (
-            f"The lease has {LIVE_MAX} certificates that are not over; use one of them, revoke some, or wait."
+            f"The lease has {RECENT_MAX} certificates that are not over, or that you requested within the last"
+            f" {LASTS // timedelta(minutes=1)} minutes; use one of them, or wait."
         )
         return Refused(RefusalCode.SSH_CERTIFICATES_TOO_MANY, why)
     return None

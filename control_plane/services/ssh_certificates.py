@@ -45,7 +45,7 @@ async def request(
     found = given or await _stored(connection, lease, key)
     if isinstance(found, Refused):
         return found
-    admission = await _admission(connection, lease, found, now)
+    admission = await _admission(connection, lease, found, principal, now)
     refused = refusal(admission, found)
     if refused is not None:
         return refused
@@ -73,18 +73,23 @@ def _parsed(key: str) -> SshPublicKey | Refused | None:
 
 
 async def _stored(connection: Connection, lease: Lease, key_id: str) -> SshPublicKey | Refused:
+    """A stored key, which is not deleted before this transaction ends: then its deletion finds the request."""
     for stored in await ssh_keys.of_project(connection, lease.organization_id, lease.project_id):
         if on_wire(Prefix.SSH_KEY, stored.id) == key_id:
-            return SshPublicKey(stored.public_key, stored.fingerprint)
+            held = await ssh_keys.hold(connection, lease.organization_id, [stored.id], stored.fingerprint)
+            if any(each.id == stored.id for each in held):
+                return SshPublicKey(stored.public_key, stored.fingerprint)
     why = f"There is no SSH key {key_id[:60]!r} for leases of this project; GET /v1/ssh-keys lists yours."
     return Refused(RefusalCode.SSH_KEY_UNKNOWN, why)
 
 
-async def _admission(connection: Connection, lease: Lease, key: SshPublicKey, now: datetime) -> Admission:
+async def _admission(
+    connection: Connection, lease: Lease, key: SshPublicKey, principal: Principal, now: datetime
+) -> Admission:
     ids = [admitted.id for admitted in lease.ssh_keys or ()]
     stored = await ssh_keys.hold(connection, lease.organization_id, ids, key.fingerprint)
-    live = await ssh_certificates.count_live(connection, lease.id, now=now)
-    return Admission(lease.state, lease.ssh_keys, frozenset(each.id for each in stored), live)
+    recent = await ssh_certificates.count_recent(connection, lease.id, principal.subject, now=now)
+    return Admission(lease.state, lease.ssh_keys, frozenset(each.id for each in stored), recent)
 
 
 async def get(

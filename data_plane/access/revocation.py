@@ -18,6 +18,7 @@ from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import CUSTOMER, Step
 
 SERIALS_MAX = 10_000
+"""More than can be valid at once, by far: `RECENT_MAX` for each subject. With more, every session is ended."""
 
 # A session is a process of root's, `sshd: ubuntu [priv]` (`sshd-session:` since OpenSSH 9.8), whose child has the
 # user's rights. The first round asks it to end, so that it logs out properly. The second one kills what is left, such
@@ -45,7 +46,7 @@ for signal in TERM KILL; do
     esac
     serial=$(journalctl --quiet --no-pager --boot --output=cat "_PID=$pid" _UID=0 |
       sed -n 's/^Accepted publickey for {CUSTOMER} from .* (serial \\([0-9]*\\)) CA .*$/\\1/p' | tail -n 1)
-    [ -z "$serial" ] || grep -qx "$serial" "$work/serials" || continue
+    [ "$1" = every ] || [ -z "$serial" ] || grep -qx "$serial" "$work/serials" || continue
     children=$(grep -lsx "PPid:[[:space:]]*$pid" /proc/[0-9]*/status | cut -d / -f 3)
     kill -$signal "$pid" $children 2>/dev/null || true
   done
@@ -57,12 +58,14 @@ done
 )
 
 
-async def revoke(session: Session, serials: Collection[int]) -> None:
+async def revoke(session: Session, serials: Collection[int], *, every_session: bool = False) -> None:
     """Have the machine refuse exactly the certificates with these serials, and end the sessions that they opened.
 
+    With `every_session` the customer's sessions end whatever opened them, and who still may log in does it again.
     Sessions of other certificates live on, and so does what a session started and detached. A customer with root can
     prevent all of this. Raises Unreachable, and StepFailed, also for a serial that is none.
     """
     if len(serials) > SERIALS_MAX or not all(0 < serial <= SERIAL_MAX for serial in serials):
         raise StepFailed(REVOKE.name, None, f"at most {SERIALS_MAX} serials from 1 to {SERIAL_MAX}")
-    await must(session, REVOKE, stdin="".join(f"{serial}\n" for serial in sorted(serials)).encode())
+    lines = "".join(f"{serial}\n" for serial in sorted(serials)).encode()
+    await must(session, REVOKE, ["every" if every_session else "revoked"], stdin=lines)

@@ -66,6 +66,8 @@ class FakeMachine:
     authorities: tuple[str, ...] = ()
     """The authorities that it trusts."""
     revoked: tuple[int, ...] = ()
+    ended_sessions: str | None = None
+    """Which sessions ended with the last revocation: those of `revoked` certificates, or `every` one."""
     """The serials of certificates that it refuses."""
     customer: str | None = None
     """The principal that logs in as the customer; None while nobody can."""
@@ -153,7 +155,7 @@ class FakeSession:
         effects: dict[str, Callable[[bytes], Answer]] = {
             CLOSE_OTHER_LOGINS.name: lambda _: _printed(b""),
             TRUST_AUTHORITIES.name: self._trust_authorities,
-            REVOKE.name: self._revoke,
+            REVOKE.name: lambda serials: self._revoke(serials, *arguments),
             ADMIT_CUSTOMER.name: lambda _: self._admit_customer(arguments[0]),
             END_CUSTOMER.name: self._end_customer,
             MESH_KEY.name: self._make_mesh_key,
@@ -193,8 +195,9 @@ class FakeSession:
         self.machine.authorities = tuple(lines.decode().splitlines())
         return _printed(b"")
 
-    def _revoke(self, serials: bytes) -> Answer:
+    def _revoke(self, serials: bytes, whose: str) -> Answer:
         self.machine.revoked = tuple(int(line) for line in serials.split())
+        self.machine.ended_sessions = whose
         return _printed(b"")
 
     def _admit_customer(self, principal: str) -> Answer:

@@ -1,9 +1,12 @@
 """A revoked certificate is over on the machine of its lease, and on no other, however that machine is reached."""
 
+from unittest.mock import patch
+
 import pytest
 
 from control_plane.domain.lease import Lease
 from data_plane.simulation.access import FakeMachine
+from reconciler.loops.leases import revoke_ssh_certificates
 from tests.support.ssh_requests import revoke, signed
 from tests.support.stage import Stage
 
@@ -63,6 +66,40 @@ async def test_the_session_of_a_certificate_that_has_ended_ends_with_the_right_t
     await revoke(stage, lease, 1)
     await stage.run(LOOP)
     assert machine.revoked == (1,)
+
+
+async def test_who_revokes_all_the_time_holds_up_nobody_else(stage: Stage) -> None:
+    (noisy, its_machine), (other, machine) = await _ready(stage), await _ready(stage)
+    await signed(stage, noisy, *range(1, 9))
+    await signed(stage, other, 11, 12)
+    with patch.object(revoke_ssh_certificates, "MACHINES_PER_ACTIVATION_MAX", 1):
+        await revoke(stage, noisy, 1)
+        await stage.run(LOOP)
+        for serial in (11, 12):
+            await revoke(stage, other, serial)
+            told = 0
+            while serial not in machine.revoked:
+                told += 1
+                assert told <= 2, "at most one other machine is told before it"
+                await revoke(stage, noisy, serial - 9 + 3 * told)
+                stage.clock.advance(1)
+                await stage.run(LOOP)
+    assert len(its_machine.revoked) > 1
+
+
+async def test_with_more_revoked_certificates_than_a_machine_is_sent_every_session_ends(stage: Stage) -> None:
+    lease, machine = await _ready(stage)
+    with patch.object(revoke_ssh_certificates, "SERIALS_MAX", 2):
+        for serial in (4, 3, 2):
+            await signed(stage, lease, serial)
+            stage.clock.advance(1)
+        for serial, sent, ended in ((4, (4,), "revoked"), (3, (3, 4), "revoked"), (2, (2, 3), "every")):
+            await revoke(stage, lease, serial)
+            stage.clock.advance(1)
+            await stage.run(LOOP)
+            assert (machine.revoked, machine.ended_sessions) == (sent, ended), (
+                "those that are valid the longest are refused in any case"
+            )
 
 
 async def test_a_machine_that_its_provider_does_not_terminate_lets_its_last_customer_in_no_more(

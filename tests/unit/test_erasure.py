@@ -18,7 +18,7 @@ KEPT = {
     "api_keys": {"role", "scopes", "project_ids"},
     "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
     "capacity_held": {"gpu_model"},
-    "claims": {"step", "ssh_revoked"},
+    "claims": {"step"},
     "data_keys": {"purpose", "master", "why"},
     "envelope_warnings": {"why"},
     "envelopes": {"level", "limits", "set_by"},

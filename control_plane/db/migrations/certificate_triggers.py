@@ -59,11 +59,13 @@ STATEMENTS = (
     WHEN (NEW.revoked_at IS NOT NULL AND NEW.signed_at IS NOT NULL) EXECUTE FUNCTION notify_ssh_certificate()
     """,
     _AUDIT,
-    # A revocation that somebody requested has the line of that request.
+    # A revocation that somebody requested has the line of that request. One of a certificate that had ended only ends
+    # its sessions, and a lease of months has thousands of them: the line of what revoked them stands for all.
     """
     CREATE TRIGGER audited AFTER UPDATE ON ssh_certificates FOR EACH ROW
     WHEN ((NEW.signed_at IS DISTINCT FROM OLD.signed_at OR NEW.refused_at IS DISTINCT FROM OLD.refused_at
            OR NEW.revoked_at IS DISTINCT FROM OLD.revoked_at)
-          AND NEW.revoked_why IS DISTINCT FROM 'requested') EXECUTE FUNCTION audit_ssh_certificate()
+          AND NEW.revoked_why IS DISTINCT FROM 'requested'
+          AND (NEW.revoked_at IS NULL OR OLD.valid_before IS NULL OR OLD.valid_before > NEW.revoked_at)) EXECUTE FUNCTION audit_ssh_certificate()
     """,
 )

@@ -78,7 +78,11 @@ ssh_certificates = table(
         "valid_before",
         postgresql_where=text("refused_at IS NULL AND revoked_at IS NULL"),
     ),
-    Index("ix_ssh_certificates_revoked", "valid_before", postgresql_where=text("revoked_at IS NOT NULL")),
+    Index(
+        "ix_ssh_certificates_revoked",
+        "lease_id",
+        postgresql_where=text("revoked_at IS NOT NULL AND signed_at IS NOT NULL"),
+    ),
     Index("ix_ssh_certificates_requested_at", "requested_at"),
     api=("INSERT",),
     api_updates=("revoked_at", "revoked_why"),

@@ -213,8 +213,8 @@ claims = table(
     at("ended_at"),
     # When release_machines handled the machine after the claim ended.
     at("released_at"),
-    # Which revoked SSH certificates its machine was last told of (db/ssh_revocations.py), and when to tell it again.
-    Column("ssh_revoked", Text),
+    # Of how many revoked SSH certificates its machine was told (db/ssh_revocations.py), and when it is its turn again.
+    Column("ssh_revoked", Integer),
     at("ssh_revoked_due_at"),
     known("step", Step),
     UniqueConstraint("organization_id", "id"),

@@ -48,12 +48,14 @@ async def _tell(world: LeaseWorld, machine: Untold, report: Report) -> None:
                 revoked = await _revoked(world, machine)
                 if revoked is None:
                     return
-                await revoke(session, revoked.serials[-SERIALS_MAX:])
+                # Which of its sessions a revoked certificate has opened cannot be told without its serial.
+                every_session = revoked.count > len(revoked.serials)
+                await revoke(session, revoked.serials, every_session=every_session)
     except AccessError as error:
         report.notes.append(f"{machine.launch_key}: {type(error).__name__}: {error}")
         return
     async with world.db.statement() as connection:
-        await ssh_revocations.told(connection, machine.claim_id, revoked)
+        await ssh_revocations.told(connection, machine.claim_id, revoked, now=world.now())
     report.acted_on += 1
 
 
@@ -64,7 +66,7 @@ async def _revoked(world: LeaseWorld, machine: Untold) -> Revoked | None:
     the list that somebody else has written since.
     """
     async with world.db.reading() as connection:
-        return await ssh_revocations.revoked_of(connection, machine.claim_id)
+        return await ssh_revocations.revoked_of(connection, machine.claim_id, serials_max=SERIALS_MAX)
 
 
 LOOP = AccountLoop(NAME, timedelta(seconds=5), activate, lanes=LANES, hears=(REVOCATIONS,))

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.domain.permission import Permission
-from control_plane.domain.ssh_certificate import BACKDATED, LASTS, LIVE_MAX, WAITS_MAX
+from control_plane.domain.ssh_certificate import BACKDATED, LASTS, RECENT_MAX, WAITS_MAX
 from control_plane.world import uuid7
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
@@ -201,17 +201,20 @@ async def test_who_may_read_may_not_log_in_and_a_role_reaches_its_leases_only(ap
     hold(await ask(member, second), "lease_not_found")
 
 
-async def test_a_lease_has_a_bounded_number_of_live_certificates(
+async def test_a_lease_has_a_bounded_number_of_certificates_and_revoking_makes_room_for_others_only(
     api: Api, stage: Stage, acme: Tenant
 ) -> None:
     lease = await ready(api, acme)
-    for _ in range(LIVE_MAX):
+    _, colleague, _ = await account(api, acme, "colleague", "member")
+    for _ in range(RECENT_MAX):
         last = await ask(acme.http, lease)
         assert last.status_code == 202
-    hold(await ask(acme.http, lease), "ssh_certificates_too_many")
+    for client in (acme.http, colleague):
+        hold(await ask(client, lease), "ssh_certificates_too_many")
     revoked = await acme.http.post(f"{last.headers['Location']}/revoke")
     assert (revoked.status_code, revoked.json()["state"]) == (200, "revoked")
-    assert (await ask(acme.http, lease)).status_code == 202
+    hold(await ask(acme.http, lease), "ssh_certificates_too_many")
+    assert (await ask(colleague, lease)).status_code == 202
     reports = [await stage.run("sign_ssh_certificates") for _ in range(3)]
     assert [(report.acted_on, report.more) for [report] in reports] == [(50, True), (50, True), (0, False)]
     api.clock.advance(LASTS.total_seconds())
@@ -333,6 +336,23 @@ async def test_whatever_takes_the_right_to_log_in_away_revokes_at_once(
             *("subject_ended", "role_ended", "lease_ended", "organization_suspended", "organization_closed"),
         )
     )
+
+
+async def test_certificates_that_have_ended_are_revoked_for_their_sessions_without_a_line_each(
+    api: Api, stage: Stage, acme: Tenant
+) -> None:
+    lease = await ready(api, acme)
+    subject, client, _ = await account(api, acme, "runner", "member")
+    for _ in range(3):
+        ended = await signed(stage, client, lease)
+    api.clock.advance(LASTS.total_seconds())
+    valid, waiting = await signed(stage, client, lease), (await ask(client, lease)).json()
+    assert (await acme.http.delete(f"/v1/service-accounts/{subject}")).is_success
+    for certificate in (ended, valid, waiting):
+        assert await state_of(api, certificate) == ("subject_ended", True)
+    lines = await found(api, "SELECT targets FROM audit_pending WHERE rule = 'revocation:subject_ended'")
+    assert {line.targets[0] for line in lines} == {valid["id"], waiting["id"]}
+    assert len(lines) == 2
 
 
 async def test_a_suspended_user_and_an_ended_session_lose_their_certificates(

@@ -17,7 +17,7 @@ from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.ssh_certificate import (
     BACKDATED,
     LASTS,
-    LIVE_MAX,
+    RECENT_MAX,
     WAITS_MAX,
     Admission,
     Revocation,
@@ -127,8 +127,8 @@ def test_a_lease_that_is_limited_to_keys_admits_these_while_they_are_stored() ->
 
 
 def test_a_lease_has_a_bounded_number_of_live_certificates() -> None:
-    assert refusal(an_admission(live=LIVE_MAX - 1), KEY) is None
-    found = refusal(an_admission(live=LIVE_MAX), KEY)
+    assert refusal(an_admission(recent=RECENT_MAX - 1), KEY) is None
+    found = refusal(an_admission(recent=RECENT_MAX), KEY)
     assert found is not None
     assert found.code is RefusalCode.SSH_CERTIFICATES_TOO_MANY
 

@@ -2228,7 +2228,7 @@ def _create_tables() -> None:
         sa.Column("admitted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("ssh_revoked", sa.Text(), nullable=True),
+        sa.Column("ssh_revoked", sa.Integer(), nullable=True),
         sa.Column("ssh_revoked_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
             "step IN ('booted', 'certificates_accepted', 'connected', 'gpus_proven', 'gpus_verified', 'launched', 'mesh_joined', 'placed')",
@@ -2883,9 +2883,9 @@ def _create_tables() -> None:
     op.create_index(
         "ix_ssh_certificates_revoked",
         "ssh_certificates",
-        ["valid_before"],
+        ["lease_id"],
         unique=False,
-        postgresql_where=sa.text("revoked_at IS NOT NULL"),
+        postgresql_where=sa.text("revoked_at IS NOT NULL AND signed_at IS NOT NULL"),
     )
     op.create_index(
         "ix_ssh_certificates_wanted",

@@ -12,9 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import accounts, attempts, catalogue, leases, organizations, placements, proof_records
+from control_plane.db import (
+    accounts,
+    attempts,
+    catalogue,
+    leases,
+    organizations,
+    placements,
+    proof_records,
+)
 from control_plane.db.connection import Connection
-from control_plane.db.leases import Waits
+from control_plane.db.waiting import Waits, take_placing, wait
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
@@ -59,7 +67,7 @@ PLACED_PER_ACTIVATION_MAX = 100
 async def activate(world: AccountWorld) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        waiting = in_turn(await leases.take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX))
+        waiting = in_turn(await take_placing(connection, now=now, limit=PLACED_PER_ACTIVATION_MAX))
         if not waiting:
             return Report()
         unfunded = await organizations.not_spending(connection, {lease.organization_id for lease in waiting})
@@ -193,7 +201,7 @@ async def _record(
     """Store the decisions; returns how many leases were placed or given up."""
     actor = world.actor(NAME)
     await _store_changed(connection, rankings, now)
-    await leases.wait(connection, decided.waits, now=now)
+    await wait(connection, decided.waits, now=now)
     count = await place(connection, decided.placed, actor=actor, now=now)
     # Last, because it locks the standings of their organizations. A waiting lease has no open claim to end.
     return count + len(await leases.move(connection, decided.given_up, actor=actor, now=now))

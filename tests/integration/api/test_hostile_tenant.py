@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import httpx
 import pytest
+from sqlalchemy import text
 
 from control_plane.api.app import create_app
 from control_plane.outcomes import audit as audit_outcomes
@@ -17,7 +19,13 @@ from tests.integration.api.sign_in import URL, signing_in_of
 from tests.integration.api.sign_in import SignIn as People
 from tests.support import oidc_server
 from tests.support.hostile_tenant.play import play, told
-from tests.support.hostile_tenant.things import Things, plant, ssh_public_key, with_places
+from tests.support.hostile_tenant.things import (
+    Things,
+    plant,
+    ssh_public_key,
+    with_certificate,
+    with_places,
+)
 from tests.support.hostile_tenant.way import OWN, Stand
 from tests.support.hostile_tenant.ways import WAYS
 
@@ -79,8 +87,18 @@ async def _signed_in(people: People, attacker: Tenant) -> SignedIn:
     )
 
 
+async def _planted(api: Api, tenant: Tenant, marker: str) -> Things:
+    things = await plant(tenant.http, marker, sku=SKU)
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(
+            text("UPDATE leases SET state = 'ready', ready_at = created_at WHERE id = :id"),
+            {"id": UUID(hex=things["lease"].removeprefix("le_"))},
+        )
+    return await with_certificate(tenant.http, things)
+
+
 async def _victim(api: Api, people: People, victim: Tenant) -> Things:
-    things = await plant(victim.http, "planted-5e0f7a31", sku=SKU)
+    things = await _planted(api, victim, "planted-5e0f7a31")
     person = await people.invite(victim, "ada@example.com")
     tokens = await people.sign_in("ada")
     await _sealed(api)
@@ -96,7 +114,7 @@ async def _victim(api: Api, people: People, victim: Tenant) -> Things:
 
 
 async def _attacker(api: Api, people: People, attacker: Tenant) -> Things:
-    things = await plant(attacker.http, "attacker-9d42", sku=SKU)
+    things = await _planted(api, attacker, "attacker-9d42")
     await people.invite(attacker, "mallory@example.com")
     await _sealed(api)
     return await with_places(attacker.http, things)
@@ -127,6 +145,7 @@ async def stand(api: Api, operator: Tenant, victim: Tenant, provider: oidc_serve
             "sku": SKU,
             "attacker": me["subject"],
             "attackers lease": mine["released lease"],
+            "attackers ready lease": mine["lease"],
             "attackers ssh key": mine["ssh key"],
             "attackers user": mine["user"],
             "attackers public key": mine["public key"],

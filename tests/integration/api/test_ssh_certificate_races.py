@@ -98,7 +98,7 @@ async def _of_rotation(api: Api, acme: Tenant, _: Tenant) -> Race:
 
 
 async def _of_subject(api: Api, acme: Tenant, _: Tenant) -> Race:
-    subject, client, _ = await account(api, acme, "leaver", "member")
+    subject, client, _key = await account(api, acme, "leaver", "member")
     return Race(
         await ready(api, acme),
         client,
@@ -110,7 +110,7 @@ async def _of_subject(api: Api, acme: Tenant, _: Tenant) -> Race:
 
 
 async def _of_role(api: Api, acme: Tenant, _: Tenant) -> Race:
-    subject, client, _ = await account(api, acme, "narrowed", "viewer")
+    subject, client, _key = await account(api, acme, "narrowed", "viewer")
     binding = (await grant(acme.http, subject, "member")).json()["id"]
     return Race(
         await ready(api, acme),

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, idempotency, leases, machines, mesh
+from control_plane.db import accounts, idempotency, machines, mesh, waiting
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
 from control_plane.domain.ids import AccountName, ClaimId, MachineId, NetworkId, OrganizationId
@@ -227,7 +227,7 @@ async def test_two_placers_take_different_leases(own: Database) -> None:
 
     async def take(until: asyncio.Event) -> set[UUID]:
         async with own.transaction() as connection:
-            taken = await leases.take_placing(connection, now=START, limit=6)
+            taken = await waiting.take_placing(connection, now=START, limit=6)
             await until.wait()
             return {lease.id for lease in taken}
 
@@ -250,20 +250,20 @@ async def test_leases_that_go_before_those_that_are_due_are_bounded_and_the_fore
         await insert(connection, "organizations", a_row("organizations", B))
         for table in ("projects", "environments", "networks"):
             await insert(connection, table, a_row(table, B))
-        waiting = [
+        wanted = [
             *((A, 10 + number, 20, START - (5 - number) * SECOND) for number in range(5)),
             *((A, 20 + number, 20 + number, later) for number in range(6)),
             (B, 30, 90, later),
         ]
         rows_of = [
-            a_row("leases", of, id_, priority=priority, due_at=due) for of, id_, priority, due in waiting
+            a_row("leases", of, id_, priority=priority, due_at=due) for of, id_, priority, due in wanted
         ]
         await insert(connection, "leases", *rows_of)
-    ids = {row["id"]: number for row, (_, number, _, _) in zip(rows_of, waiting, strict=True)}
+    ids = {row["id"]: number for row, (_, number, _, _) in zip(rows_of, wanted, strict=True)}
 
     async def take(limit: int) -> list[int]:
         async with own.transaction() as connection:
-            return [ids[lease.id] for lease in await leases.take_placing(connection, now=START, limit=limit)]
+            return [ids[lease.id] for lease in await waiting.take_placing(connection, now=START, limit=limit)]
 
     first = await take(3)
     assert first[:3] == [10, 11, 12], "those that have been due for the longest time"

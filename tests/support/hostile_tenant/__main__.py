@@ -15,10 +15,19 @@ from typing import Any
 import httpx
 
 from tests.support.hostile_tenant.play import Verdict, play, playable, witnessed
-from tests.support.hostile_tenant.things import NotPlantedError, Things, plant, ssh_public_key, with_places
+from tests.support.hostile_tenant.things import (
+    NotPlantedError,
+    Things,
+    plant,
+    ssh_public_key,
+    with_certificate,
+    with_places,
+)
 from tests.support.hostile_tenant.way import Stand
 from tests.support.hostile_tenant.ways import WAYS
 
+READY_SECONDS_MAX = 900
+"""So long a lease may take until it is ready, or has ended. A machine has to be there for an SSH certificate."""
 LINES_SECONDS = 5
 """So long it may take until refusals are in the audit log, where one second is usual."""
 _KEYS = ("ATTACKER_API_KEY", "VICTIM_API_KEY", "OPERATOR_API_KEY")
@@ -30,8 +39,23 @@ def _client(url: str, secret: str) -> httpx.AsyncClient:
 
 async def _tenant(http: httpx.AsyncClient, marker: str, sku: str) -> Things:
     things = await plant(http, marker, sku=sku)
+    await _settled(http, things)
+    things = await with_certificate(http, things)
     await asyncio.sleep(LINES_SECONDS)
     return await with_places(http, things)
+
+
+async def _settled(http: httpx.AsyncClient, things: Things) -> None:
+    """Wait until nothing of the leases changes by itself: two are ready, and the released one has ended."""
+    states: dict[str, str] = {}
+    for _ in range(READY_SECONDS_MAX):
+        leases = (await http.get("/v1/leases", params={"project": things["project"]})).json()["items"]
+        states = {lease["id"]: lease["state"] for lease in leases}
+        live = [states.pop(things[lease], "none") for lease in ("lease", "second lease")]
+        if live == ["ready", "ready"] and set(states.values()) <= {"ended"}:
+            return
+        await asyncio.sleep(1)
+    raise NotPlantedError(f"after {READY_SECONDS_MAX} s the leases are {live} and {list(states.values())}")
 
 
 async def _lines(http: httpx.AsyncClient, request_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -65,6 +89,7 @@ async def _played(arguments: argparse.Namespace) -> list[Verdict]:
             common={
                 "sku": arguments.sku,
                 "attackers lease": mine["released lease"],
+                "attackers ready lease": mine["lease"],
                 "attackers ssh key": mine["ssh key"],
                 "attackers user": mine["user"],
                 "attackers public key": mine["public key"],
@@ -80,7 +105,7 @@ async def _played(arguments: argparse.Namespace) -> list[Verdict]:
                 f"{len(ways)} ways, about {2 * len(ways) // 60 + 1} minutes; {len(WAYS) - len(ways)} are left out"
             )
             return await play(
-                ways, stand, digest=lambda: witnessed(theirs), lines=lambda ids: _lines(http, ids)
+                ways, stand, digest=lambda: witnessed(theirs, planted), lines=lambda ids: _lines(http, ids)
             )
         finally:
             await _released(http, mine)

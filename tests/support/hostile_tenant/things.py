@@ -119,7 +119,6 @@ class _Planter:
             name=f"{self.marker} {which}".strip(),
             project=self.values["project name"],
             environment=self.values["environment name"],
-            ssh_key_ids=[],
             labels={self.marker: self.marker},
         )
 
@@ -162,6 +161,15 @@ async def plant(http: httpx.AsyncClient, marker: str, *, sku: str) -> Things:
         made = await http.post("/v1/projects", json={"name": name}, headers={"Idempotency-Key": key})
         values[f"{which}replayed project"] = str(made.json()["id"])
     return Things(marker, dict(values), frozenset(planter.secrets))
+
+
+async def with_certificate(http: httpx.AsyncClient, things: Things) -> Things:
+    """The things with SSH certificates for the lease, which has to be ready."""
+    planter = _Planter(http, things.marker, dict(things.values))
+    for which in ("", SECOND):
+        path = f"/v1/leases/{things['lease']}/ssh-certificates"
+        await planter.make(f"{which}certificate", path, key=things["public key"])
+    return replace(things, values=planter.values)
 
 
 async def with_places(http: httpx.AsyncClient, things: Things) -> Things:

@@ -90,6 +90,8 @@ class Way:
     """The event of the line in the attacker's audit log; None when the refusal has none."""
     no_line: str = ""
     """Why it has none."""
+    echoes: bool = False
+    """Whether the answer has lines of the attacker's own audit log, which name what other ways were aimed at."""
     compared: bool = True
     """Whether the same aimed at what nobody has is answered alike, to the byte."""
     makes: bool = False
@@ -150,6 +152,7 @@ def by_call(
     control: Call | None = None,
     compared: bool = True,
     makes: bool = False,
+    echoes: bool = False,
 ) -> Way:
     """A way that is one request, aimed at the attacker's own things as a control."""
     own = control or call
@@ -167,4 +170,5 @@ def by_call(
         no_line=no_line,
         compared=compared,
         makes=makes,
+        echoes=echoes,
     )

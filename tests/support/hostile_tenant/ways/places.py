@@ -8,7 +8,7 @@ from tests.support.hostile_tenant.things import Things
 from tests.support.hostile_tenant.way import OWN, Call, Stand, Way, by_call
 
 
-def _page(name: str, path: str, cursor: str, why: str) -> Way:
+def _page(name: str, path: str, cursor: str, why: str, *, echoes: bool = False) -> Way:
     return by_call(
         name,
         why,
@@ -16,6 +16,7 @@ def _page(name: str, path: str, cursor: str, why: str) -> Way:
         refused=OWN,
         no_line="it is no refusal",
         compared=False,  # Nobody can invent one without a row.
+        echoes=echoes,
     )
 
 
@@ -44,6 +45,7 @@ WAYS = (
         "/v1/audit-events",
         "audit cursor",
         "the same cursor serves operators, who read every log",
+        echoes=True,
     ),
     by_call(
         "use a cursor of their audit log for leases",
@@ -98,5 +100,6 @@ WAYS = (
         refused=OWN,
         no_line="it is no refusal",
         compared=False,
+        echoes=True,
     ),
 )

@@ -41,11 +41,12 @@ UPDATE claims c SET ssh_revoked_due_at = :again FROM taken WHERE c.id = taken.id
 RETURNING c.id AS claim_id, c.lease_id, taken.launch_key, taken.address, taken.ssh_port, taken.host_key
 """)
 _REVOKED_OF = text("""
-SELECT (array_agg(s.serial ORDER BY s.valid_before DESC, s.serial))[:CAST(:serials AS integer)] AS serials,
-       count(*) AS count
-FROM claims c JOIN ssh_certificates s ON s.lease_id = c.lease_id
-WHERE c.id = :id AND s.signed_at IS NOT NULL AND (c.ended_at IS NOT NULL OR s.revoked_at IS NOT NULL)
-HAVING count(*) > 0
+WITH over AS (
+  SELECT s.serial, s.valid_before FROM claims c JOIN ssh_certificates s ON s.lease_id = c.lease_id
+  WHERE c.id = :id AND s.signed_at IS NOT NULL AND (c.ended_at IS NOT NULL OR s.revoked_at IS NOT NULL)
+)
+SELECT ARRAY(SELECT serial FROM over ORDER BY valid_before DESC, serial LIMIT :serials) AS serials, count(*) AS count
+FROM over HAVING count(*) > 0
 """)
 _TOLD = text("UPDATE claims SET ssh_revoked = :revoked, ssh_revoked_due_at = :now WHERE id = :id")
 

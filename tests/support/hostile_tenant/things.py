@@ -49,7 +49,8 @@ class Things:
 
     def invented(self) -> "Things":
         """Things of the same shape that nobody has."""
-        marker = ("invented-" + secrets.token_hex(32))[: len(self.marker)]
+        # Without a word in it: a name that is unknown is answered with own names that are like it.
+        marker = secrets.token_hex(32)[: len(self.marker)]
         made = {what: self._invented(value, marker) for what, value in self.values.items()}
         return Things(marker, made, places=self.places)
 

@@ -219,7 +219,7 @@ WAYS = (
         "projects.rename",
         "POST",
         "/v1/projects/{replayed project}/rename",
-        {"name": "renamed by its owner"},
+        {"name": "{marker} renamed"},
         why="an update by id; the name is unique within an organization",
     ),
 )

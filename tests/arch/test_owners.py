@@ -126,6 +126,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "datetime",
         "difflib",
         "ipaddress",
+        "itertools",
         "enum",
         "hashlib",
         "typing",

@@ -32,6 +32,8 @@ OWNERS = {
     "grpc": r"data_plane/proof/verifier/service/.*",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*",
+    "lightkube": r"data_plane/cluster/(faults|lightkube_port|capacity)\.py",
+    "httpx2": r"data_plane/cluster/(faults|lightkube_port|transport)\.py",
     "httpx": r"control_plane/(cli|identity)/.*|providers/.*",
     "jwt": r"control_plane/identity/.*",
     "rich": r"control_plane/cli/.*",

@@ -1,0 +1,77 @@
+"""What a node says it has, against what the provider sold.
+
+A node reports its own capacity, and the scheduler believes it. A node that claims GPUs it does not have would attract
+workloads, so a claim beyond what was sold is a reason for quarantine, and less than was sold is a broken delivery.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+CPU_EXCESS_PERCENT = 0
+MEMORY_EXCESS_PERCENT = 5
+"""Providers sell in GB or GiB, and round."""
+MEMORY_SHORTFALL_PERCENT = 15
+"""What the kernel and the firmware keep, with the same rounding."""
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    cpu_millis: int
+    memory_bytes: int
+    devices: Mapping[str, int]
+    """Extended resources by name, such as `nvidia.com/gpu`. Those of 0 may be left out."""
+
+
+class Finding(StrEnum):
+    FITS = "fits"
+    SHORT = "short"
+    """Less than was sold: it is not admitted, and nobody pays for it."""
+    EXCESS = "excess"
+    """More than was sold: quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    finding: Finding
+    reasons: tuple[str, ...]
+    """Sentences for people; empty when it fits."""
+
+
+def judge_capacity(sold: Capacity, claimed: Capacity) -> Verdict:
+    """An excess weighs more than a shortfall: who lies about one figure is not believed in another."""
+    excess = [*_excess_of_devices(sold, claimed), *_excess_of_machine(sold, claimed)]
+    short = _shortfall(sold, claimed)
+    finding = Finding.EXCESS if excess else Finding.SHORT if short else Finding.FITS
+    return Verdict(finding, tuple(excess + short))
+
+
+def _excess_of_devices(sold: Capacity, claimed: Capacity) -> list[str]:
+    return [
+        f"claims {count} {name}, {sold.devices.get(name, 0)} were sold"
+        for name, count in sorted(claimed.devices.items())
+        if count > sold.devices.get(name, 0)
+    ]
+
+
+def _excess_of_machine(sold: Capacity, claimed: Capacity) -> list[str]:
+    reasons = []
+    if claimed.cpu_millis * 100 > sold.cpu_millis * (100 + CPU_EXCESS_PERCENT):
+        reasons.append(f"claims {claimed.cpu_millis}m of CPU, {sold.cpu_millis}m were sold")
+    if claimed.memory_bytes * 100 > sold.memory_bytes * (100 + MEMORY_EXCESS_PERCENT):
+        reasons.append(f"claims {claimed.memory_bytes} bytes of memory, {sold.memory_bytes} were sold")
+    return reasons
+
+
+def _shortfall(sold: Capacity, claimed: Capacity) -> list[str]:
+    reasons = [
+        f"has {claimed.devices.get(name, 0)} {name}, {count} were sold"
+        for name, count in sorted(sold.devices.items())
+        if claimed.devices.get(name, 0) < count
+    ]
+    if claimed.cpu_millis < sold.cpu_millis:
+        reasons.append(f"has {claimed.cpu_millis}m of CPU, {sold.cpu_millis}m were sold")
+    if claimed.memory_bytes * 100 < sold.memory_bytes * (100 - MEMORY_SHORTFALL_PERCENT):
+        reasons.append(f"has {claimed.memory_bytes} bytes of memory, {sold.memory_bytes} were sold")
+    return reasons

@@ -1,0 +1,1 @@
+"""Kubernetes clusters: what a tenant gets in one, and what becomes of its nodes."""

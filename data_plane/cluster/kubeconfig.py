@@ -1,0 +1,83 @@
+"""Kubeconfigs, issued and taken back.
+
+A kubeconfig is a ServiceAccount of its own and one token for it. The token ends by itself; deleting the ServiceAccount
+ends it before. The API server remembers for up to 10 s that it accepted a token, so a kubeconfig that is in use works
+for as long after that.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from data_plane.cluster.objects import kubeconfig as file
+from data_plane.cluster.objects import role
+from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, Tenant, name_of
+from data_plane.cluster.port import KubernetesPort, NotFound
+from data_plane.cluster.resource import CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, Resource
+
+LIFE_MIN = timedelta(minutes=10)
+"""Kubernetes issues no token of less."""
+LIFE_MAX = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a kubeconfig leads: what its file says of the cluster."""
+
+    name: str
+    endpoint: str
+    authority: str
+    """PEM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    text: str = field(repr=False)
+    """The file. It holds a token and is shown once."""
+    expires_at: datetime
+
+
+async def issue(
+    port: KubernetesPort,
+    address: Address,
+    tenant: Tenant,
+    kubeconfig: str,
+    *,
+    lease: str | None,
+    life: timedelta,
+) -> Kubeconfig:
+    """`kubeconfig` is its id, recorded before this call, so that whatever a crash leaves can be revoked.
+
+    With a lease, its nodes are what the holder sees; without, all nodes, which is for dedicated clusters.
+    Raises ValueError for a life outside 10 minutes to 24 hours.
+    """
+    if not LIFE_MIN <= life <= LIFE_MAX:
+        raise ValueError(f"a kubeconfig lives between {LIFE_MIN} and {LIFE_MAX}, not {life}")
+    account = role.service_account(tenant, kubeconfig)
+    nodes = role.ALL_NODES_ROLE if lease is None else role.lease_nodes_role_name(lease)
+    for thing in (account, *role.bindings(tenant, kubeconfig, nodes)):
+        await port.apply(thing, take_over=True)
+    seconds = int(life.total_seconds())
+    issued = await port.request_token(account["metadata"]["name"], KUBECONFIGS_NAMESPACE, life_s=seconds)
+    text = file.kubeconfig(
+        name=address.name,
+        endpoint=address.endpoint,
+        authority=address.authority,
+        tenant=tenant,
+        token=issued.token,
+    )
+    return Kubeconfig(text, issued.expires_at)
+
+
+async def revoke(port: KubernetesPort, tenant: Tenant, kubeconfig: str) -> None:
+    """The ServiceAccount goes first: nothing else matters once its token is worth nothing."""
+    name = name_of(kubeconfig)
+    await _gone(port, SERVICE_ACCOUNT, name, KUBECONFIGS_NAMESPACE)
+    await _gone(port, ROLE_BINDING, name, tenant.namespace)
+    await _gone(port, CLUSTER_ROLE_BINDING, f"splitplane:{name}", None)
+
+
+async def _gone(port: KubernetesPort, resource: Resource, name: str, namespace: str | None) -> None:
+    try:
+        await port.delete(resource, name, namespace)
+    except NotFound:
+        return

@@ -1,0 +1,66 @@
+"""What we do to a cluster's nodes. Each function can be repeated, and is right when the node is already gone."""
+
+from data_plane.cluster.objects import node as on_node
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.port import Conflict, KubernetesPort, NotFound
+from data_plane.cluster.resource import NODE, SECRET, Object
+
+ATTEMPTS_MAX = 5
+"""How often a change is made anew because somebody else changed the node in between, as Kubernetes does often."""
+
+
+async def admit(port: KubernetesPort, name: str, *, tenant: Tenant, lease: str, pool: str) -> None:
+    """Give a node that was checked to a tenant, in one write: from then on its pods land there, and no others.
+
+    Raises NotFound when there is no such node: it never creates one.
+    """
+
+    def change(node: Object) -> Object:
+        labels = {**on_node.labels_of_nobody(node), **on_node.labels(tenant, lease, pool)}
+        return {"metadata": {"labels": labels}, "spec": {"taints": on_node.taints_with(node, tenant)}}
+
+    for _ in range(ATTEMPTS_MAX):
+        node = await port.get(NODE, name)
+        wanted = change(node)
+        # A list of taints is replaced as a whole, so it has to be made from the current one.
+        wanted["metadata"]["resourceVersion"] = node["metadata"]["resourceVersion"]
+        try:
+            await port.patch(NODE, name, wanted)
+        except Conflict as error:
+            problem = error
+        else:
+            return
+    raise problem
+
+
+async def cordon(port: KubernetesPort, name: str) -> bool:
+    """No new pod lands on the node. False when the node is gone."""
+    try:
+        await port.patch(NODE, name, {"spec": {"unschedulable": True}})
+    except NotFound:
+        return False
+    return True
+
+
+async def forget(port: KubernetesPort, name: str, *, uid: str | None = None) -> None:
+    """Delete the Node and its password, without which K3s refuses another machine of that name.
+
+    With the uid, a node that joined under the name since then stays, and keeps its password: that is a Conflict.
+    """
+    await _delete_node(port, name, uid)
+    await forget_password(port, name)
+
+
+async def forget_password(port: KubernetesPort, name: str) -> None:
+    """K3s stores it at the first attempt to join, also when no Node comes of it."""
+    try:
+        await port.delete(SECRET, f"{name}.node-password.k3s", "kube-system")
+    except NotFound:
+        return
+
+
+async def _delete_node(port: KubernetesPort, name: str, uid: str | None) -> None:
+    try:
+        await port.delete(NODE, name, uid=uid)
+    except NotFound:
+        return

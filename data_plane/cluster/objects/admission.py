@@ -1,0 +1,107 @@
+"""Rules that the API server applies to everything in tenants' namespaces, whoever asks, workload controllers and nodes
+included: pods run on the nodes of their own project and nowhere else.
+
+One policy adds to each pod what the scheduler needs: the node label of its project, and the toleration of its nodes'
+taint. The other one refuses what would get around the scheduler or reach outside. The second binds also where the first
+one is missing. Both are evaluated inside the API server: there is no webhook that could be away.
+"""
+
+from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
+from data_plane.cluster.resource import (
+    MUTATING_ADMISSION_POLICY,
+    MUTATING_ADMISSION_POLICY_BINDING,
+    VALIDATING_ADMISSION_POLICY,
+    VALIDATING_ADMISSION_POLICY_BINDING,
+    Object,
+    Objects,
+    head,
+)
+
+PLACEMENT = "splitplane-placement"
+PODS = "splitplane-pods"
+SERVICES = "splitplane-services"
+_OURS = {MANAGED_BY: MANAGER}
+_TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
+_PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
+
+_SELECT = f"""has(object.spec.nodeSelector) ?
+  [JSONPatch{{op: "add", path: "/spec/nodeSelector/" + jsonpatch.escapeKey("{NODE_PROJECT}"),
+              value: variables.project}}] :
+  [JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{"{NODE_PROJECT}": variables.project}}}}]"""
+
+_TOLERATE = f"""has(object.spec.tolerations) ?
+  [JSONPatch{{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{{
+     key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}}}] :
+  [JSONPatch{{op: "add", path: "/spec/tolerations", value: [Object.spec.tolerations{{
+     key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}]}}]"""
+
+_POD_RULES = (
+    (
+        f"object.spec.?nodeSelector['{NODE_PROJECT}'].orValue('') == variables.project",
+        "a pod runs on the nodes of its own project",
+    ),
+    (
+        "!has(object.spec.nodeName) || object.spec.nodeName == ''",
+        "spec.nodeName is for the scheduler to set; choose nodes by nodeSelector or affinity",
+    ),
+    (
+        "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
+        "priority classes of the system are not for workloads",
+    ),
+)
+_SERVICE_RULES = (
+    (
+        "!has(object.spec.type) || object.spec.type == 'ClusterIP'",
+        "a Service is of the type ClusterIP here; use kubectl port-forward from outside",
+    ),
+    (
+        "!has(object.spec.externalIPs) || object.spec.externalIPs.size() == 0",
+        "spec.externalIPs could take over addresses of others",
+    ),
+)
+
+
+def admission_policies() -> Objects:
+    return [
+        _placement(),
+        _binding_of_placement(),
+        *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
+        *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
+    ]
+
+
+def _placement() -> Object:
+    spec = {
+        "matchConstraints": {"resourceRules": [_on("pods", ["CREATE"])], "namespaceSelector": _TENANTS},
+        "variables": [{"name": "project", "expression": _PROJECT_OF_NAMESPACE}],
+        "mutations": [
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+            for expression in (_SELECT, _TOLERATE)
+        ],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+    }
+    return {**head(MUTATING_ADMISSION_POLICY, PLACEMENT, labels=_OURS), "spec": spec}
+
+
+def _binding_of_placement() -> Object:
+    binding = head(MUTATING_ADMISSION_POLICY_BINDING, PLACEMENT, labels=_OURS)
+    return {**binding, "spec": {"policyName": PLACEMENT}}
+
+
+def _refusals(name: str, what: Object, rules: tuple[tuple[str, str], ...]) -> Objects:
+    spec = {
+        "matchConstraints": {"resourceRules": [what], "namespaceSelector": _TENANTS},
+        "variables": [{"name": "project", "expression": _PROJECT_OF_NAMESPACE}],
+        "validations": [{"expression": rule, "message": message} for rule, message in rules],
+        "failurePolicy": "Fail",
+    }
+    binding = head(VALIDATING_ADMISSION_POLICY_BINDING, name, labels=_OURS)
+    return [
+        {**head(VALIDATING_ADMISSION_POLICY, name, labels=_OURS), "spec": spec},
+        {**binding, "spec": {"policyName": name, "validationActions": ["Deny"]}},
+    ]
+
+
+def _on(plural: str, operations: list[str]) -> Object:
+    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": [plural]}

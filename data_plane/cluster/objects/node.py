@@ -1,0 +1,48 @@
+"""What we put on a Node: whose it is, as labels that it cannot change, and a taint that keeps others' pods off."""
+
+from data_plane.cluster.objects.tenant import (
+    NODE_LEASE,
+    NODE_ORGANIZATION,
+    NODE_POOL,
+    NODE_PREFIX,
+    NODE_PROJECT,
+    OWN_PREFIX,
+    PROJECT,
+    Tenant,
+    checked,
+)
+from data_plane.cluster.resource import Object, Objects
+
+JOINING = f"{OWN_PREFIX}/joining"
+"""The taint with which a node registers, and which we take off once it has been checked."""
+
+
+def labels(tenant: Tenant, lease: str, pool: str) -> dict[str, str]:
+    return {
+        NODE_ORGANIZATION: tenant.organization,
+        NODE_PROJECT: tenant.project,
+        NODE_LEASE: checked(lease),
+        NODE_POOL: pool,
+    }
+
+
+def labels_of_nobody(node: Object) -> dict[str, None]:
+    """What takes all our labels off a Node, in a merge patch."""
+    present = node["metadata"].get("labels", {})
+    return {name: None for name in present if name.startswith(f"{NODE_PREFIX}/")}
+
+
+def joining_taint() -> Object:
+    return {"key": JOINING, "value": "true", "effect": "NoSchedule"}
+
+
+def tenant_taint(tenant: Tenant) -> Object:
+    return {"key": PROJECT, "value": tenant.project, "effect": "NoSchedule"}
+
+
+def taints_with(node: Object, tenant: Tenant) -> Objects:
+    """A node's taints with the tenant's in place of ours. Those that Kubernetes set stay."""
+    present = node["spec"].get("taints", [])
+    return [taint for taint in present if not taint["key"].startswith(f"{OWN_PREFIX}/")] + [
+        tenant_taint(tenant)
+    ]

@@ -1,0 +1,58 @@
+"""How much a tenant's namespace may hold: as many GPUs as it leases nodes for, and bounds on what would burden others.
+
+The API server and its database are shared by all tenants of a cluster, so the number of objects is bounded as well.
+"""
+
+from dataclasses import dataclass
+
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.resource import LIMIT_RANGE, RESOURCE_QUOTA, Object, head
+
+PODS_PER_NODE = 110
+"""What a kubelet runs at most, unless it is told otherwise."""
+OBJECTS_MAX = {
+    "services": 100,
+    "services.nodeports": 0,
+    "services.loadbalancers": 0,
+    "count/configmaps": 500,
+    "count/secrets": 500,
+    "count/serviceaccounts": 50,
+    "count/jobs.batch": 1_000,
+    "count/cronjobs.batch": 100,
+    "count/deployments.apps": 200,
+    "count/replicasets.apps": 2_000,
+    "count/statefulsets.apps": 200,
+    "count/daemonsets.apps": 20,
+    "count/poddisruptionbudgets.policy": 100,
+    "count/leases.coordination.k8s.io": 200,
+    "persistentvolumeclaims": 100,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What all leased nodes of a tenant have together."""
+
+    nodes: int
+    gpus: int
+    cpu_millis: int
+    memory_bytes: int
+
+
+def resource_quota(tenant: Tenant, allowance: Allowance) -> Object:
+    hard = {
+        "requests.nvidia.com/gpu": allowance.gpus,
+        "requests.cpu": f"{allowance.cpu_millis}m",
+        "requests.memory": allowance.memory_bytes,
+        "pods": allowance.nodes * PODS_PER_NODE,
+        **OBJECTS_MAX,
+    }
+    quota = head(RESOURCE_QUOTA, "splitplane", tenant.namespace, labels=tenant.labels)
+    return {**quota, "spec": {"hard": {name: str(amount) for name, amount in hard.items()}}}
+
+
+def limit_range(tenant: Tenant) -> Object:
+    """What a container requests that names nothing itself. Without it, the quota would refuse its pod."""
+    requests = {"cpu": "100m", "memory": "256Mi"}
+    limits = head(LIMIT_RANGE, "splitplane", tenant.namespace, labels=tenant.labels)
+    return {**limits, "spec": {"limits": [{"type": "Container", "defaultRequest": requests}]}}

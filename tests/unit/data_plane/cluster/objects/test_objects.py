@@ -1,0 +1,178 @@
+"""What is rendered for a cluster, read without one. That a real API server enforces it is tested against a real one."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from data_plane.cluster.objects import node, role
+from data_plane.cluster.objects.admission import admission_policies
+from data_plane.cluster.objects.bootstrap_token import LIFE_MAX, BootstrapToken, bootstrap_secret
+from data_plane.cluster.objects.kubeconfig import kubeconfig
+from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
+from data_plane.cluster.objects.network_policy import network_policies
+from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
+from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PREFIX, Tenant
+from data_plane.cluster.port import Token
+from data_plane.cluster.resource import NODE, POD, Object, head, resource_of
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+TENANT = Tenant("org_019aa0000000700080000000000000a1", "prj_019aa0000000700080000000000000b1")
+OTHER = Tenant("org_019aa0000000700080000000000000a2", "prj_019aa0000000700080000000000000b2")
+ALLOWANCE = Allowance(nodes=2, gpus=16, cpu_millis=192_000, memory_bytes=2**41)
+TOKEN = BootstrapToken("abcdef", "0123456789abcdef")
+
+
+def _everything(tenant: Tenant) -> list[Object]:
+    return [
+        tenant_namespace(tenant),
+        *network_policies(tenant),
+        resource_quota(tenant, ALLOWANCE),
+        limit_range(tenant),
+        role.service_account(tenant, "kc_1"),
+        *role.bindings(tenant, "kc_1", role.lease_nodes_role_name("le_1")),
+    ]
+
+
+def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> None:
+    shared = [
+        kubeconfigs_namespace(),
+        role.tenant_role(),
+        role.all_nodes_role(),
+        role.lease_nodes_role("le_1", ["a"]),
+        *admission_policies(),
+    ]
+    for thing in [*_everything(TENANT), *shared]:
+        assert resource_of(thing)
+        assert thing["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "splitplane"
+
+
+def test_objects_of_one_tenant_say_nothing_of_another_one() -> None:
+    for mine, theirs in zip(_everything(TENANT), _everything(OTHER), strict=True):
+        assert OTHER.project not in json.dumps(mine)
+        assert OTHER.namespace not in json.dumps(mine)
+        assert mine != theirs
+
+
+def test_what_is_no_id_names_nothing_in_a_cluster() -> None:
+    for bad in ("", "prj", "prj_", "PRJ_1", "prj_1/x", "prj_" + "a" * 51, "prj_1\n", "prj_a_b"):
+        with pytest.raises(ValueError, match="is no id"):
+            Tenant("org_1", bad)
+        with pytest.raises(ValueError, match="is no id"):
+            role.lease_nodes_role(bad, [])
+
+
+def test_an_object_has_a_namespace_exactly_if_its_kind_has_one() -> None:
+    with pytest.raises(ValueError, match="needed"):
+        head(POD, "p")
+    with pytest.raises(ValueError, match="too much"):
+        head(NODE, "n", "ns")
+
+
+def test_no_rule_of_a_tenant_reaches_beyond_workloads() -> None:
+    rules = role.tenant_role()["rules"]
+    writes = {
+        (group, resource)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    never = {
+        "nodes",
+        "namespaces",
+        "roles",
+        "rolebindings",
+        "serviceaccounts/token",
+        "networkpolicies",
+        "resourcequotas",
+    }
+    assert not {resource for _, resource in writes} & (
+        never | {"limitranges", "endpoints", "endpointslices", "pods/binding"}
+    )
+    named = [name for rule in rules for part in ("verbs", "resources", "apiGroups") for name in rule[part]]
+    assert not {"*", "bind", "escalate", "impersonate"} & set(named)
+    assert not [name for name in named if name.startswith("nodes")]
+
+
+def test_a_shared_clusters_role_for_nodes_names_them_and_grants_nothing_without_names() -> None:
+    named = role.lease_nodes_role("le_1", ["b", "a"])["rules"]
+    assert [rule["resourceNames"] for rule in named] == [["a", "b"]]
+    # A rule with an empty list of names would permit all of them.
+    assert role.lease_nodes_role("le_1", [])["rules"] == []
+
+
+def test_accounts_behind_kubeconfigs_are_where_no_tenant_is() -> None:
+    account = role.service_account(TENANT, "kc_1")
+    assert account["metadata"]["namespace"] == KUBECONFIGS_NAMESPACE != TENANT.namespace
+    for binding in role.bindings(TENANT, "kc_1", role.ALL_NODES_ROLE):
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "kc-1", "namespace": KUBECONFIGS_NAMESPACE}
+        ]
+
+
+def test_a_quota_has_no_room_for_services_that_open_ports_of_nodes() -> None:
+    hard = resource_quota(TENANT, ALLOWANCE)["spec"]["hard"]
+    assert (hard["services.nodeports"], hard["services.loadbalancers"]) == ("0", "0")
+    assert (hard["requests.nvidia.com/gpu"], hard["pods"]) == ("16", "220")
+
+
+def test_a_kubeconfig_has_one_context_and_the_clusters_own_authority() -> None:
+    text = kubeconfig(
+        name="gpus", endpoint="https://h:6443", authority="PEM", tenant=TENANT, token=Token("t")
+    )
+    document = json.loads(text)
+    assert [context["context"]["namespace"] for context in document["contexts"]] == [TENANT.namespace]
+    assert document["clusters"][0]["cluster"] == {
+        "server": "https://h:6443",
+        "certificate-authority-data": "UEVN",
+    }
+    assert document["users"] == [{"name": "gpus", "user": {"token": "t"}}]
+
+
+def test_a_bootstrap_token_lives_for_minutes_and_is_shown_nowhere() -> None:
+    secret = bootstrap_secret(TOKEN, "gpu-1", NOW, timedelta(minutes=15))
+    assert secret["stringData"]["expiration"] == "2026-11-22T12:15:00Z"
+    assert secret["metadata"]["name"] == "bootstrap-token-abcdef"
+    for life in (timedelta(0), -timedelta(minutes=1), LIFE_MAX + timedelta(seconds=1)):
+        with pytest.raises(ValueError, match="lives at most"):
+            bootstrap_secret(TOKEN, "gpu-1", NOW, life)
+    assert TOKEN.secret not in repr(TOKEN)
+    for part in ("abcde", "ABCDEF", "abcdef\n"):
+        with pytest.raises(ValueError, match="6 and 16"):
+            replace(TOKEN, id=part)
+
+
+def test_the_text_of_a_bootstrap_token_pins_the_file_of_the_authority() -> None:
+    # sha256 of "PEM\n", as `sha256sum` prints it for a file with that line.
+    assert TOKEN.text("PEM\n") == (
+        "K10a0278171ab77da84cdf84cc11c10e4d8923a3aadc855775d8aae2b6a9333415e::abcdef.0123456789abcdef"
+    )
+
+
+def test_admission_of_a_node_replaces_our_taints_and_labels_and_leaves_those_of_kubernetes() -> None:
+    unready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    before: Object = {
+        "metadata": {"labels": {f"{NODE_PREFIX}/old": "x", "kubernetes.io/arch": "amd64"}},
+        "spec": {"taints": [unready, node.joining_taint(), node.tenant_taint(OTHER)]},
+    }
+    assert node.taints_with(before, TENANT) == [unready, node.tenant_taint(TENANT)]
+    assert node.labels_of_nobody(before) == {f"{NODE_PREFIX}/old": None}
+    assert all(name.startswith(f"{NODE_PREFIX}/") for name in node.labels(TENANT, "le_1", "gpu"))
+
+
+def test_a_namespace_that_cannot_go_says_why() -> None:
+    def condition(kind: str, status: str) -> Object:
+        return {
+            "type": kind,
+            "status": status,
+            "reason": "DiscoveryFailed",
+            "message": "metrics.k8s.io/v1beta1",
+        }
+
+    held_up = {"status": {"conditions": [condition("NamespaceDeletionDiscoveryFailure", "True")]}}
+    assert deletion_problem(held_up) == "DiscoveryFailed: metrics.k8s.io/v1beta1"
+    going = {"status": {"conditions": [condition("NamespaceDeletionDiscoveryFailure", "False")]}}
+    assert deletion_problem(going) is None
+    assert deletion_problem({}) is None

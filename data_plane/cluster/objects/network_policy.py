@@ -3,8 +3,6 @@
 Pods of a namespace reach each other and DNS, and the internet where a pod asks for it by a label. Nothing else.
 """
 
-from typing import Any
-
 from data_plane.cluster.objects.tenant import INTERNET, Tenant
 from data_plane.cluster.resource import NETWORK_POLICY, Object, Objects, head
 
@@ -21,6 +19,7 @@ _PRIVATE = (
 
 
 def network_policies(tenant: Tenant) -> Objects:
+    to_internet = {"matchLabels": {INTERNET: "true"}}
     return [
         _policy(tenant, "splitplane-deny", ["Ingress", "Egress"]),
         _policy(
@@ -31,20 +30,21 @@ def network_policies(tenant: Tenant) -> Objects:
             egress=[_to_own()],
         ),
         _policy(tenant, "splitplane-dns", ["Egress"], egress=[_to_dns()]),
-        _policy(
-            tenant,
-            "splitplane-internet",
-            ["Egress"],
-            pods={"matchLabels": {INTERNET: "true"}},
-            egress=[_out()],
-        ),
+        _policy(tenant, "splitplane-internet", ["Egress"], pods=to_internet, egress=[_out()]),
     ]
 
 
 def _policy(
-    tenant: Tenant, name: str, kinds: list[str], *, pods: Object | None = None, **rules: Any
+    tenant: Tenant,
+    name: str,
+    kinds: list[str],
+    *,
+    pods: Object | None = None,
+    ingress: Objects | None = None,
+    egress: Objects | None = None,
 ) -> Object:
-    spec = {"podSelector": pods or {}, "policyTypes": kinds, **rules}
+    """Both directions are always named: server-side apply leaves alone what an intent does not mention."""
+    spec = {"podSelector": pods or {}, "policyTypes": kinds, "ingress": ingress or [], "egress": egress or []}
     return {**head(NETWORK_POLICY, name, tenant.namespace, labels=tenant.labels), "spec": spec}
 
 

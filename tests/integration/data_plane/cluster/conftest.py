@@ -1,0 +1,42 @@
+"""The control plane of the test run, prepared once as a cluster of ours is."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.resource_quota import Allowance
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.port import Invalid
+from data_plane.cluster.tenant import keep_tenant, prepare_cluster
+from tests.support.kubernetes.clients import eventually, new_tenant, pod, port
+from tests.support.kubernetes.control_plane import ControlPlane
+
+ALLOWANCE = Allowance(nodes=1, gpus=8, cpu_millis=16_000, memory_bytes=64 * 2**30)
+
+
+@pytest.fixture(scope="session")
+async def admin(kubernetes: ControlPlane) -> AsyncIterator[LightkubePort]:
+    """The port in our hands, with the cluster's rules in force."""
+    client = port(kubernetes, kubernetes.admin)
+    await prepare_cluster(client)
+    tenant = new_tenant()
+    await keep_tenant(client, tenant, ALLOWANCE)
+
+    async def rules_bind() -> bool:
+        try:
+            await client.apply(pod(tenant.namespace, "probe", nodeName="nowhere"))
+        except Invalid:
+            return True
+        return False
+
+    await eventually("the API server applies our rules", rules_bind)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def tenant(admin: LightkubePort) -> Tenant:
+    fresh = new_tenant()
+    await keep_tenant(admin, fresh, ALLOWANCE)
+    return fresh

@@ -1,0 +1,190 @@
+"""What a node's certificate is good for in the hands of whoever owns the machine, as docs/security.md says it."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from data_plane.cluster import node
+from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
+from data_plane.cluster.resource import NODE, SECRET, Object, head
+from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, pod, raw
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.tier import KUBERNETES
+
+pytestmark = KUBERNETES
+PAGE = Path("docs/security.md")
+SECTION = "## What a node's certificate opens"
+
+
+@dataclass
+class Attacker:
+    """A node that belongs to a tenant, its certificate, and things around it that are not its own."""
+
+    client: httpx2.AsyncClient
+    node: str
+    uid: str
+    other: str
+    namespace: str
+
+    @property
+    def itself(self) -> str:
+        return f"/api/v1/nodes/{self.node}"
+
+    @property
+    def space(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}"
+
+    async def change(self, path: str, change: Object) -> httpx2.Response:
+        return await merge(self.client, path, change)
+
+    async def mint(self, account: str, pod_name: str) -> httpx2.Response:
+        pods = (await self.client.get(f"{self.space}/pods/{pod_name}")).json()
+        bound = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": pod_name,
+            "uid": pods.get("metadata", {}).get("uid", ""),
+        }
+        body = {"spec": {"expirationSeconds": 600, "audiences": [], "boundObjectRef": bound}}
+        return await self.client.post(f"{self.space}/serviceaccounts/{account}/token", json=body)
+
+    async def mirror(self, namespace: str) -> httpx2.Response:
+        """A pod that the node says it runs from a file of its own. It can have the labels that a Service selects by."""
+        owner = {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": self.uid, "controller": True}
+        body = pod(namespace, new_name("mirror-"), nodeName=self.node, automountServiceAccountToken=False)
+        body["metadata"] |= {
+            "annotations": {"kubernetes.io/config.mirror": "x"},
+            "ownerReferences": [owner],
+            "labels": {"app": "somebody-elses"},
+        }
+        return await self.client.post(f"/api/v1/namespaces/{namespace}/pods", json=body)
+
+
+Attempt = Callable[[Attacker], Awaitable[httpx2.Response]]
+_CSR = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+_EVENT = {
+    "metadata": {"generateName": "forged-"},
+    "involvedObject": {"kind": "Pod", "namespace": "kube-system", "name": "x"},
+    "reason": "Forged",
+    "message": "by a node",
+    "type": "Warning",
+    "reportingComponent": "node",
+    "reportingInstance": "x",
+}
+ATTEMPTS: dict[str, Attempt] = {
+    "read a Secret that a pod on it uses": lambda a: a.client.get(f"{a.space}/secrets/used"),
+    "read another Secret": lambda a: a.client.get(f"{a.space}/secrets/unused"),
+    "list Secrets": lambda a: a.client.get("/api/v1/secrets"),
+    "list the pods on itself": lambda a: a.client.get(f"/api/v1/pods?fieldSelector=spec.nodeName={a.node}"),
+    "list all pods": lambda a: a.client.get("/api/v1/pods"),
+    "list the pods of another node": lambda a: a.client.get(
+        f"/api/v1/pods?fieldSelector=spec.nodeName={a.other}"
+    ),
+    "read a pod of another node": lambda a: a.client.get(f"{a.space}/pods/elsewhere"),
+    "read another Node": lambda a: a.client.get(f"/api/v1/nodes/{a.other}"),
+    "list Nodes": lambda a: a.client.get("/api/v1/nodes"),
+    "list the Services of all tenants": lambda a: a.client.get("/api/v1/services"),
+    "list requests for certificates": lambda a: a.client.get(_CSR),
+    "write an Event into any namespace": lambda a: a.client.post(
+        "/api/v1/namespaces/kube-system/events",
+        json={**_EVENT, "metadata": {"generateName": "forged-", "namespace": "kube-system"}},
+    ),
+    "set a label on itself, such as its GPU model": lambda a: a.change(
+        a.itself, {"metadata": {"labels": {"gpu.example.com/model": "b200"}}}
+    ),
+    "set or take off a label below `node-restriction.kubernetes.io/`": lambda a: a.change(
+        a.itself, {"metadata": {"labels": {NODE_PROJECT: "prj_other"}}}
+    ),
+    "change its taints": lambda a: a.change(a.itself, {"spec": {"taints": []}}),
+    "delete its own Node": lambda a: a.client.delete(a.itself),
+    "claim 64 GPUs": lambda a: a.change(
+        f"{a.itself}/status", {"status": {"capacity": {"nvidia.com/gpu": "64"}}}
+    ),
+    "change another Node": lambda a: a.change(
+        f"/api/v1/nodes/{a.other}", {"metadata": {"labels": {"a": "b"}}}
+    ),
+    "say of a pod on it that it is ready": lambda a: a.change(
+        f"{a.space}/pods/here/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    ),
+    "say so of a pod of another node": lambda a: a.change(
+        f"{a.space}/pods/elsewhere/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    ),
+    "get a token of the ServiceAccount of a pod on it": lambda a: a.mint("default", "here"),
+    "get a token of another ServiceAccount": lambda a: a.mint("another", "here"),
+    "put a pod into a tenant's namespace, as a mirror pod": lambda a: a.mirror(a.namespace),
+    "put a pod into a system namespace, as a mirror pod": lambda a: a.mirror("kube-public"),
+    "delete a pod on it": lambda a: a.client.delete(f"{a.space}/pods/here?gracePeriodSeconds=0"),
+    "delete a pod of another node": lambda a: a.client.delete(
+        f"{a.space}/pods/elsewhere?gracePeriodSeconds=0"
+    ),
+}
+
+
+@pytest.fixture
+async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant) -> AsyncIterator[Attacker]:
+    names = {"here": await new_node(kubernetes), "elsewhere": await new_node(kubernetes)}
+    for name in names.values():
+        await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+    for name in ("used", "unused"):
+        await admin.apply({**head(SECRET, name, tenant.namespace), "stringData": {"a": "b"}})
+    async with raw(kubernetes, kubernetes.admin) as boss:
+        space = f"/api/v1/namespaces/{tenant.namespace}"
+        await boss.post(f"{space}/serviceaccounts", json={"metadata": {"name": "another"}})
+
+        async def has_default() -> bool:
+            return (await boss.get(f"{space}/serviceaccounts/default")).status_code == 200
+
+        await eventually("the ServiceAccount default is there", has_default)
+        for name, on in names.items():
+            thing = pod(tenant.namespace, name, nodeSelector={"kubernetes.io/hostname": on})
+            if name == "here":
+                thing["spec"]["volumes"] = [{"name": "s", "secret": {"secretName": "used"}}]
+            (
+                await merge(
+                    boss, f"/api/v1/nodes/{on}", {"metadata": {"labels": {"kubernetes.io/hostname": on}}}
+                )
+            )
+            (await boss.post(f"{space}/pods", json=thing)).raise_for_status()
+
+            async def is_bound(path: str = f"{space}/pods/{name}") -> bool:
+                return "nodeName" in (await boss.get(path)).json()["spec"]
+
+            await eventually(f"{name} is bound", is_bound)
+    certificate = kubernetes.client(f"system:node:{names['here']}", "system:nodes")
+    async with raw(kubernetes, certificate) as client:
+        uid = (await admin.get(NODE, names["here"]))["metadata"]["uid"]
+        found = Attacker(client, names["here"], uid, names["elsewhere"], tenant.namespace)
+
+        async def is_authorized() -> (
+            bool
+        ):  # The authorizer's picture of which pod uses what follows in moments.
+            return (await client.get(f"{found.space}/secrets/used")).status_code == 200
+
+        await eventually("the node may read what its pods use", is_authorized)
+        yield found
+
+
+def _rows() -> dict[str, bool]:
+    section = PAGE.read_text().split(SECTION)[1].split("\n## ")[0]
+    return {
+        what: said == "yes"
+        for what, said in re.findall(r"^\| ([^|]+?) \| (yes|no) \|", section, re.MULTILINE)
+    }
+
+
+async def test_a_nodes_certificate_opens_what_the_page_says_and_no_more(attacker: Attacker) -> None:
+    page = _rows()
+    assert page.keys() == ATTEMPTS.keys()
+    wrong = []
+    for what, attempt in ATTEMPTS.items():
+        answer = await attempt(attacker)
+        if answer.is_success != page[what] or (
+            not answer.is_success and answer.status_code not in (403, 422)
+        ):
+            wrong.append((what, answer.status_code, answer.text[:300]))
+    assert not wrong

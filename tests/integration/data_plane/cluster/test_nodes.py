@@ -1,0 +1,179 @@
+"""What we do to nodes, on a real API server: admission, drain, and the end. No kubelet: pods are bound, and stay."""
+
+from datetime import timedelta
+
+import pytest
+
+from control_plane.domain.node_capacity import GPU, Capacity, Finding, judge_capacity
+from control_plane.world import utc_now
+from data_plane.cluster import bootstrap_token, node
+from data_plane.cluster.capacity import claimed_capacity
+from data_plane.cluster.drain import drain
+from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.bootstrap_token import BootstrapToken
+from data_plane.cluster.objects.node import joining_taint
+from data_plane.cluster.objects.tenant import NODE_LEASE, NODE_POOL, NODE_PROJECT, PROJECT, Tenant
+from data_plane.cluster.port import Conflict, NotFound, Token
+from data_plane.cluster.resource import NODE, POD, SECRET, head
+from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.tier import KUBERNETES
+
+pytestmark = KUBERNETES
+
+
+async def _admitted(plane: ControlPlane, admin: LightkubePort, tenant: Tenant) -> str:
+    name = await new_node(plane, taints=[joining_taint()])
+    await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+    return name
+
+
+async def _running(
+    plane: ControlPlane, admin: LightkubePort, tenant: Tenant, name: str, **labels: str
+) -> None:
+    """A pod that is bound, and whose kubelet says that it runs."""
+    thing = pod(tenant.namespace, name)
+    thing["metadata"]["labels"] = labels
+    await admin.apply(thing)
+
+    async def is_bound() -> bool:
+        return "nodeName" in (await admin.get(POD, name, tenant.namespace))["spec"]
+
+    await eventually(f"{name} is bound", is_bound)
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    async with raw(plane, plane.admin) as client:
+        path = f"/api/v1/namespaces/{tenant.namespace}/pods/{name}/status"
+        (await merge(client, path, {"status": status})).raise_for_status()
+
+
+async def test_an_admitted_node_is_its_tenants_and_a_second_admission_moves_it_as_a_whole(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    name = await _admitted(kubernetes, admin, tenant)
+    other = new_tenant()
+    for owner, lease in ((tenant, "le_1"), (other, "le_2"), (other, "le_2")):
+        await node.admit(admin, name, tenant=owner, lease=lease, pool="gpu")
+        seen = await admin.get(NODE, name)
+        ours = [taint for taint in seen["spec"]["taints"] if taint["key"].startswith("splitplane.io/")]
+        assert ours == [{"key": PROJECT, "value": owner.project, "effect": "NoSchedule"}]
+        labels = seen["metadata"]["labels"]
+        assert (labels[NODE_PROJECT], labels[NODE_LEASE], labels[NODE_POOL]) == (owner.project, lease, "gpu")
+
+
+async def test_nothing_that_is_done_to_a_node_that_is_gone_creates_one(
+    admin: LightkubePort, tenant: Tenant
+) -> None:
+    name = new_name("gone-")
+    with pytest.raises(NotFound):
+        await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+    assert not await node.cordon(admin, name)
+    assert (await drain(admin, name, grace_s=1, time_is_up=True)).is_empty
+    await node.forget(admin, name)
+    with pytest.raises(NotFound):
+        await admin.get(NODE, name)
+
+
+async def test_a_node_that_claims_more_gpus_than_were_sold_is_found_out(
+    kubernetes: ControlPlane, admin: LightkubePort
+) -> None:
+    name = await new_node(kubernetes)
+    sold = Capacity(cpu_millis=16_000, memory_bytes=64 * 2**30, devices={GPU: 8})
+
+    async def finding() -> Finding:
+        claimed = claimed_capacity(await admin.get(NODE, name))
+        return judge_capacity(
+            sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices)
+        ).finding
+
+    assert await finding() is Finding.FITS
+    itself = kubernetes.client(f"system:node:{name}", "system:nodes")
+    async with raw(kubernetes, itself) as liar:
+        change = {"status": {"capacity": {GPU: "64"}, "allocatable": {GPU: "64"}}}
+        (await merge(liar, f"/api/v1/nodes/{name}/status", change)).raise_for_status()
+    assert await finding() is Finding.EXCESS
+
+
+async def test_a_drain_evicts_waits_respects_budgets_and_kills_once_the_time_is_up(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    name = await _admitted(kubernetes, admin, tenant)
+    await _running(kubernetes, admin, tenant, "free")
+    await _running(kubernetes, admin, tenant, "guarded", app="db")
+    budget = {
+        "metadata": {"name": "db"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+    }
+    async with raw(kubernetes, kubernetes.admin) as client:
+        path = f"/apis/policy/v1/namespaces/{tenant.namespace}/poddisruptionbudgets"
+        (await client.post(path, json=budget)).raise_for_status()
+    free, guarded = f"{tenant.namespace}/free", f"{tenant.namespace}/guarded"
+    assert await node.cordon(admin, name)
+    first = await drain(admin, name, grace_s=300, time_is_up=False)
+    assert first.evicted == (free,)
+    assert first.refused is not None
+    assert list(first.refused) == [guarded]
+    assert "disruption budget" in first.refused[guarded]
+    second = await drain(admin, name, grace_s=300, time_is_up=False)
+    assert (second.evicted, second.ending, list(second.refused or {})) == ((), (free,), [guarded])
+    last = await drain(admin, name, grace_s=300, time_is_up=True)
+    assert set(last.killed) == {free, guarded}
+    assert (await drain(admin, name, grace_s=300, time_is_up=False)).is_empty
+    # Nothing new lands there.
+    await admin.apply(pod(tenant.namespace, "late"))
+
+    async def was_tried() -> bool:
+        status = (await admin.get(POD, "late", tenant.namespace)).get("status", {})
+        return any(entry.get("reason") == "Unschedulable" for entry in status.get("conditions", []))
+
+    await eventually("the scheduler has looked for a place", was_tried)
+
+
+async def test_a_node_is_forgotten_with_its_password_unless_another_one_has_its_name(
+    kubernetes: ControlPlane, admin: LightkubePort
+) -> None:
+    name = await new_node(kubernetes)
+    uid = (await admin.get(NODE, name))["metadata"]["uid"]
+    password = {**head(SECRET, f"{name}.node-password.k3s", "kube-system"), "stringData": {"hash": "x"}}
+    await admin.apply(password)
+    with pytest.raises(Conflict):
+        await node.forget(admin, name, uid="00000000-0000-0000-0000-000000000000")
+    assert await admin.get(SECRET, f"{name}.node-password.k3s", "kube-system")
+    for _ in range(2):
+        await node.forget(admin, name, uid=uid)
+    for resource, gone, space in ((NODE, name, None), (SECRET, f"{name}.node-password.k3s", "kube-system")):
+        with pytest.raises(NotFound):
+            await admin.get(resource, gone, space)
+    # The first attempt to join stores the password even if no Node comes of it.
+    await admin.apply(password)
+    await node.forget(admin, name, uid=uid)
+    with pytest.raises(NotFound):
+        await admin.get(SECRET, f"{name}.node-password.k3s", "kube-system")
+
+
+async def test_a_bootstrap_token_is_accepted_until_it_expires_and_is_withdrawn(
+    kubernetes: ControlPlane, admin: LightkubePort
+) -> None:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+    async def who(token: BootstrapToken) -> str | None:
+        async with raw(kubernetes, Token(f"{token.id}.{token.secret}")) as client:
+            answer = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review)
+        return str(answer.json()["status"]["userInfo"]["username"]) if answer.status_code == 201 else None
+
+    life = timedelta(minutes=15)
+    expired, valid = (
+        BootstrapToken("abc122", "0123456789abcdef"),
+        BootstrapToken("abc123", "0123456789abcdef"),
+    )
+    await bootstrap_token.admit_machine(admin, expired, "gpu-1", now=utc_now() - 2 * life, life=life)
+    await bootstrap_token.admit_machine(admin, valid, "gpu-1", now=utc_now(), life=life)
+
+    async def is_accepted() -> bool:
+        return await who(valid) == "system:bootstrap:abc123"
+
+    await eventually("the token is accepted", is_accepted)
+    assert await who(expired) is None
+    for _ in range(2):
+        await bootstrap_token.withdraw(admin, valid.id)
+    with pytest.raises(NotFound):
+        await admin.get(SECRET, valid.secret_name, "kube-system")

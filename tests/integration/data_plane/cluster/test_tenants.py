@@ -1,0 +1,272 @@
+"""What a customer can do in a cluster, and cannot: with a kubeconfig of ours, against a real API server and scheduler."""
+
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from data_plane.cluster import kubeconfig as kubeconfigs
+from data_plane.cluster import node as nodes
+from data_plane.cluster.kubeconfig import Address, Kubeconfig
+from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
+from data_plane.cluster.port import ClusterError, Forbidden, Invalid, Token, Unauthorized
+from data_plane.cluster.resource import (
+    NETWORK_POLICY,
+    POD,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    Object,
+    head,
+)
+from data_plane.cluster.tenant import keep_nodes_of_lease, keep_tenant
+from tests.integration.data_plane.cluster.conftest import ALLOWANCE
+from tests.support.kubernetes.clients import eventually, new_name, new_node, new_tenant, pod, port, raw
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.tier import KUBERNETES
+
+pytestmark = KUBERNETES
+LIFE = timedelta(minutes=10)
+
+
+async def _issue(
+    plane: ControlPlane, admin: LightkubePort, tenant: Tenant, *, lease: str | None, name: str | None = None
+) -> Kubeconfig:
+    address = Address("gpus", plane.url, plane.authority.decode())
+    return await kubeconfigs.issue(admin, address, tenant, name or new_name("kc_"), lease=lease, life=LIFE)
+
+
+def _token(issued: Kubeconfig) -> Token:
+    return Token(json.loads(issued.text)["users"][0]["user"]["token"])
+
+
+@asynccontextmanager
+async def _customer(
+    plane: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> AsyncIterator[LightkubePort]:
+    client = port(plane, _token(await _issue(plane, admin, tenant, lease=None)))
+    yield client
+    await client.aclose()
+
+
+async def _bound_to(admin: LightkubePort, tenant: Tenant, name: str) -> str:
+    async def is_bound() -> bool:
+        return "nodeName" in (await admin.get(POD, name, tenant.namespace))["spec"]
+
+    await eventually(f"{name} is bound", is_bound)
+    return str((await admin.get(POD, name, tenant.namespace))["spec"]["nodeName"])
+
+
+async def test_pods_of_a_tenant_land_on_its_own_nodes_whatever_they_ask_for(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    other = new_tenant()
+    mine, theirs = await new_node(kubernetes), await new_node(kubernetes)
+    idle = await new_node(kubernetes)  # In the cluster, and nobody's.
+    await nodes.admit(admin, mine, tenant=tenant, lease="le_1", pool="gpu")
+    await nodes.admit(admin, theirs, tenant=other, lease="le_2", pool="gpu")
+    everything = [{"operator": "Exists"}]
+    async with _customer(kubernetes, admin, tenant) as customer:
+        wishes: dict[str, dict[str, object]] = {
+            "plain": {},
+            "tolerant": {"tolerations": everything},
+            "forged": {"nodeSelector": {NODE_PROJECT: other.project}, "tolerations": everything},
+        }
+        for name, spec in wishes.items():
+            await customer.apply(pod(tenant.namespace, name, **spec))
+        for name in wishes:
+            assert await _bound_to(admin, tenant, name) == mine, name
+        for target in (theirs, idle):
+            with pytest.raises(Invalid, match="for the scheduler to set"):
+                await customer.apply(pod(tenant.namespace, "direct", nodeName=target))
+    # By a controller too, which asks in its own name: the API server's rules are about the namespace.
+    async with raw(kubernetes, kubernetes.admin) as client:
+        path = f"/api/v1/namespaces/{tenant.namespace}/pods"
+        answer = await client.post(path, json=pod(tenant.namespace, "direct", nodeName=theirs))
+        assert answer.status_code == 422
+
+
+async def test_pods_of_others_stay_off_a_tenants_node(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    mine = await new_node(kubernetes)
+    await nodes.admit(admin, mine, tenant=tenant, lease="le_1", pool="gpu")
+    selector = {NODE_PROJECT: tenant.project}
+    name = new_name("system-")
+    await admin.apply(pod("kube-system", name, nodeSelector=selector))
+
+    async def was_tried() -> bool:
+        status = (await admin.get(POD, name, "kube-system")).get("status", {})
+        return any(entry.get("reason") == "Unschedulable" for entry in status.get("conditions", []))
+
+    await eventually("the scheduler has looked for a place", was_tried)
+    assert "nodeName" not in (await admin.get(POD, name, "kube-system"))["spec"]
+    await admin.delete(POD, name, "kube-system", grace_s=0)
+
+
+async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    def volume(path: str) -> list[Object]:
+        return [{"name": "host", "hostPath": {"path": path}}]
+
+    space = tenant.namespace
+    service = head(SERVICE, "s", space)
+    ports = [{"port": 80}]
+    refused: list[tuple[Object, type[ClusterError], str]] = [
+        (pod(space, "p", hostNetwork=True), Forbidden, "hostNetwork"),
+        (pod(space, "p", hostPID=True), Forbidden, "hostPID"),
+        (pod(space, "p", volumes=volume("/")), Forbidden, "hostPath"),
+        (pod(space, "p", securityContext={}), Forbidden, "runAsNonRoot"),
+        (pod(space, "p", priorityClassName="system-node-critical"), Invalid, "priority classes"),
+        ({**service, "spec": {"type": "NodePort", "ports": ports}}, Forbidden, "quota|ClusterIP"),
+        ({**service, "spec": {"type": "LoadBalancer", "ports": ports}}, Forbidden, "quota|ClusterIP"),
+        (
+            {**service, "spec": {"type": "ExternalName", "externalName": "x.example.com"}},
+            Invalid,
+            "ClusterIP",
+        ),
+        ({**service, "spec": {"ports": ports, "externalIPs": ["192.0.2.1"]}}, Invalid, "externalIPs"),
+        (head(NETWORK_POLICY, "open", space), Forbidden, "cannot patch"),
+        (head(ROLE_BINDING, "more", space), Forbidden, "cannot patch"),
+        (head(SECRET, "s", "kube-system"), Forbidden, "cannot patch"),
+        (head(SECRET, "s", KUBECONFIGS_NAMESPACE), Forbidden, "cannot patch"),
+    ]
+    async with _customer(kubernetes, admin, tenant) as customer:
+        for thing, _, reason in refused:
+            with pytest.raises((Forbidden, Invalid), match=reason):
+                await customer.apply(thing)
+        await customer.apply({**service, "spec": {"ports": ports}})
+        await customer.apply(pod(space, "p"))
+
+
+async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    other = new_tenant()
+    await keep_tenant(admin, other, ALLOWANCE)
+    issued = await _issue(kubernetes, admin, tenant, lease=None)
+    space, theirs = f"/api/v1/namespaces/{tenant.namespace}", f"/api/v1/namespaces/{other.namespace}"
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    account = f"/api/v1/namespaces/{KUBECONFIGS_NAMESPACE}/serviceaccounts"
+    gets = [
+        f"{theirs}/pods", f"{theirs}/secrets", "/api/v1/pods", "/api/v1/secrets", "/api/v1/namespaces", theirs,
+        account, "/api/v1/nodes/x/proxy/pods", "/api/v1/nodes/x/log", f"{rbac}/clusterroles", "/logs", "/metrics",
+    ]  # fmt: skip
+    posts: list[tuple[str, Object]] = [
+        (f"{space}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}),
+        (f"{space}/pods/p/binding", {"target": {"kind": "Node", "name": "x"}, "metadata": {"name": "p"}}),
+        (f"{rbac}/namespaces/{tenant.namespace}/roles", {"metadata": {"name": "r"}}),
+        (f"{rbac}/clusterrolebindings", {"metadata": {"name": "r"}}),
+        ("/api/v1/namespaces", {"metadata": {"name": "mine"}}),
+        ("/api/v1/nodes", {"metadata": {"name": "mine"}}),
+        (f"{space}/endpoints", {"metadata": {"name": "e"}}),
+        (
+            f"/apis/discovery.k8s.io/v1/namespaces/{tenant.namespace}/endpointslices",
+            {"metadata": {"name": "e"}},
+        ),
+    ]
+    async with raw(kubernetes, _token(issued)) as client:
+        for path in gets:
+            assert (await client.get(path)).status_code == 403, path
+        for path, body in posts:
+            assert (await client.post(path, json=body)).status_code == 403, path
+        as_admin = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
+        assert (await client.get(f"{space}/pods", headers=as_admin)).status_code == 403
+        assert (await client.get(f"{space}/pods")).status_code == 200
+
+
+def _kubectl(plane: ControlPlane, file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(plane.programs / "kubectl"), f"--kubeconfig={file}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def test_kubectl_shows_all_nodes_of_a_dedicated_cluster_and_of_a_shared_one_those_of_the_lease(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant, tmp_path: Path
+) -> None:
+    mine, theirs = await new_node(kubernetes, "seen-"), await new_node(kubernetes, "unseen-")
+    lease = new_name("le_")
+    await keep_nodes_of_lease(admin, lease, [mine])
+    dedicated, shared = tmp_path / "dedicated", tmp_path / "shared"
+    dedicated.write_text((await _issue(kubernetes, admin, tenant, lease=None)).text)
+    shared.write_text((await _issue(kubernetes, admin, tenant, lease=lease)).text)
+
+    def shown(file: Path, *arguments: str) -> set[str]:
+        done = _kubectl(kubernetes, file, "get", "nodes", "-o", "wide", *arguments)
+        return {name for name in (mine, theirs) if name in done.stdout}
+
+    assert shown(dedicated) == {mine, theirs}
+    assert shown(shared, mine) == {mine}
+    assert shown(shared, "--field-selector", f"metadata.name={mine}") == {mine}
+    refusals = (
+        _kubectl(kubernetes, shared, "get", "nodes"),
+        _kubectl(kubernetes, shared, "get", "node", theirs),
+        _kubectl(kubernetes, shared, "get", "nodes", "--field-selector", f"metadata.name={theirs}"),
+    )
+    for refusal in refusals:
+        assert "Forbidden" in refusal.stderr
+        assert refusal.stdout == ""
+    # The namespace is the file's: nobody has to name it.
+    assert "No resources found" in _kubectl(kubernetes, shared, "get", "pods").stderr
+
+
+async def test_a_rotated_kubeconfig_works_while_the_old_one_has_no_right_any_more(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    name = new_name("kc_")
+    old = port(kubernetes, _token(await _issue(kubernetes, admin, tenant, lease=None, name=name)))
+    new = port(kubernetes, _token(await _issue(kubernetes, admin, tenant, lease=None)))
+    assert await old.list(POD, tenant.namespace) == []
+    for _ in range(2):  # Twice: what is gone stays gone.
+        await kubeconfigs.revoke(admin, tenant, name)
+
+    # The API server remembers the token for up to 10 s; its rights went with the bindings.
+    async def is_refused() -> bool:
+        try:
+            await old.list(POD, tenant.namespace)
+        except (Forbidden, Unauthorized):
+            return True
+        return False
+
+    await eventually("the old kubeconfig has no right", is_refused)
+    assert await new.list(POD, tenant.namespace) == []
+    await old.aclose()
+    await new.aclose()
+
+
+async def test_a_kubeconfig_lives_for_ten_minutes_to_a_day_and_the_api_server_agrees(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    address = Address("gpus", kubernetes.url, kubernetes.authority.decode())
+    for life in (timedelta(minutes=9), timedelta(hours=25)):
+        with pytest.raises(ValueError, match="lives between"):
+            await kubeconfigs.issue(admin, address, tenant, "kc_x", lease=None, life=life)
+    with pytest.raises(Invalid):
+        await admin.request_token("default", tenant.namespace, life_s=599)
+    issued = await _issue(kubernetes, admin, tenant, lease=None)
+    assert _token(issued).value not in repr(issued)
+
+
+async def test_quotas_bind_and_what_somebody_changed_is_put_right(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    gpus = {"limits": {"nvidia.com/gpu": "9"}}
+    greedy = pod(tenant.namespace, "greedy")
+    greedy["spec"]["containers"][0]["resources"] = gpus
+    async with _customer(kubernetes, admin, tenant) as customer:
+        with pytest.raises(Forbidden, match="exceeded quota"):
+            await customer.apply(greedy)
+    space = f"/apis/networking.k8s.io/v1/namespaces/{tenant.namespace}/networkpolicies"
+    async with raw(kubernetes, kubernetes.admin) as client:
+        opened: Object = {"spec": {"ingress": [{}]}}
+        headers = {"Content-Type": "application/merge-patch+json"}
+        done = await client.patch(f"{space}/splitplane-deny", json=opened, headers=headers)
+        assert done.json()["spec"]["ingress"] == [{}]
+    await keep_tenant(admin, tenant, ALLOWANCE)
+    denied = await admin.get(NETWORK_POLICY, "splitplane-deny", tenant.namespace)
+    assert "ingress" not in denied["spec"] or denied["spec"]["ingress"] == []

@@ -3,7 +3,8 @@
 Nothing here waits. The caller looks again until nobody is left, and says when the node's time is up.
 """
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from data_plane.cluster.objects.pod import Draining, draining, pod_name
 from data_plane.cluster.port import ClusterError, Conflict, KubernetesPort, NotFound
@@ -18,7 +19,7 @@ class Look:
     """Asked to end just now, with their grace."""
     ending: tuple[str, ...] = ()
     """Asked before, and still there."""
-    refused: dict[str, str] | None = None
+    refused: dict[str, str] = field(default_factory=dict)
     """Who cannot go, and why: a disruption budget, mostly."""
     killed: tuple[str, ...] = ()
     """Deleted without grace, because the node's time is up."""
@@ -35,36 +36,42 @@ async def drain(port: KubernetesPort, node: str, *, grace_s: int, time_is_up: bo
     pods = await port.list(POD, fields={"spec.nodeName": node})
     groups = {verdict: [pod for pod in pods if draining(pod) is verdict] for verdict in Draining}
     left = tuple(pod_name(pod) for pod in groups[Draining.LEAVE])
+    asked, refused = await (
+        _each(groups[Draining.EVICT] + groups[Draining.WAIT], lambda pod: _kill(port, pod))
+        if time_is_up
+        else _each(groups[Draining.EVICT], lambda pod: _evict(port, pod, grace_s))
+    )
     if time_is_up:
-        return Look(killed=await _kill(port, groups[Draining.EVICT] + groups[Draining.WAIT]), left=left)
-    evicted, refused = await _evict(port, groups[Draining.EVICT], grace_s)
+        return Look(killed=asked, refused=refused, left=left)
     ending = tuple(pod_name(pod) for pod in groups[Draining.WAIT])
-    return Look(evicted=evicted, ending=ending, refused=refused, left=left)
+    return Look(evicted=asked, ending=ending, refused=refused, left=left)
 
 
-async def _evict(port: KubernetesPort, pods: Objects, grace_s: int) -> tuple[tuple[str, ...], dict[str, str]]:
-    evicted, refused = [], {}
+async def _each(
+    pods: Objects, end: Callable[[Object], Awaitable[None]]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Who was asked to end, and who cannot end and why. One pod that cannot holds up no other one."""
+    asked, refused = [], {}
     for pod in pods:
-        namespace, name, uid = _identity(pod)
         try:
-            await port.evict(name, namespace, uid=uid, grace_s=grace_s)
+            await end(pod)
         except (NotFound, Conflict):
             continue  # It went by itself, and what has its name now is not on this list.
         except ClusterError as error:
             refused[pod_name(pod)] = str(error)
         else:
-            evicted.append(pod_name(pod))
-    return tuple(evicted), refused
+            asked.append(pod_name(pod))
+    return tuple(asked), refused
 
 
-async def _kill(port: KubernetesPort, pods: Objects) -> tuple[str, ...]:
-    for pod in pods:
-        namespace, name, uid = _identity(pod)
-        try:
-            await port.delete(POD, name, namespace, uid=uid, grace_s=0)
-        except (NotFound, Conflict):
-            continue
-    return tuple(pod_name(pod) for pod in pods)
+async def _evict(port: KubernetesPort, pod: Object, grace_s: int) -> None:
+    namespace, name, uid = _identity(pod)
+    await port.evict(name, namespace, uid=uid, grace_s=grace_s)
+
+
+async def _kill(port: KubernetesPort, pod: Object) -> None:
+    namespace, name, uid = _identity(pod)
+    await port.delete(POD, name, namespace, uid=uid, grace_s=0)
 
 
 def _identity(pod: Object) -> tuple[str, str, str]:

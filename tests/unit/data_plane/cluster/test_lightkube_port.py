@@ -175,7 +175,9 @@ async def test_an_answer_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) 
         await Script(long).port().list(POD)
     with pytest.raises(AnswerTooLong):
         await Script(_named("a", "b", **{"continue": "c"})).port().list(POD)
-    events = Script(_named(), _events(("ADDED", {"metadata": {"name": "a" * 2_000}})))
+    events = Script(
+        _named(), _events(("ADDED", {"metadata": {"name": "a" * 2_000}})), _status(403, "Forbidden")
+    )
     with pytest.raises(AnswerTooLong):
         [seen async for seen in events.port().watch(POD)]
 

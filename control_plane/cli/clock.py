@@ -1,4 +1,4 @@
-"""The time that passes while a request waits: seconds that only grow, sleep, and a call to be made later.
+"""The time that passes while a request waits: seconds that only grow, waiting, and a call to be made later.
 
 `Terminal.now` is the time of day; this clock measures how long something takes. Tests replace both.
 """
@@ -21,4 +21,6 @@ def later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
 class Clock:
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
+    """Sleep until the event is set, or so many seconds have passed."""
     later: Callable[[float, Callable[[], None]], Callable[[], None]] = later

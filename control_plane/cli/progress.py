@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -344,7 +345,7 @@ def _report(way: _Way, lease_id: str, news: SimpleQueue[_News], stop: threading.
             way.client,
             lease_id,
             way.settled,
-            wait=stop.wait,
+            wait=partial(way.client.clock.wait, stop),
             outage_seconds_max=way.outage_seconds_max,
         ):
             if stop.is_set():

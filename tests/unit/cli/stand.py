@@ -67,7 +67,12 @@ class Hours:
         return cancel
 
     def clock(self) -> Clock:
-        return Clock(seconds=lambda: self.now, sleep=self.sleep, later=self.later)
+        return Clock(
+            seconds=lambda: self.now,
+            sleep=self.sleep,
+            wait=lambda _, seconds: self.sleep(seconds),
+            later=self.later,
+        )
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Fixtures every layer shares. A database test takes `database_url`; anything above takes what it builds on that."""
 
+import gc
 import os
 from collections.abc import AsyncIterator
 
@@ -17,6 +18,16 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 # How fast a busy machine makes examples is no property of the code.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
+
+
+def pytest_collection_finish() -> None:
+    """What is there when the tests begin stays to their end, so collections need not look at it again.
+
+    They took a fifth of the time of a run.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The source tree as the rules of the house see it: files, their syntax, what they import."""
 
 import ast
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -47,12 +48,18 @@ class Source:
 @cache
 def sources(*roots: str) -> tuple[Source, ...]:
     """Every Python file under `roots`, or of the whole tree."""
-    found = []
+    found: list[Source] = []
     for root in roots or (*PRODUCT, *AROUND):
-        for path in sorted(Path(root).rglob("*.py")):
-            text = path.read_text()
-            found.append(Source(path.as_posix(), text, ast.parse(text)))
+        found += [_source(path) for path in sorted(Path(root).rglob("*.py"))]
+    gc.freeze()  # The trees, of more than a million nodes, stay to the end of the run.
     return tuple(found)
+
+
+@cache
+def _source(path: Path) -> Source:
+    """One file, parsed once, whichever roots it is asked for by."""
+    text = path.read_text()
+    return Source(path.as_posix(), text, ast.parse(text))
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -187,6 +187,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.SSH_CERTIFICATES_TOO_MANY: Kind(
         409, "Use a certificate until it ends, or wait until some have ended."
     ),
+    RefusalCode.QUOTA_REQUESTS_TOO_MANY: Kind(
+        409, "Withdraw a quota request that is no longer needed, or wait until some are decided."
+    ),
     RefusalCode.LEASE_NOT_READY: Kind(
         409, "Wait until the lease is ready; one that has ended has no machine to log in to."
     ),

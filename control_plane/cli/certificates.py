@@ -18,6 +18,7 @@ from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.config import check_private
 from control_plane.cli.errors import CliError, Exit
+from control_plane.cli.parsing import is_id
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.ssh_certificates import SshCertificateRequest, SshCertificateView
 
@@ -116,6 +117,11 @@ class Store:
 
 
 def store_of(terminal: Terminal, lease_id: str, pair: KeyPair) -> Store:
+    if not is_id("le", lease_id):  # It becomes a part of a path, and a line of ssh's configuration.
+        raise CliError(
+            "The id of the lease that the API sent is not valid; no connection is made.",
+            code="lease_unreadable",
+        )
     base = folder(terminal.environ) / f"{lease_id[-12:]}-{pair.digest}"
     return Store(base.with_name(f"{base.name}-cert.pub"), base.with_name(f"{base.name}.json"))
 

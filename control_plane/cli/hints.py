@@ -9,6 +9,7 @@ _BY_CODE = {
     "api_keys_too_many": "see: splitplane api-key list",
     "ssh_keys_too_many": "see: splitplane ssh-key list",
     "ssh_certificates_too_many": "see: splitplane ssh-certificate list LEASE",
+    "quota_requests_too_many": "see: splitplane quota list --state pending",
     "region_not_served": "see: splitplane offers",
     "provider_unknown": "see: splitplane offers",
     "account_unknown": "see: splitplane account list",

@@ -32,6 +32,10 @@ WHERE organization_id = :organization_id AND id = :id AND state = :before
 _STATE = f"""CASE WHEN state = '{QuotaRequestState.PENDING}' AND expires_at <= :now
   THEN '{QuotaRequestState.EXPIRED}' ELSE state END"""
 """SQL: `QuotaRequest.state_at`."""
+_COUNT_PENDING = text(f"""
+SELECT count(*) FROM quota_requests WHERE organization_id = :organization_id AND asked_by = :asked_by
+  AND state = '{QuotaRequestState.PENDING}' AND expires_at > :now
+""")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM quota_requests q WHERE organization_id = :organization_id
   AND {within("q", lease=None)}
@@ -56,6 +60,14 @@ async def insert(connection: Connection, request: QuotaRequest) -> None:
         asked_at=request.asked_at,
         expires_at=request.expires_at,
     )
+
+
+async def count_pending(
+    connection: Connection, organization_id: OrganizationId, asked_by: str, *, now: datetime
+) -> int:
+    """How many requests of a subject are neither decided nor over."""
+    values = {"organization_id": organization_id, "asked_by": asked_by, "now": now}
+    return await read_one(connection, _COUNT_PENDING, int, **values) or 0
 
 
 async def get(

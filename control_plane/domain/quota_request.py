@@ -25,6 +25,8 @@ from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
 EXPIRES_AFTER = timedelta(days=14)
+PENDING_MAX = 20
+"""Requests of one subject that nobody has decided yet: each is read by a person."""
 
 
 class QuotaRequestState(StrEnum):

@@ -56,6 +56,7 @@ class RefusalCode(StrEnum):
     SSH_KEYS_TOO_MANY = "ssh_keys_too_many"
     SSH_KEY_NOT_ADMITTED = "ssh_key_not_admitted"
     SSH_CERTIFICATES_TOO_MANY = "ssh_certificates_too_many"
+    QUOTA_REQUESTS_TOO_MANY = "quota_requests_too_many"
     LEASE_NOT_READY = "lease_not_ready"
     KEY_IN_USE = "key_in_use"
     SECRETS_NOT_CONFIGURED = "secrets_not_configured"

@@ -17,6 +17,7 @@ from control_plane.domain.envelope import UNLIMITED, Envelope, Level
 from control_plane.domain.ids import AdmissionDecisionId, EnvelopeId, OrganizationId, QuotaRequestId
 from control_plane.domain.quota_request import (
     EXPIRES_AFTER,
+    PENDING_MAX,
     Approval,
     QuotaRequest,
     QuotaRequestEvent,
@@ -83,6 +84,11 @@ async def create(
     if isinstance(scope, Refused):
         return scope
     now = world.now()
+    # One at a time, so that the bound holds.
+    await organizations.standing(connection, organization_id, lock=True)
+    if await quota_requests.count_pending(connection, organization_id, by, now=now) >= PENDING_MAX:
+        why = f"{PENDING_MAX} quota requests of yours are not decided yet; withdraw one that you no longer need."
+        return Refused(RefusalCode.QUOTA_REQUESTS_TOO_MANY, why)
     request = QuotaRequest(
         id=QuotaRequestId(world.new_id()),
         organization_id=organization_id,

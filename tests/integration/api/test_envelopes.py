@@ -4,10 +4,12 @@ import asyncio
 from collections import Counter
 from uuid import UUID
 
+import httpx
 import pytest
 from sqlalchemy import text
 
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.quota_request import PENDING_MAX
 from tests.integration.api.conftest import Api, Tenant, tenant_in
 from tests.integration.api.problems import hold
 
@@ -135,6 +137,27 @@ async def test_nobody_approves_what_they_asked_for_themselves(acme: Tenant, api:
     assert approved.json()["state"] == "approved", approved.text
     shown = (await acme.http.get("/v1/projects/default/envelope")).json()
     assert shown["limits"]["gpus"] == 4
+
+
+async def test_nobody_asks_for_quota_without_a_bound_and_others_may_ask_meanwhile(
+    acme: Tenant, api: Api
+) -> None:
+    key = (await acme.http.post("/v1/service-accounts", json={"name": "colleague"})).json()["id"]
+    role = {"subject": key, "role": "owner", "scope": {"kind": "organization"}}
+    assert (await acme.http.post("/v1/role-bindings", json=role)).status_code == 201
+    issued = await acme.http.post("/v1/api-keys", json={"name": "colleague", "subject": key})
+    colleague = api.client(issued.json()["secret"])
+
+    async def ask(client: httpx.AsyncClient) -> httpx.Response:
+        return await client.post("/v1/quota-requests", json={"limits": {"gpus": 64}, "reason": "more"})
+
+    answers = await asyncio.gather(*(ask(acme.http) for _ in range(PENDING_MAX + 4)))
+    assert Counter(answer.status_code for answer in answers) == {201: PENDING_MAX, 409: 4}
+    hold(await ask(acme.http), "quota_requests_too_many")
+    assert (await ask(colleague)).status_code == 201
+    [asked] = (await acme.http.get("/v1/quota-requests", params={"limit": 2})).json()["items"][1:]
+    assert (await acme.http.post(f"/v1/quota-requests/{asked['id']}/withdraw")).is_success
+    assert (await ask(acme.http)).status_code == 201
 
 
 async def test_a_member_of_one_project_asks_for_that_project_alone(acme: Tenant, api: Api) -> None:

@@ -213,6 +213,18 @@ def test_ssh_goes_nowhere_with_what_cannot_be_trusted(changes: Json, code: str, 
     assert (shown.code, shown.err.partition(": ")[2].partition(":")[0]) == (1, code)
 
 
+def test_the_id_of_a_lease_is_neither_a_line_of_a_configuration_nor_a_path(tmp_path: Path) -> None:
+    for sent in (f"{LEASE_ID}\n    ProxyCommand touch /tmp/x", "le_/../../../../a", "le_1", f"{LEASE_ID}\n"):
+        issued = {route.replace(LEASE_ID, sent): answer for route, answer in SIGNS.items()}
+        stand = Stand(tmp_path, {SHOW: a_lease(id=sent), **SIGNS, **issued})
+        for command in ("ssh", "ssh-config"):
+            with case(command, sent):
+                shown = stand.run("lease", command, LEASE_ID)
+                assert (shown.code, shown.out) == (1, "")
+                assert "lease_unreadable" in shown.err
+    assert not list(tmp_path.rglob("*-cert.pub"))
+
+
 def test_a_lease_that_is_not_ready_has_no_shell(tmp_path: Path) -> None:
     shown = Stand(tmp_path, {SHOW: a_lease("starting")}).run("lease", "ssh", LEASE_ID)
     assert (shown.code, "splitplane lease watch" in shown.err) == (1, True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.hostile_tenant.play import Verdict, play, playable, witnessed
+from tests.support.hostile_tenant.play import PAUSE_SECONDS, Verdict, play, playable, witnessed
 from tests.support.hostile_tenant.things import (
     NotPlantedError,
     Things,
@@ -102,7 +102,7 @@ async def _played(arguments: argparse.Namespace) -> list[Verdict]:
         try:
             ways = playable(WAYS, stand)
             print(
-                f"{len(ways)} ways, about {2 * len(ways) // 60 + 1} minutes; {len(WAYS) - len(ways)} are left out"
+                f"{len(ways)} ways, about {PAUSE_SECONDS * len(ways) // 60 + 1:g} minutes; {len(WAYS) - len(ways)} are left out"
             )
             return await play(
                 ways, stand, digest=lambda: witnessed(theirs, planted), lines=lambda ids: _lines(http, ids)

@@ -49,7 +49,7 @@ def playable(ways: Sequence[Way], stand: Stand) -> list[Way]:
     ]
 
 
-PAUSE_SECONDS = 2.0
+PAUSE_SECONDS = 3.0
 """Between two attacks: of many refusals within a minute only the first have a line each (docs/audit.md)."""
 
 

@@ -27,6 +27,11 @@ def _way(name: str, event: str, method: str, path: str, body: Any = None, **quer
 
 
 WAYS = (
+    _way("list all organizations", "organizations.read_all", "GET", "/v1/operator/organizations"),
+    _way("list all quota requests", "organizations.read_all", "GET", "/v1/operator/quota-requests"),
+    _way("list all proofs", "proof_records.read", "GET", "/v1/operator/proofs"),
+    _way("read the ceiling of an organization", "organizations.read_all", "GET", f"{_ONE}/envelope"),
+    _way("read an organization's quota requests", "organizations.read_all", "GET", f"{_ONE}/quota-requests"),
     _way("read an organization as an operator", "organizations.read_all", "GET", _ONE),
     _way("read what became of an organization", "organizations.read_all", "GET", f"{_ONE}/history"),
     _way("reconcile an organization's money", "organizations.read_all", "GET", f"{_ONE}/reconciliation"),

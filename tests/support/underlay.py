@@ -189,7 +189,7 @@ class Underlay:
         for host in self.hosts.values():
             host.process.kill()
         for host in self.hosts.values():
-            await host.process.wait()
+            await host.process.communicate()
 
     async def _plug(self, host: Host, number: int) -> None:
         await self._link(self.hosts["internet"], f"to{number}", host, "up0")

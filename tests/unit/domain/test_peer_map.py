@@ -299,6 +299,24 @@ def test_a_rotation_lists_the_next_key_without_ranges_and_then_moves_them() -> N
     assert seen == [[("k10", own)], [("k10", own), ("next", ())], [("next", own)]]
 
 
+def test_a_node_behind_nat_is_told_where_others_behind_nat_are_and_not_which_keys_they_have() -> None:
+    near, other, far = (a_member(number, reachable=False) for number in (10, 11, 12))
+    relays = {ALICE: Relay("relay", "hub:1")}
+
+    def told(changed: Member) -> set[Holder]:
+        before = Overlay(BLOCK, (a_member(1),), {ALICE: (near, other, far)}, relays)
+        return set(
+            differences(
+                versions(before), Overlay(BLOCK, (a_member(1),), {ALICE: (near, other, changed)}, relays)
+            ).to_apply
+        )
+
+    assert told(replace(far, pod_block=77)) == {1, 10, 11, 12, ALICE}
+    assert told(replace(far, number=13)) == {1, 10, 11, 13, ALICE}
+    assert told(replace(far, public_key="another")) == {1, 12, ALICE}
+    assert told(far) == set()
+
+
 def test_a_cluster_in_which_two_members_share_something_is_refused() -> None:
     server, node = a_member(1), a_member(10)
     cases = (

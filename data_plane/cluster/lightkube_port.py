@@ -6,7 +6,8 @@ place for parameters of our own. Objects stay dictionaries, so lightkube's model
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -47,7 +48,7 @@ CONNECT_SECONDS_MAX = 5.0
 READ_SECONDS_MAX = 15.0
 """How long an answer may pause."""
 CALL_SECONDS_MAX = 55.0
-"""How long one request may take, with all its waits for an overloaded API server."""
+"""How long one call may take, with all its pages and all waits for an overloaded API server."""
 PAGE = 500
 OBJECTS_MAX = 50_000
 """How many objects a list may have. 1,000 nodes of 110 pods are more; ask for less than that at a time."""
@@ -108,11 +109,14 @@ class LightkubePort:
         self, resource: Resource, namespace: str | None, selectors: dict[str, str]
     ) -> tuple[str, Objects]:
         """The version of the list, and its objects."""
-        for _ in range(LISTS_MAX):
-            try:
-                return await self._pages(resource, namespace, selectors)
-            except Expired:
-                continue
+        _checked(namespace)
+        with as_cluster_errors():
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                for _ in range(LISTS_MAX):
+                    try:
+                        return await self._pages(resource, namespace, selectors)
+                    except Expired:
+                        continue
         raise Unreachable(f"the list of {resource.plural} expired {LISTS_MAX} times while it was read")
 
     async def _pages(
@@ -120,17 +124,14 @@ class LightkubePort:
     ) -> tuple[str, Objects]:
         request = self._list_request(resource, namespace, {**selectors, "limit": str(PAGE)}, watch=False)
         objects: Objects = []
-        pages = self._client.list_chunks(request)
-        while True:
-            try:
-                with as_cluster_errors():
-                    async with asyncio.timeout(CALL_SECONDS_MAX):
-                        version, page = await anext(pages)
-            except StopAsyncIteration:
-                return version or "", objects
-            objects += [_plain(item) for item in page]
-            if len(objects) > OBJECTS_MAX:
-                raise AnswerTooLong(f"there are more than {OBJECTS_MAX} {resource.plural}")
+        version = ""
+        with as_cluster_errors():
+            async for current, page in self._client.list_chunks(request):
+                version = current or ""
+                objects += [_plain(item) for item in page]
+                if len(objects) > OBJECTS_MAX:
+                    raise AnswerTooLong(f"there are more than {OBJECTS_MAX} {resource.plural}")
+        return version, objects
 
     async def watch(
         self,
@@ -139,20 +140,21 @@ class LightkubePort:
         *,
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Snapshot | Change]:
+    ) -> AsyncGenerator[Snapshot | Change, None]:
         selectors = _selectors(labels, fields)
         while True:
             version, objects = await self._listed(resource, namespace, selectors)
             yield Snapshot(tuple(objects))
             try:
-                async for change in self._changes(resource, namespace, selectors, version):
-                    yield change
+                async with aclosing(self._changes(resource, namespace, selectors, version)) as changes:
+                    async for change in changes:
+                        yield change
             except Expired:
                 continue
 
     async def _changes(
         self, resource: Resource, namespace: str | None, selectors: dict[str, str], version: str
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncGenerator[Change, None]:
         """Changes since a version, until it has expired. Bookmarks keep the version young on a quiet watch."""
         ways = {
             "allowWatchBookmarks": "true",
@@ -160,12 +162,12 @@ class LightkubePort:
             "resourceVersion": version,
         }
         request = self._list_request(resource, namespace, {**selectors, **ways}, watch=True)
-        events = self._client.watch(request)
-        while True:
-            with as_cluster_errors():
-                kind, changed = await anext(events)
-            if kind != "BOOKMARK":
-                yield Change(ChangeKind(kind), _plain(changed))
+        async with aclosing(self._client.watch(request)) as events:
+            while True:
+                with as_cluster_errors():
+                    kind, changed = await anext(events)
+                if kind != "BOOKMARK":
+                    yield Change(ChangeKind(kind), _plain(changed))
 
     def _list_request(
         self, resource: Resource, namespace: str | None, parameters: dict[str, str], *, watch: bool

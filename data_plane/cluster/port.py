@@ -8,7 +8,7 @@ Every write can be repeated: it applies a whole intent, or names the version or 
 `Unreachable`, where nobody knows whether a write took place, the next activation simply does it again.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -136,8 +136,11 @@ class KubernetesPort(Protocol):
         *,
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Snapshot | Change]:
-        """A snapshot, then each change; another snapshot whenever changes may have been missed. It has no end."""
+    ) -> AsyncGenerator[Snapshot | Change, None]:
+        """A snapshot, then each change; another snapshot whenever changes may have been missed.
+
+        It has no end. Close it (`contextlib.aclosing`), which ends its connection.
+        """
         ...
 
     async def apply(self, intent: Object, *, take_over: bool = False) -> Object:

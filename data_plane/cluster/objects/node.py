@@ -1,5 +1,7 @@
 """What we put on a Node: whose it is, as labels that it cannot change, and a taint that keeps others' pods off."""
 
+import re
+
 from data_plane.cluster.objects.tenant import (
     NODE_LEASE,
     NODE_ORGANIZATION,
@@ -17,7 +19,13 @@ JOINING = f"{OWN_PREFIX}/joining"
 """The taint with which a node registers, and which we take off once it has been checked."""
 
 
+_POOL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+
 def labels(tenant: Tenant, lease: str, pool: str) -> dict[str, str]:
+    """Raises ValueError for what is no id, or no name of a pool."""
+    if not _POOL.fullmatch(pool):
+        raise ValueError(f"{pool!r} is no name of a node pool: up to 63 characters of a-z, 0-9 and -")
     return {
         NODE_ORGANIZATION: tenant.organization,
         NODE_PROJECT: tenant.project,

@@ -1,6 +1,7 @@
 """What a customer can do in a cluster, and cannot: with a kubeconfig of ours, against a real API server and scheduler."""
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import AsyncIterator
@@ -182,6 +183,30 @@ async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens
         as_admin = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
         assert (await client.get(f"{space}/pods", headers=as_admin)).status_code == 403
         assert (await client.get(f"{space}/pods")).status_code == 200
+
+
+async def test_a_token_that_a_customer_has_made_for_its_own_account_has_no_right(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    wanted: Object = {
+        **head(
+            SECRET, "forever", tenant.namespace, annotations={"kubernetes.io/service-account.name": "default"}
+        ),
+        "type": "kubernetes.io/service-account-token",
+    }
+
+    async def token() -> str:
+        return str((await admin.get(SECRET, "forever", tenant.namespace)).get("data", {}).get("token", ""))
+
+    async def is_filled() -> bool:
+        return bool(await token())
+
+    async with _customer(kubernetes, admin, tenant) as customer:
+        await customer.apply(wanted)
+    await eventually("the Secret is filled", is_filled)
+    async with raw(kubernetes, Token(base64.b64decode(await token()).decode())) as client:
+        for path in (f"/api/v1/namespaces/{tenant.namespace}/pods", "/api/v1/nodes", "/api/v1/namespaces"):
+            assert (await client.get(path)).status_code == 403, path
 
 
 def _kubectl(plane: ControlPlane, file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -1,5 +1,6 @@
 """What is handled behind the port, against an API server that misbehaves at will. No socket: its answers are scripted."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import Callable
@@ -38,7 +39,8 @@ class Script:
         self.requests: list[httpx2.Request] = []
         self.waits: list[float] = []
 
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        await asyncio.sleep(0)  # As a socket does: a limit on time can only bind where others have a turn.
         self.requests.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
@@ -164,6 +166,13 @@ async def test_a_list_is_an_error_rather_than_incomplete() -> None:
     for second, error in ((pages, Unreachable), (_status(500, "InternalError"), Unreachable)):
         with pytest.raises(error):
             await Script(_named("a", **{"continue": "c"}), second).port().list(POD)
+
+
+async def test_a_list_whose_pages_never_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lightkube_port, "CALL_SECONDS_MAX", 0.05)
+    for answer in (_named(**{"continue": "c"}), _status(410, "Expired"), _busy("1")):
+        with pytest.raises((Unreachable, TooManyRequests)):
+            await Script(answer).port().list(POD)
 
 
 async def test_an_answer_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,12 @@ def test_admission_of_a_node_replaces_our_taints_and_labels_and_leaves_those_of_
     assert all(name.startswith(f"{NODE_PREFIX}/") for name in node.labels(TENANT, "le_1", "gpu"))
 
 
+def test_what_is_no_name_of_a_pool_becomes_no_label() -> None:
+    for bad in ("", "GPU", "-a", "a-", "a" * 64, "a/b", "a\n"):
+        with pytest.raises(ValueError, match="node pool"):
+            node.labels(TENANT, "le_1", bad)
+
+
 def test_a_namespace_that_cannot_go_says_why() -> None:
     def condition(kind: str, status: str) -> Object:
         return {

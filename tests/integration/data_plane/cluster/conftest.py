@@ -9,7 +9,7 @@ from data_plane.cluster.objects.resource_quota import Allowance
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Invalid
 from data_plane.cluster.tenant import keep_tenant, prepare_cluster
-from tests.support.kubernetes.clients import eventually, new_tenant, pod, port
+from tests.support.kubernetes.clients import eventually, new_name, new_tenant, pod, port
 from tests.support.kubernetes.control_plane import ControlPlane
 
 ALLOWANCE = Allowance(nodes=1, gpus=8, cpu_millis=16_000, memory_bytes=64 * 2**30)
@@ -25,7 +25,9 @@ async def admin(kubernetes: ControlPlane) -> AsyncIterator[LightkubePort]:
 
     async def rules_bind() -> bool:
         try:
-            await client.apply(pod(tenant.namespace, "probe", nodeName="nowhere"))
+            # A new name each time: the rule is about creation, and what was created before it binds stays.
+            probe = pod(tenant.namespace, new_name("probe-"), priorityClassName="system-node-critical")
+            await client.apply(probe)
         except Invalid:
             return True
         return False

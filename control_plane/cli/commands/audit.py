@@ -77,8 +77,8 @@ def _add_export(to: Commands) -> None:
         splitplane audit export --after 48213 > newer.jsonl
         """,
     )
-    parser.add_argument("--output", metavar="FILE", help="default: standard output")
-    parser.add_argument("--after", type=int, default=0, metavar="N", help="only what is behind this line")
+    parser.add_argument("--output", metavar="FILE", help="where to write it (default: standard output)")
+    parser.add_argument("--after", type=int, default=0, metavar="N", help="only the lines after line N")
     _add_chain(parser)
 
 

@@ -26,26 +26,46 @@ STATES = ("pending", "approved", "declined", "withdrawn", "expired")
 
 def add(to: Commands) -> None:
     quotas = noun(to, "quota", "Ask for higher limits, and decide on what others ask for.")
+    _add_request(quotas)
+    _add_list(quotas)
+    for verb, function in (("approve", approve), ("decline", decline)):
+        parser = command(
+            quotas,
+            verb,
+            function,
+            f"{verb.capitalize()} a quota request of somebody else.",
+            examples=f"splitplane quota {verb} qr_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason agreed",
+        )
+        parser.add_argument("request", metavar="ID", help="the request's id, or the beginning of it")
+        parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
+        _add_organization(parser)
+
+
+def _add_request(to: Commands) -> None:
     parser = command(
-        quotas,
+        to,
         "request",
         request,
         "Ask for higher limits.",
         more=(
             "Without --project the request is for the ceiling of your organization, on which\n"
-            "an operator decides; with it, an owner or admin of your organization does."
+            "an operator decides; with it, an owner or admin of your organization does. If\n"
+            "your role is for one project, name that project."
         ),
         examples="""
         splitplane quota request --gpus 128 --reason "a larger model"
         splitplane quota request --project research --gpus 16 --reason "a deadline"
         """,
     )
-    parser.add_argument("--project", metavar="PROJECT", help="of this project: its name or its id")
-    parser.add_argument("--environment", metavar="ENVIRONMENT", help="of this environment of the project")
+    parser.add_argument("--project", metavar="PROJECT", help="for this project: its name or its id")
+    parser.add_argument("--environment", metavar="ENVIRONMENT", help="for this environment of the project")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
     add_limits(parser)
+
+
+def _add_list(to: Commands) -> None:
     parser = command(
-        quotas,
+        to,
         "list",
         list_requests,
         "List quota requests, newest first.",
@@ -64,17 +84,6 @@ def add(to: Commands) -> None:
     which = parser.add_mutually_exclusive_group()
     _add_organization(which)
     which.add_argument("--all-organizations", action="store_true", help="for operators: of everybody")
-    for verb, function in (("approve", approve), ("decline", decline)):
-        parser = command(
-            quotas,
-            verb,
-            function,
-            f"{verb.capitalize()} a quota request of somebody else.",
-            examples=f"splitplane quota {verb} qr_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason agreed",
-        )
-        parser.add_argument("request", metavar="ID", help="the request's id, or the beginning of it")
-        parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
-        _add_organization(parser)
 
 
 def _add_organization(parser: _ActionsContainer) -> None:

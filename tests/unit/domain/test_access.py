@@ -103,6 +103,17 @@ def test_a_narrower_scope_never_allows_more() -> None:
             assert allowed(less) <= allowed(more), (role, narrow, wide)
 
 
+def test_a_role_gives_nothing_in_a_scope_that_is_narrower_than_the_permission_allows() -> None:
+    """So in a single project nobody invites users, or creates projects."""
+    kinds = list(ScopeKind)
+    for kind in ScopeKind:
+        for role in roles_at(kind):
+            for permission in permissions_of(role, kind):
+                assert kinds.index(kind) <= kinds.index(NARROWEST[permission]), (role, kind, permission)
+    assert Permission.USERS_INVITE in permissions_of(Role.ADMIN, ScopeKind.ORGANIZATION)
+    assert Permission.USERS_INVITE not in permissions_of(Role.ADMIN, ScopeKind.PROJECT)
+
+
 def test_more_roles_never_allow_less() -> None:
     alone = {role: allowed(principal(role, platform=True)) for role in bindable()}
     for one, other in combinations(alone, 2):

@@ -153,16 +153,19 @@ def _ip(*arguments: str) -> str:
     return answer.stdout
 
 
-def make_control_groups(folder: Path) -> list[Path]:
+def make_control_groups(folder: Path, *, cpusets: bool = False) -> list[Path]:
     """Create a control group for one machine in every hierarchy, below our own so that our limits bind it.
 
-    Without it the init systems of all machines would share one group and see each other's units.
+    Without it the init systems of all machines would share one group and see each other's units. Only a machine
+    that runs containers needs one in the hierarchy of CPU sets.
     """
     made = []
-    for parent in _own_control_groups():
+    for parent in _own_control_groups(cpusets=cpusets):
         group = parent / "splitplane" / folder.name
         try:
             group.mkdir(parents=True, exist_ok=True)
+            for inner in (group.parent, group):
+                _inherit_cpus(inner)
         except OSError:
             continue  # The hierarchy is read-only. The machine then shares our group there, which works too.
         made.append(group)
@@ -177,7 +180,16 @@ def _read_control_groups(folder: Path) -> list[Path]:
         return []
 
 
-def _own_control_groups() -> list[Path]:
+def _inherit_cpus(group: Path) -> None:
+    """Give a group of CPU sets, and those made in it later, what its parent has. Other groups have no such files."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        file = group / name
+        if file.exists() and not file.read_text().strip():
+            file.write_text((group.parent / name).read_text())
+            (group / "cgroup.clone_children").write_text("1")
+
+
+def _own_control_groups(*, cpusets: bool) -> list[Path]:
     mounted = {}
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount, kind, options, *_ = line.split()
@@ -191,7 +203,7 @@ def _own_control_groups() -> list[Path]:
         _, controllers, path = line.split(":", 2)
         hierarchy = controllers.split(",")[0]
         # A new cpuset group has no CPUs, and accepts no process until it is given some.
-        if hierarchy == "cpuset" or hierarchy not in mounted:
+        if (hierarchy == "cpuset" and not cpusets) or hierarchy not in mounted:
             continue
         own = mounted[hierarchy] / path.lstrip("/")
         found.append(own if own.is_dir() else mounted[hierarchy])

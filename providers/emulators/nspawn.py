@@ -22,6 +22,7 @@ from uuid import NAMESPACE_URL, uuid5
 from providers.emulators import host_resources
 from providers.emulators.host import HostedMachine, HostedState, MachineSpec
 from providers.emulators.host_resources import HostResourceError, Slot
+from providers.emulators.node_support import ENVIRONMENT, NodeSupport
 
 STATE = Path("/run/splitplane")
 DRIVER_VERSION = "570.124.06"
@@ -86,11 +87,20 @@ class NspawnHost:
     slot: Slot
     subnet: IPv4Network
     boot_seconds_max: float
+    nodes: NodeSupport | None = None
+    """What every machine gets so that it can become a node of Kubernetes."""
     _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
     _booted: int = 0
 
     @classmethod
-    async def open(cls, root: Path, *, state: Path = STATE, boot_seconds_max: float = 60.0) -> "NspawnHost":
+    async def open(
+        cls,
+        root: Path,
+        *,
+        state: Path = STATE,
+        boot_seconds_max: float = 60.0,
+        nodes: NodeSupport | None = None,
+    ) -> "NspawnHost":
         """Claim a slot, remove what dead processes left, and create the bridge. Raises HostResourceError.
 
         `root` is the image (`image.ensure_image`); `state` is a folder for short-lived files.
@@ -102,7 +112,7 @@ class NspawnHost:
             await asyncio.to_thread(host_resources.delete_link, slot.bridge)
             slot.release()
             raise
-        return cls(root=root, slot=slot, subnet=subnet, boot_seconds_max=boot_seconds_max)
+        return cls(root=root, slot=slot, subnet=subnet, boot_seconds_max=boot_seconds_max, nodes=nodes)
 
     @property
     def bridge(self) -> str:
@@ -180,12 +190,15 @@ class NspawnHost:
             reached.cancel()
 
     async def _spawn(self, machine: _Machine) -> asyncio.subprocess.Process:
-        groups = host_resources.make_control_groups(machine.folder)
+        groups = host_resources.make_control_groups(machine.folder, cpusets=self.nodes is not None)
+        options = self.nodes.options(machine.folder) if self.nodes else []
         with (machine.folder / "console.log").open("wb") as console:
             return await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL"),
                 *("sh", "-c", ENTER_GROUPS, "sh", " ".join(map(str, groups))),
                 *_nspawn(machine, self.root, self.slot.bridge),
+                *options,
+                env=os.environ | (ENVIRONMENT if self.nodes else {}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=console,
                 stderr=asyncio.subprocess.STDOUT,

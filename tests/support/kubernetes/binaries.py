@@ -50,9 +50,11 @@ CONTROL_PLANE = (
     _kubernetes("kubectl", 47),
 )
 NODE = (_kubernetes("kubelet", 40), _kubernetes("kube-proxy", 20))
+CONTAINER = Binary("container", "images", ".", 6)
+"""The one file of the images that tests run."""
 KWOK = Binary("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", 162)
 KUEUE = Binary("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue", 483)
-BINARIES = (*CONTROL_PLANE, *NODE, KWOK, KUEUE)
+BINARIES = (*CONTROL_PLANE, *NODE, CONTAINER, KWOK, KUEUE)
 """In the order in which they are built: those that most tests need come first."""
 
 PACKAGES = {
@@ -69,7 +71,8 @@ def digest(module: str, go: str) -> str:
     """A name for what Go of this version, such as `go1.26.8`, makes of a module as it is pinned now."""
     folder = MODULES / module
     settings = json.dumps([go, FLAGS, ENVIRONMENT])
-    parts = [settings.encode(), (folder / "go.mod").read_bytes(), (folder / "go.sum").read_bytes()]
+    files = [folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))]
+    parts = [settings.encode(), *(file.read_bytes() for file in files if file.exists())]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 

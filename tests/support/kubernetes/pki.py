@@ -80,6 +80,12 @@ def issue(authority: Pair, subject: Subject, now: datetime, *, names: Sequence[s
     return Pair(_signed(authority, subject, _loaded(key).public_key(), now, names), key)
 
 
+def new_request(key: bytes, subject: Subject) -> bytes:
+    """A signing request (PEM) for a key."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject.rdns())
+    return builder.sign(_loaded(key), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
 def sign(
     authority: Pair, request: bytes, subject: Subject, now: datetime, *, names: Sequence[str] = ()
 ) -> bytes:

@@ -1,0 +1,3 @@
+module splitplane.invalid/tests/images
+
+go 1.26.0

@@ -1,0 +1,46 @@
+// The program of all images that tests run: a container with nothing but this file.
+//
+//	main pause          waits for ever, which holds a pod's namespaces
+//	main serve TEXT     answers TEXT on port 8080, and at /fetch?url=URL what that URL answers
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "serve" {
+		serve(os.Args[2])
+		return
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	<-stop
+}
+
+func serve(text string) {
+	client := http.Client{Timeout: 5 * time.Second}
+	http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(answer, text)
+	})
+	http.HandleFunc("/fetch", func(answer http.ResponseWriter, request *http.Request) {
+		got, err := client.Get(request.URL.Query().Get("url"))
+		if err != nil {
+			http.Error(answer, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer got.Body.Close()
+		io.Copy(answer, got.Body)
+	})
+	fmt.Println("serving")
+	if err := http.ListenAndServe(":8080", nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,120 @@
+"""What a local machine needs to become a node: the real programs in one folder, the stand-in for K3s, and images."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import zipapp
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support.kubernetes.binaries import CACHE, CONTAINER, CONTROL_PLANE, NODE, path_of
+from tests.support.kubernetes.k3s.node import PAUSE_IMAGE
+
+DEBIAN = ("etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
+PLUGINS = Path("/usr/lib/cni")
+CNI = ("bridge", "host-local", "loopback", "portmap")
+HERE = Path(__file__).parent
+SERVER_IMAGE = "docker.io/splitplane/server:1"
+SHARED = ("__init__.py", "pki.py", "flags.py", "credentials.py")
+"""What the stand-in has in common with the tests' own control plane."""
+
+
+def parts(go: str, cache: Path = CACHE) -> Path:
+    """A folder with every program that `layout.PARTS` names: hard links where the file system has them, else copies."""
+    folder = cache / "kubernetes" / f"parts-{_digest(go)}"
+    if folder.exists():
+        return folder
+    unfinished = Path(f"{folder}.{os.getpid()}")
+    (unfinished / "cni").mkdir(parents=True)
+    for binary in (*CONTROL_PLANE, *NODE):
+        _link(path_of(binary, go, cache), unfinished / binary.name)
+    for name in DEBIAN:
+        shutil.copy2(_found(name), unfinished / name)
+    for name in CNI:
+        shutil.copy2(PLUGINS / name, unfinished / "cni" / name)
+    try:
+        unfinished.rename(folder)
+    except OSError:  # Another process was faster.
+        shutil.rmtree(unfinished)
+    return folder
+
+
+def _digest(go: str) -> str:
+    files = [path_of(binary, go) for binary in (*CONTROL_PLANE, *NODE)]
+    files += [*(_found(name) for name in DEBIAN), *(PLUGINS / name for name in CNI)]
+    sizes = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:16]
+
+
+def _found(name: str) -> Path:
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not installed: python -m demo packages")
+    return Path(path)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def k3s(target: Path) -> Path:
+    """The stand-in as one executable file."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        package = root / "tests" / "support" / "kubernetes"
+        shutil.copytree(HERE / "k3s", package / "k3s", ignore=shutil.ignore_patterns("__pycache__", "*.sh"))
+        for name in SHARED:
+            shutil.copy2(HERE / name, package / name)
+        for parent in (root / "tests", root / "tests" / "support"):
+            (parent / "__init__.py").touch()
+        main = "import os, sys\nfrom tests.support.kubernetes.k3s.main import main\nname = os.path.basename(sys.argv[0])\n"
+        main += "sys.exit(main(sys.argv[1:] if name == 'k3s' else [name, *sys.argv[1:]]))\n"
+        (root / "__main__.py").write_text(main)
+        zipapp.create_archive(root, target, interpreter="/usr/bin/python3 -I", compressed=True)
+    target.chmod(0o755)
+    return target
+
+
+def install_script() -> Path:
+    return HERE / "k3s" / "install.sh"
+
+
+def image_archive(target: Path, go: str) -> Path:
+    """The images that a node needs without a registry, in an archive as `docker save` makes it.
+
+    Both have the one file `/main`: the pause image of every pod, and a server for the tests' own.
+    """
+    layer = _layer(path_of(CONTAINER, go))
+    digest = hashlib.sha256(layer).hexdigest()
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": ["/main"], "Cmd": ["pause"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    tags = [f"docker.io/{PAUSE_IMAGE}", SERVER_IMAGE]
+    manifest = [{"Config": "config.json", "RepoTags": tags, "Layers": ["layer.tar"]}]
+    with tarfile.open(target, "w") as archive:
+        _add(archive, "config.json", json.dumps(config).encode())
+        _add(archive, "layer.tar", layer)
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    return target
+
+
+def _layer(program: Path) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as layer:
+        _add(layer, "main", program.read_bytes(), mode=0o755)
+    return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))

@@ -1,7 +1,7 @@
 """What a machine lacks to run the tests of clusters, as a person and as a test reads it."""
 
 from providers.emulators.nspawn import missing_requirements
-from tests.support.kubernetes.binaries import BINARIES, CONTROL_PLANE, missing_packages, unbuilt
+from tests.support.kubernetes.binaries import CONTAINER, CONTROL_PLANE, NODE, missing_packages, unbuilt
 from tests.support.kubernetes.toolchain import expected_version
 
 COMMAND = "make kubernetes"
@@ -29,7 +29,7 @@ def missing() -> list[str]:
 def reasons(*, nodes: bool) -> list[str]:
     """Why tests cannot run: only what they themselves need counts, so that they run while the rest is being built."""
     absent = {binary.name for binary in unbuilt(expected_version())}
-    needed = {binary.name for binary in (BINARIES if nodes else CONTROL_PLANE)}
+    needed = {binary.name for binary in ((*CONTROL_PLANE, *NODE, CONTAINER) if nodes else CONTROL_PLANE)}
     packages = missing_packages() if nodes else [name for name in missing_packages() if name == "etcd-server"]
     found = [f"{name} is not built: {COMMAND}" for name in sorted(absent & needed)]
     found += [f"the package {name} is missing: python -m demo packages" for name in packages]

@@ -21,7 +21,7 @@ class PasswordRefusedError(Exception):
 
 def ensure(admin: Client, node: str, password: str) -> None:
     """Remember a new node's password, or compare a known one's. Raises PasswordRefusedError or ApiError."""
-    name = f"{node.lower()}.node-password.k3s"
+    name = _secret(node)
     try:
         known = admin.get(f"{PATH}/{quote(name)}")
     except ApiError as error:
@@ -36,6 +36,19 @@ def ensure(admin: Client, node: str, password: str) -> None:
     salt = bytes.fromhex(stored.split(":")[1])
     if not hmac.compare_digest(stored, _hashed(password, salt)):
         raise PasswordRefusedError(f"unable to verify password for node {node}: hash does not match")
+
+
+def forget(admin: Client, node: str) -> None:
+    """Raises ApiError."""
+    try:
+        admin.send("DELETE", f"{PATH}/{quote(_secret(node))}")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def _secret(node: str) -> str:
+    return f"{node.lower()}.node-password.k3s"
 
 
 def _hashed(password: str, salt: bytes) -> str:

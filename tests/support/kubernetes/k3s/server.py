@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.kubernetes import flags
 from tests.support.kubernetes.credentials import Credentials, create, kubeconfig
 from tests.support.kubernetes.flags import Ports, Ranges
-from tests.support.kubernetes.k3s import agent, tokens
+from tests.support.kubernetes.k3s import agent, passwords, tokens
 from tests.support.kubernetes.k3s.api import ApiError, Client
 from tests.support.kubernetes.k3s.layout import ADMIN_KUBECONFIG, API_PORT, PARTS, Layout
 from tests.support.kubernetes.k3s.options import Options
@@ -19,6 +19,7 @@ from tests.support.kubernetes.k3s.supervisor import Secrets, Supervisor
 
 PORTS = Ports(etcd=2379, etcd_peers=2380, api=API_PORT, controllers=10257, scheduler=10259)
 SUPERVISOR_PORT = "6443"
+LOOK_SECONDS = 1.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RULES_OF_AGENTS = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -53,6 +54,7 @@ async def run(options: Options, layout: Layout, now: Callable[[], datetime]) -> 
     _write_admin_kubeconfig(options, made, port)
     supervisor = Supervisor(made, admin, held, ranges, (f"{address}:{port}",), now)
     await supervisor.listen(options.one("bind-address", "0.0.0.0"), port)
+    forgetting = asyncio.create_task(_forget_passwords(admin))
     say('level=info msg="k3s is up and running"')
     if options.is_on("disable-agent"):
         tell_systemd("READY=1")
@@ -60,7 +62,26 @@ async def run(options: Options, layout: Layout, now: Callable[[], datetime]) -> 
         await agent.start(
             parts, options, layout, f"https://127.0.0.1:{port}", (layout.server / "token").read_text()
         )
-    await parts.wait()
+    try:
+        await parts.wait()
+    finally:
+        forgetting.cancel()
+
+
+async def _forget_passwords(admin: Client) -> None:
+    """A Node that is deleted takes its password with it. One that never registered leaves it, as in K3s."""
+    known: set[str] = set()
+    while True:
+        try:
+            listed = await asyncio.to_thread(admin.get, "/api/v1/nodes")
+            assert isinstance(listed, dict)
+            now = {str(item["metadata"]["name"]) for item in listed["items"]}
+            for name in known - now:
+                await asyncio.to_thread(passwords.forget, admin, name)
+            known = now
+        except ApiError as error:
+            say(f"level=error msg={str(error)!r}")
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _start_control_plane(
@@ -70,7 +91,7 @@ async def _start_control_plane(
     data = layout.server / "db" / "etcd"
     data.parent.mkdir(parents=True, exist_ok=True)
     await parts.start("etcd", [str(PARTS / "etcd"), *flags.etcd(data, PORTS)])
-    more = [f"--{flag}" for flag in options.each("kube-apiserver-arg")]
+    more = ["--anonymous-auth=false", *(f"--{flag}" for flag in options.each("kube-apiserver-arg"))]
     issuer = "https://kubernetes.default.svc.cluster.local"
     arguments = flags.api_server(files, PORTS, ranges, issuer=issuer, more=more)
     await parts.start("kube-apiserver", [str(PARTS / "kube-apiserver"), *arguments])

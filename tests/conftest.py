@@ -11,7 +11,7 @@ from control_plane.db.engine import Database, Role
 from tests.support.clock import Clock
 from tests.support.database import ensure_template, fresh_database, login_url, start_server
 
-pytest_plugins = ["tests.support.kubernetes.fixtures"]
+pytest_plugins = ["tests.support.groups", "tests.support.kubernetes.fixtures"]
 
 # gRPC writes a line to standard error when a process that has loaded it forks, also into the output of other tests.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

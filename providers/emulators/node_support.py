@@ -19,8 +19,8 @@ SETTINGS = (
     "vm/panic_on_oom",
 )
 """What kubelets and hardening guides set below /proc/sys. The machine writes to copies; the host stays as it is."""
-ENVIRONMENT = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
-"""Pods need forwarding, which is a setting of the machine's own network."""
+ENVIRONMENT = ("SYSTEMD_NSPAWN_API_VFS_WRITABLE=network",)
+"""For systemd-nspawn. Pods need forwarding, which is a setting of the machine's own network."""
 
 SCRIPT = f"""\
 #!/bin/sh

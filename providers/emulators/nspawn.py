@@ -196,9 +196,9 @@ class NspawnHost:
             return await asyncio.create_subprocess_exec(
                 *("setpriv", "--pdeathsig", "KILL"),
                 *("sh", "-c", ENTER_GROUPS, "sh", " ".join(map(str, groups))),
+                *(("env", *ENVIRONMENT) if self.nodes else ()),
                 *_nspawn(machine, self.root, self.slot.bridge),
                 *options,
-                env=os.environ | (ENVIRONMENT if self.nodes else {}),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=console,
                 stderr=asyncio.subprocess.STDOUT,

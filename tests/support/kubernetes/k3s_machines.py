@@ -70,7 +70,7 @@ class Server:
         """What it prints. Raises AssertionError, which says what it printed on standard error."""
         async with self.machine.connected() as connection:
             done = await connection.run(f"sudo k3s {arguments}")
-        assert done.exit_status == 0, f"k3s {arguments}: {done.stderr}"
+        assert done.exit_status == 0, f"k3s {arguments}: {done.stderr!s}"
         return str(done.stdout)
 
     async def apply(self, thing: Mapping[str, object]) -> None:

@@ -17,6 +17,8 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
+from control_plane.domain.overlay import address_of
+from control_plane.domain.peer_map import Member, Overlay, configurations
 from data_plane.access.authority import new_authority
 from data_plane.access.port import HostKeyChanged, StepFailed, Unreachable
 from data_plane.access.ssh import SshAccess, new_host_key
@@ -24,10 +26,12 @@ from data_plane.inspection.bundle import build_agent
 from data_plane.inspection.gpus import read_gpus
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.machine import join_mesh, mesh_public_key
+from data_plane.mesh.node import largest_packet, leave_overlay, make_node_key, read_peers
 from data_plane.mesh.port import PEERS_MAX, HubIdentity, MeshLink, Network, Peer, link
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
+from reconciler.overlay import configure
 from tests.support.certificates import our_access
 from tests.support.machines import IMAGES, Machine, boot_order, ready
 from tests.support.networks import a_network
@@ -310,6 +314,33 @@ async def test_missing_tools_are_installed_or_fail_the_step(fleet: Fleet) -> Non
             await mesh_public_key(session)
         finally:
             await machine.sh("sudo mv /usr/bin/apt-get.away /usr/bin/apt-get")
+
+
+async def test_a_member_of_an_overlay_has_its_tunnels_again_after_systemd_restarts_them(fleet: Fleet) -> None:
+    names = ("alice1", "alice2")
+    targets = {name: fleet[name].target for name in names}
+    members = []
+    for number, name in enumerate(names, start=1):
+        async with fleet.access.connect(targets[name]) as session:
+            key = await make_node_key(session)
+        members.append(Member(number, key, number, f"{targets[name].address}:51820"))
+    overlay = Overlay(2, servers=members[:1], nodes={None: members[1:]})
+    for name, configuration in zip(names, configurations(overlay), strict=True):
+        async with fleet.access.connect(targets[name]) as session:
+            assert (
+                await configure(session, overlay, configuration)
+            ).public_key == configuration.member.public_key
+    async with fleet.access.connect(targets["alice2"]) as session:
+        assert await largest_packet(session, address_of(2, 1)) == 1_420
+        unit = "wg-quick@spoverlay.service"
+        assert (await fleet["alice2"].sh(f"systemctl is-enabled {unit}")).strip() == "enabled"
+        await fleet["alice2"].sh(f"sudo systemctl restart {unit}")
+        assert await largest_packet(session, address_of(2, 1)) == 1_420
+        await leave_overlay(session)
+        with pytest.raises(StepFailed, match="no interface"):
+            await read_peers(session)
+    async with fleet.access.connect(targets["alice1"]) as session:
+        await leave_overlay(session)
 
 
 async def test_a_dropped_network_is_gone_with_its_key(fleet: Fleet) -> None:

@@ -23,6 +23,7 @@ from data_plane.proof.challenger.challenger import ProofChallenger
 from data_plane.proof.challenger.reference import References
 from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.servers import FakeServers
 from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
 from reconciler import registry, simulated
@@ -110,6 +111,7 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         access=simulated.access(db, hub),
         ssh_authorities=FixedAuthority(),
         hub=hub,
+        servers=FakeServers(),
         agent=AgentBundle(b"", "0" * 64),
         new_host_key=lambda: HostKey("private", "public"),
         challenger=ProofChallenger(LocalVerifier(), References()),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import structlog
 
@@ -19,6 +20,9 @@ from control_plane.vault.unsealing.port import KeyManager
 from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
+from data_plane.cluster import k3s_files
+from data_plane.cluster.k3s_files import K3sFiles, K3sFilesError
+from data_plane.cluster.ssh_servers import SshServers
 from data_plane.inspection.bundle import AgentBundle, build_agent
 from data_plane.mesh.hub import HUB_PRINCIPAL, SshHub
 from data_plane.mesh.port import Hub
@@ -28,6 +32,7 @@ from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.servers import FakeServers
 from providers.base import Provider
 from providers.guard import Guard
 from providers.registry import Account, configured, stored
@@ -64,12 +69,13 @@ class Reached:
     verifier: Verifier
     agent: AgentBundle
     keys: KeyManager | None
+    k3s: K3sFiles | None
 
 
 def connect_all(reach: Reach, environ: Mapping[str, str], closing: AsyncExitStack) -> Reached:
     """Everything that has to be closed at the end is pushed onto `closing`.
 
-    Raises SettingsError when an account, the key manager or the verifier's certificates cannot be used.
+    Raises SettingsError when an account, the key manager, the K3s files or the verifier's certificates cannot be used.
     """
     keys = key_manager(reach.keys)
     if keys is None and reach.hub is not None:
@@ -90,7 +96,7 @@ def connect_all(reach: Reach, environ: Mapping[str, str], closing: AsyncExitStac
         closing.push_async_callback(provider.close)
     if reach.hub is None:
         log.warning("machines_simulated", why="SPLITPLANE_SIMULATED_MACHINES is yes")
-    return Reached(reach, on, connected, verifier, build_agent(), keys)
+    return Reached(reach, on, connected, verifier, build_agent(), keys, _k3s_files(reach.k3s_files))
 
 
 async def compose(
@@ -126,6 +132,7 @@ async def compose(
     await live.refresh()
     authorities = _ssh_authorities(reached.keys, db, clock)
     access, hub = _access_and_hub(reached.reach, db, authorities, clock.now, replica)
+    servers = FakeServers() if reached.reach.hub is None else SshServers(access, reached.k3s)
     return CompleteWorld(
         db=db,
         now=clock.now,
@@ -141,6 +148,7 @@ async def compose(
         access=access,
         ssh_authorities=authorities,
         hub=hub,
+        servers=servers,
         agent=reached.agent,
         new_host_key=new_host_key,
         challenger=LearningChallenger(db, reached.verifier, clock.now),
@@ -162,6 +170,14 @@ def _ssh_authorities(keys: KeyManager | None, db: Database, clock: DatabaseClock
 
 def _audit_keys(keys: KeyManager | None, db: Database, clock: DatabaseClock) -> AuditKeys:
     return NoAuditKeys() if keys is None else StoredAuditKeys(db, clock.now, uuid7, keys)
+
+
+def _k3s_files(folder: Path | None) -> K3sFiles | None:
+    """The K3s release that clusters are built from. Raises SettingsError."""
+    try:
+        return None if folder is None else k3s_files.read(folder)
+    except K3sFilesError as error:
+        raise SettingsError(f"SPLITPLANE_K3S_FILES: {error}") from error
 
 
 def _verifier(chosen: ClientSettings | None) -> Verifier:

@@ -106,6 +106,14 @@ class ReachSettings:
             "`yes` accepts machines with emulated GPUs; never use it in production",
         ),
     ] = False
+    k3s_files: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_K3S_FILES",
+            "folder with the files of a K3s release, which clusters are built from",
+            "none: clusters cannot be built",
+        ),
+    ] = None
     orphans_dry_run: Annotated[
         bool, Variable("SPLITPLANE_ORPHANS_DRY_RUN", "`yes` reports orphans and terminates none")
     ] = False
@@ -169,6 +177,8 @@ class Reach:
     """The service that recomputes samples of GPU proofs; None recomputes them in this process, for development."""
     keys: KeySettings
     audit: AuditSettings
+    k3s_files: Path | None = None
+    """The folder of the K3s release that clusters are built from; None when they cannot be built."""
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -193,4 +203,5 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         verifier=read_client(environ),
         keys=read_keys(environ),
         audit=reading.read(AuditSettings, environ),
+        k3s_files=given.k3s_files,
     )

@@ -18,6 +18,7 @@ from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
+from control_plane.api.clusters import ClusterController
 from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
 from control_plane.api.envelopes import EnvelopeController
@@ -43,6 +44,7 @@ from control_plane.api.quota_requests import CeilingRequestController, QuotaRequ
 from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.role_bindings import RoleBindingController
+from control_plane.api.server_hosts import ServerHostController
 from control_plane.api.service_accounts import ServiceAccountController
 from control_plane.api.sessions import SessionController
 from control_plane.api.sign_in import DeviceController, SignInController
@@ -72,6 +74,8 @@ CONTROLLERS = (
     ProjectController,
     EnvironmentController,
     NetworkController,
+    ClusterController,
+    ServerHostController,
     EnvelopeController,
     QuotaRequestController,
     CeilingRequestController,

@@ -143,6 +143,17 @@ KINDS: dict[str, Kind] = {
         409, "Release the leases that `detail` names, and wait until they have ended."
     ),
     RefusalCode.NETWORKS_TOO_MANY: Kind(409, "Delete a network that no lease uses."),
+    RefusalCode.ORGANIZATION_UNKNOWN: Kind(
+        422, "Use the id of an open organization that GET /v1/organizations lists.", "organization_id"
+    ),
+    RefusalCode.HOST_KEY_INVALID: Kind(
+        422, "Send one line of an OpenSSH host key file, such as ssh_host_ed25519_key.pub.", "host_key"
+    ),
+    RefusalCode.SERVER_HOST_IN_USE: Kind(409, "Delete the cluster, and wait until it is gone."),
+    RefusalCode.SERVER_HOSTS_IN_USE: Kind(
+        409, "Add a server host in the region, or choose a region in which one is free."
+    ),
+    RefusalCode.CLUSTERS_TOO_MANY: Kind(409, "Delete a cluster that nobody uses."),
     RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),
     RefusalCode.SCOPE_INVALID: Kind(422, "Choose a scope that the role can be bound to.", "scope"),
     RefusalCode.EXPIRY_INVALID: Kind(422, "Choose a time that is to come.", "expires_at"),

@@ -17,6 +17,7 @@ LISTS = {
     "PROJECT": "/v1/projects",
     "KEY": "/v1/ssh-keys",
     "NETWORK": "/v1/projects/default/networks",
+    "CLUSTER": "/v1/clusters",
 }
 """The lists whose names complete an argument, by its place holder in the help."""
 

@@ -48,6 +48,7 @@ FILES = {
     "projects": ("project",),
     "environments": ("environment",),
     "networks": ("network",),
+    "clusters": ("cluster",),
     "envelopes": ("envelope",),
     "quota_requests": ("quota",),
     "users": ("user",),
@@ -61,6 +62,7 @@ FILES = {
     "loops": ("loops",),
     "orphans": ("orphan",),
     "accounts": ("account",),
+    "server_hosts": ("server-host",),
     "audit": ("audit",),
     "completion": ("completion",),
 }

@@ -29,6 +29,9 @@ SecretId = NewType("SecretId", UUID)
 EnvelopeId = NewType("EnvelopeId", UUID)
 QuotaRequestId = NewType("QuotaRequestId", UUID)
 AdmissionDecisionId = NewType("AdmissionDecisionId", UUID)
+ClusterId = NewType("ClusterId", UUID)
+NodeId = NewType("NodeId", UUID)
+NodePoolId = NewType("NodePoolId", UUID)
 AccountRequestId = NewType("AccountRequestId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
@@ -36,6 +39,8 @@ ProviderRef = NewType("ProviderRef", str)
 """The provider's id for a machine."""
 AccountName = NewType("AccountName", str)
 """A provider account as configured: `lambda_cloud`, or `lambda_cloud/research` for a second one."""
+ServerHostName = NewType("ServerHostName", str)
+"""A host of ours for servers of clusters, as an operator named it."""
 
 
 class Prefix(StrEnum):
@@ -52,6 +57,9 @@ class Prefix(StrEnum):
     SSH_CERTIFICATE = "cert"
     LEASE = "le"
     MACHINE = "mc"
+    CLUSTER = "cl"
+    NODE = "nd"
+    NODE_POOL = "np"
     INTERVAL = "iv"
     CHARGE = "ch"
     PROOF = "pf"

@@ -87,6 +87,14 @@ class Permission(StrEnum):
     """Replace the labels of a network."""
     NETWORKS_DELETE = "networks.delete"
     """Delete networks that no lease uses."""
+    CLUSTERS_READ = "clusters.read"
+    """Read the Kubernetes clusters that the organization may use."""
+    CLUSTERS_MANAGE = "clusters.manage"
+    """Create and delete clusters, for everybody or for one organization."""
+    SERVER_HOSTS_READ = "server_hosts.read"
+    """Read the hosts that servers of clusters run on."""
+    SERVER_HOSTS_MANAGE = "server_hosts.manage"
+    """Add and remove hosts for the servers of clusters."""
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
@@ -161,6 +169,9 @@ _OF_PLATFORM = frozenset(
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
+        _P.CLUSTERS_MANAGE,
+        _P.SERVER_HOSTS_READ,
+        _P.SERVER_HOSTS_MANAGE,
         _P.AUDIT_READ_ALL,
     }
 )
@@ -239,7 +250,7 @@ _OWN_KEYS = frozenset(
         _P.SESSIONS_REVOKE,
     }
 )
-_CATALOGUE = frozenset({_P.SKUS_READ, _P.OFFERS_READ})
+_CATALOGUE = frozenset({_P.SKUS_READ, _P.OFFERS_READ, _P.CLUSTERS_READ})
 VIEWER = (
     _CATALOGUE
     | _OWN_KEYS
@@ -327,6 +338,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.LOOPS_READ,
         _P.ORPHANS_READ,
         _P.PROVIDER_ACCOUNTS_READ,
+        _P.SERVER_HOSTS_READ,
         _P.AUDIT_READ_ALL,
     }
 )
@@ -369,6 +381,8 @@ OPERATOR = (
         _P.ORPHANS_TERMINATE,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
+        _P.CLUSTERS_MANAGE,
+        _P.SERVER_HOSTS_MANAGE,
         _P.QUOTES_CREATE,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,

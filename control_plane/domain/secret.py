@@ -33,6 +33,8 @@ class Purpose(StrEnum):
 
     PROVIDER_CREDENTIALS = "provider_credentials"
     SSH_AUTHORITY = "ssh_authority"
+    CLUSTERS = "clusters"
+    """What servers of clusters join with, and the administrators' kubeconfigs."""
     AUDIT_SIGNING = "audit_signing"
     """The keys that sign checkpoints of the audit log."""
     TOKEN_SIGNING = "token_signing"  # noqa: S105 - a purpose, and no password

@@ -70,6 +70,16 @@ AccountText = Annotated[
         extra={"must": "a provider account such as `lambda_cloud/research`"},
     ),
 ]
+AddressText = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?$(?!\n)",
+        max_length=253,
+        description="An IPv4 address, an IPv6 address, or a host name.",
+        examples=["192.0.2.10"],
+        extra={"must": "an IPv4 address, an IPv6 address, or a host name"},
+    ),
+]
 LEASE_ID_PATTERN = r"^le_[0-9a-f]{32}$(?!\n)"
 LeaseIdQuery = Annotated[
     str,

@@ -1,1 +1,1 @@
-"""Kubernetes clusters: what a tenant gets in one, and what becomes of its nodes."""
+"""Kubernetes clusters: the servers of ours that run them, what a tenant gets in one, and what becomes of nodes."""

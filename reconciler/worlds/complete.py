@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from reconciler.worlds.audit import AuditWorld
+from reconciler.worlds.clusters import ClusterWorld
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
 from reconciler.worlds.requests import RequestWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld, RequestWorld, AuditWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, ClusterWorld, RequestWorld, AuditWorld):
     """Everything that any loop may use."""

@@ -15,6 +15,7 @@ from tests.arch.tree import AROUND, PRODUCT, Source, length, sources
 FILE_LINES_MAX = 500
 FUNCTION_LINES_P99_MAX = 100
 DOORS = {
+    "clusters": "control_plane/db/clusters.py",
     "device_authorizations": "control_plane/db/devices.py",
     "leases": "control_plane/db/leases.py",
     "machines": "control_plane/db/machines.py",
@@ -83,6 +84,7 @@ def test_an_update_of_a_lease_a_machine_or_an_organization_is_written_in_the_dat
 
 def test_a_row_is_born_in_its_first_state() -> None:
     first = {
+        "clusters": "{ClusterState.BUILDING}",
         "device_authorizations": "{DeviceState.PENDING}",
         "leases": "{LeaseState.PLACING}",
         "machines": "{MachineState.INTENDED}",

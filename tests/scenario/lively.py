@@ -17,9 +17,10 @@ from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
+from data_plane.simulation.servers import FakeServers
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import keys
+from tests.support import clusters, keys
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
@@ -156,6 +157,10 @@ async def build(db: Database, clock: Clock) -> Stage:
     await requested(stage, steady)
     await command.rotate(leaked=True)
     await _rotated(stage, steady)
+    await clusters.created(stage, "deleting")
+    await stage.run("build_clusters")
+    await clusters.deleted(stage, "deleting")
+    await clusters.created(stage, "building")
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -254,6 +259,8 @@ _ROWS = {
     "account_requests": "SELECT account, verb, outcome, finished_at, due_at, work_until, tries FROM account_requests",
     "ssh_authorities": "SELECT state, removed_at, secret_id IS NULL FROM ssh_authorities ORDER BY made_at, id",
     "ssh_trust": "SELECT id, ssh_trust, ssh_trust_due_at FROM machines ORDER BY id",
+    "clusters": """SELECT c.name, c.state, c.due_at, c.work_until, c.tries, c.token_secret_id IS NULL, h.name AS host
+                   FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -270,6 +277,8 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
             seen[name] = [tuple(row) for row in await rows(connection, text(statement))]
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
     seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
+    assert isinstance(stage.world.servers, FakeServers)
+    seen["servers"] = sorted(stage.world.servers.running)
     seen["done"] = {
         address: (machine.customer, machine.authorities, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
@@ -297,6 +306,8 @@ _SETTLED = {
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",
     "account_requests": "SELECT verb, outcome FROM account_requests",
+    "clusters": """SELECT c.name, c.state, c.token_secret_id IS NULL, c.admin_secret_id IS NULL, h.name AS host
+                   FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id""",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
 }
@@ -309,6 +320,8 @@ async def settled(stage: Stage) -> Settled:
     """The part of a stage that is the same in the end, however often a process died on the way."""
     found: set[tuple[object, ...]] = {("alive", *owner) for owner in (await _owners(stage)).items()}
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
+    assert isinstance(stage.world.servers, FakeServers)
+    found |= {("runs a server", address) for address in stage.world.servers.running}
     trusted = set(await stage.world.ssh_authorities.trusted())
     found |= {("the hub trusts them", set(stage.hub.authorities) == trusted)}
     async with stage.db.reading() as connection:

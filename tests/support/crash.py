@@ -32,6 +32,7 @@ from data_plane.access.line import Line
 from data_plane.access.port import Access, Session, Target
 from data_plane.access.step import Answer as StepAnswer
 from data_plane.access.step import Step
+from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, ReadAuthorities
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
@@ -66,6 +67,7 @@ class Crash:
             access=cast("Access", _Access(self, world.access)),
             challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
+            servers=_Servers(self, world.servers),
             connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
             keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
         )
@@ -219,6 +221,18 @@ class _Hub:
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         return await self.crash.call("hub trust", lambda: self.inner.trust(read))
+
+
+@dataclass
+class _Servers:
+    crash: Crash
+    inner: Servers
+
+    async def install(self, order: ServerOrder) -> ServerIdentity:
+        return await self.crash.call("install server", lambda: self.inner.install(order))
+
+    async def dismantle(self, host: Target) -> None:
+        await self.crash.call("dismantle server", lambda: self.inner.dismantle(host))
 
 
 @dataclass

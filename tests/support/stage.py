@@ -48,6 +48,7 @@ from data_plane.documents.inventory import Inventory
 from data_plane.inspection.bundle import AgentBundle
 from data_plane.simulation.access import FakeAccess
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.servers import FakeServers
 from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
 from providers.fake import Settings as FakeSettings
@@ -192,8 +193,8 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
-        clock, clouds, machines, hub, challenger = copy.deepcopy(
-            (self.clock, self.clouds, self.access.machines, self.hub, self.challenger)
+        clock, clouds, machines, hub, servers, challenger = copy.deepcopy(
+            (self.clock, self.clouds, self.access.machines, self.hub, self.world.servers, self.challenger)
         )
         access = FakeAccess(
             hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=DeadLine
@@ -205,6 +206,7 @@ class Stage:
             accounts=_guarded(clouds, clock),
             access=access,
             hub=hub,
+            servers=servers,
             challenger=challenger,
             hub_sync=HubSync(),
             hub_trust=HubTrust(),
@@ -474,6 +476,7 @@ async def set_stage(
         access=access,
         ssh_authorities=FixedAuthority(),
         hub=hub,
+        servers=FakeServers(),
         agent=AgentBundle(b"agent", "0" * 64),
         new_host_key=_Numbers().host_key,
         challenger=challenger,

@@ -58,13 +58,14 @@ _TEXTS: Mapping[str, Schema] = {
         "x-item-schema": {"$ref": REF + "UsageCsvRow"},
     },
 }  # fmt: skip
-_PROJECT: dict[str, Any] = in_ecma(
-    {
-        "description": "The name or the id of the project.",
-        "schema": {"type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_LENGTH_MAX},
-        "example": "default",
-    }
-)
+_NAMED = {
+    "project": ("The name or the id of the project.", "default"),
+    "environment": ("The name or the id of the environment.", "default"),
+    "network": ("The name or the id of the private network.", "default"),
+    "cluster": ("The name or the id of the cluster.", "eu-1"),
+    "host": ("The name of the server host.", "k8s-1"),
+}
+"""What a path names by a name: its description, and an example."""
 _ID_IN_ANSWER = {"createOrganization": "/organization/id", "createApiKey": "/key/id"}
 """Where the answer to an operation has the id of what it made, if that is not `/id`."""
 
@@ -113,14 +114,11 @@ def _parameters(path: str, method: str, operation: Operation) -> Iterator[dict[s
 
 
 def _in_path(path: str, name: str) -> dict[str, Any]:
-    if name == "project":
-        return {"name": name, "in": "path", "required": True} | _PROJECT
-    if name == "environment":
-        described = {"description": "The name or the id of the environment."}
-        return {"name": name, "in": "path", "required": True} | _PROJECT | described
-    if name == "network":
-        described = {"description": "The name or the id of the private network."}
-        return {"name": name, "in": "path", "required": True} | _PROJECT | described
+    if name in _NAMED:
+        description, example = _NAMED[name]
+        schema = in_ecma({"type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_LENGTH_MAX})
+        told = {"description": description, "schema": schema, "example": example}
+        return {"name": name, "in": "path", "required": True} | told
     collection = path.partition(f"/{{{name}}}")[0].rpartition("/")[2]
     prefix, noun = _IDS[collection, name]
     return {

@@ -22,6 +22,7 @@ from control_plane.wire import (
     audit,
     billing,
     catalogue,
+    clusters,
     common,
     envelopes,
     environments,
@@ -37,6 +38,7 @@ from control_plane.wire import (
     projects,
     proofs,
     roles,
+    server_hosts,
     sessions,
     ssh_certificates,
     ssh_keys,
@@ -48,7 +50,7 @@ REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit,
-    health, problems, envelopes, admissions,
+    health, problems, envelopes, admissions, clusters, server_hosts,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -7,6 +7,7 @@ from pathlib import Path
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun, suggestion
+from control_plane.cli.public_keys import public_line
 from control_plane.cli.render.ssh_keys import ssh_key_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
@@ -14,7 +15,6 @@ from control_plane.wire.ssh_keys import SshKeyList, SshKeyRequest, SshKeyView
 PATH = "/v1/ssh-keys"
 FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 """The files that are tried when none is given, in this order."""
-FILE_BYTES_MAX = 16_384
 
 
 def add(to: Commands) -> None:
@@ -48,25 +48,9 @@ def add(to: Commands) -> None:
 
 
 def add_key(terminal: Terminal, args: Namespace) -> None:
-    line = _public_line(terminal, args.file)
+    line = public_line(terminal, args.file or str(_own_key(terminal)))
     answer = terminal.client().post(PATH, SshKeyView, SshKeyRequest(args.name, line, args.project))
     terminal.present(args.json, answer, lambda key: ssh_key_table([key], terminal.now()))
-
-
-def _public_line(terminal: Terminal, file: str | None) -> str:
-    if file == "-":
-        text = terminal.stdin.read(FILE_BYTES_MAX)
-    else:
-        path = Path(file).expanduser() if file else _own_key(terminal)
-        try:
-            with path.open("rb") as opened:
-                text = opened.read(FILE_BYTES_MAX).decode(errors="replace")
-        except OSError as error:
-            raise CliError(f"Cannot read {path}: {error.strerror}.", code="file_unreadable") from error
-    if "PRIVATE KEY" in text:
-        # Checked here, so that the key never leaves this machine.
-        raise usage("That is a private key; nothing was sent. Use the file that ends in .pub.")
-    return text.strip()
 
 
 def _own_key(terminal: Terminal) -> Path:

@@ -10,6 +10,8 @@ from alembic import op
 
 _TENANT = "nullif(current_setting('app.organization_id', true), '')::uuid"
 _OWN = f"organization_id = {_TENANT}"
+# Organizations are filtered too, so the look-up finds the one that the API acts for and no other.
+_PLATFORM = "EXISTS (SELECT FROM organizations WHERE organizations.platform)"
 
 _REFUSE_EDIT = """
 CREATE FUNCTION refuse_edit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -73,6 +75,15 @@ def filter_with_ours(table: str, *, admin: bool = False) -> None:
     filter_tenants(table, shown=f"organization_id IS NULL OR {_OWN}", admin=admin)
 
 
+def filter_offered(table: str) -> None:
+    """The API's role sees rows for everybody and for the organization it acts for.
+
+    While it acts for the platform's organization, it sees and writes all of them.
+    """
+    shown = f"organization_id IS NULL OR {_OWN} OR {_PLATFORM}"
+    filter_tenants(table, shown=shown, written=_PLATFORM)
+
+
 def filter_claimed(table: str) -> None:
     """The API's role sees machines on which the organization has or had a claim, and can write none.
 
@@ -85,12 +96,8 @@ def filter_claimed(table: str) -> None:
 
 
 def filter_platform(table: str) -> None:
-    """The API's role sees and writes rows only while it acts for the platform's organization.
-
-    Organizations are filtered too, so the look-up below finds only the one that the API acts for.
-    """
-    platform = "EXISTS (SELECT FROM organizations WHERE organizations.platform)"
-    filter_tenants(table, shown=platform, written=platform)
+    """The API's role sees and writes rows only while it acts for the platform's organization."""
+    filter_tenants(table, shown=_PLATFORM, written=_PLATFORM)
 
 
 def _force(table: str) -> None:

@@ -44,6 +44,9 @@ class Tenancy(Enum):
     """A row has an organization, or none while it concerns only us. The API sees those of the one it acts for."""
     OURS_VISIBLE = auto()
     """As MIXED, but the API also sees the rows without an organization."""
+    OFFERED = auto()
+    """What operators make for everybody, or for the organization of the row. The API sees the rows of everybody and of
+    the organization that it acts for. While it acts for the platform's organization, it sees and writes all of them."""
     PLATFORM = auto()
     """Rows of operators. The API sees and writes them only while it acts for the platform's organization."""
     CLAIMED = auto()

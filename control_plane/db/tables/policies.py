@@ -67,6 +67,8 @@ def _tenant(table: Table) -> Policy:
             return Policy("tenant", Role.API, "SELECT", _CLAIMED, None)
         case Tenancy.PLATFORM:
             return Policy("tenant", Role.API, "ALL", _PLATFORM, _PLATFORM)
+        case Tenancy.OFFERED:
+            return Policy("tenant", Role.API, "ALL", f"({_OURS_OR_OWN[1:-1]} OR {_PLATFORM})", _PLATFORM)
         case Tenancy.OURS_VISIBLE:
             return Policy("tenant", Role.API, "ALL", _OURS_OR_OWN, _OWN)
         case _:

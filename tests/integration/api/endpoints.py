@@ -73,6 +73,8 @@ class Endpoint:
             .replace("{environment}", "default")
             .replace("{certificate_id}", f"cert_{0:032x}")
             .replace("{network}", "default")
+            .replace("{cluster}", f"cl_{0:032x}")
+            .replace("{host}", "k8s-1")
         )
 
     def __str__(self) -> str:
@@ -87,6 +89,14 @@ def _post(path: str, permission: Permission, body: dict[str, Any] | None = None)
     return Endpoint("POST", path, permission, body)
 
 
+SERVER_HOST = {
+    "name": "k8s-1",
+    "region": "eu-central-1",
+    "address": "192.0.2.10",
+    "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+    "ssh_port": 22,
+    "outside": "k8s-1.example.com",
+}
 AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
@@ -297,6 +307,17 @@ ENDPOINTS = (
     _get("/v1/operator/audit-events/export", Permission.AUDIT_READ_ALL, "chain", "after"),
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
+    _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
+    _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
+    _post(
+        "/v1/operator/clusters",
+        Permission.CLUSTERS_MANAGE,
+        {"name": "eu-1", "region": "eu-central-1", "organization_id": None},
+    ),
+    _post("/v1/operator/clusters/{cluster}/deletion", Permission.CLUSTERS_MANAGE),
+    _get("/v1/operator/server-hosts", Permission.SERVER_HOSTS_READ, "limit", "cursor"),
+    _post("/v1/operator/server-hosts", Permission.SERVER_HOSTS_MANAGE, SERVER_HOST),
+    Endpoint("DELETE", "/v1/operator/server-hosts/{host}", Permission.SERVER_HOSTS_MANAGE),
     _get("/v1/operator/provider-accounts", Permission.PROVIDER_ACCOUNTS_READ, "limit", "cursor"),
     _post(
         "/v1/operator/provider-accounts",

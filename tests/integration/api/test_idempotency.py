@@ -14,7 +14,7 @@ from sqlalchemy import text
 from control_plane.domain.organization import OrganizationState
 from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
-from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY, Endpoint
+from tests.integration.api.endpoints import ENDPOINTS, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
 from tests.integration.api.test_ssh_certificates import ready
 from tests.integration.db.sample import a_row, insert
@@ -49,6 +49,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.endswith("/orphan-terminations"):
         await _plant_orphan(shared, endpoint)
+    if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts")):
+        return await _of_clusters(endpoint, shared)
     state = BEFORE.get(endpoint.path.rpartition("/")[2])
     if state is not None:
         name = f"{state} {next(_NUMBERS)}"
@@ -103,6 +105,21 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
     if endpoint.path == "/v1/role-bindings":
         (endpoint.body or {})["subject"] = account
     return str(account)
+
+
+async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:
+    """A new name in the endpoint's body, and a free server host; for what is done to a cluster, a cluster."""
+    operator, name = shared.operator.http, f"made {next(_NUMBERS)}"
+    if endpoint.body is not None:
+        endpoint.body["name"] = name
+    if "server-hosts" in endpoint.path:
+        return endpoint.path
+    host = await operator.post("/v1/operator/server-hosts", json=SERVER_HOST | {"name": f"of {name}"})
+    assert host.is_success, host.text
+    if "{cluster}" in endpoint.path:
+        made = await operator.post("/v1/operator/clusters", json={"name": name, "region": "eu-central-1"})
+        return endpoint.path.replace("{cluster}", made.json()["id"])
+    return endpoint.path
 
 
 async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:

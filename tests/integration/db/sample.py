@@ -50,6 +50,8 @@ _VALUES: dict[str, Any] = {
     "role_bindings.scope": "lease",
     "ssh_authorities.state": "removed",
     "machines.state": "intended",
+    "clusters.state": "building",
+    "server_hosts.ssh_port": 22,
     "envelopes.level": "environment",
     "quota_requests.level": "environment",
     "quota_requests.state": "pending",
@@ -84,7 +86,7 @@ def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
         return _VALUES_BY_NAME[column.name]
     if column.name == "organization_id" or name == "organizations.id":
         return tenant
-    if name in ("hub_networks.number", "ssh_certificates.serial"):
+    if name in ("clusters.overlay", "hub_networks.number", "ssh_certificates.serial"):
         return tenant.int  # Unique over all tenants.
     referred = _referred(column)
     if referred is not None:
@@ -179,11 +181,13 @@ async def fill(connection: Connection, *tenants: UUID) -> None:
                 owners = [OURS]
             case Tenancy.CLAIMED:
                 owners = [*tenants, OURS]
+            case Tenancy.OFFERED:
+                owners = [*tenants]
             case _:
                 owners = [*tenants]
         for owner in owners:
             await insert(connection, table.name, *rows_of(table.name, owner))
-        if marks_of(table).tenancy is Tenancy.MIXED or table.name in (
+        if marks_of(table).tenancy in (Tenancy.MIXED, Tenancy.OFFERED) or table.name in (
             "audit_chains",
             "audit_checkpoints",
             "audit_events",

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -208,9 +208,11 @@ async def test_a_customer_reads_and_writes_no_row_of_operators_in_raw_sql(filled
             async with rolled_back(a):
                 with pytest.raises(REFUSED, match="row-level security"):
                     await a.execute(insertion(table, row), *encoded(table, row))
-            for statement in (f"UPDATE {table} SET id = id", f"DELETE FROM {table}"):
-                with pytest.raises(REFUSED):
-                    await a.execute(statement)
+            key = next(iter(metadata.tables[table].primary_key)).name
+            with pytest.raises(REFUSED):
+                await a.execute(f"UPDATE {table} SET {key} = {key}")
+            with suppress(*REFUSED):  # Of most of these tables nobody may, whoever they act for.
+                assert await a.execute(f"DELETE FROM {table}") == "DELETE 0", table
             await a.execute(_ACT, "")
             assert await a.fetch(f"SELECT * FROM {table}") == [], table
             async with rolled_back(a):
@@ -248,6 +250,8 @@ _OTHERWISE = {
     ("account_requests", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("audit_keys", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("ssh_authorities", "secrets"): "no row of a customer; the secret is of the platform's organization",
+    ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
+    ("server_hosts", "clusters"): "no row of a customer",
 }
 
 
@@ -295,6 +299,9 @@ _MAY_COLLIDE = {
     "uq_api_keys_secret_sha256": "whoever knows the digest of a secret knows the secret",
     "uq_organizations_id_platform": "contains the id",
     "uq_ssh_certificates_serial": "the random bits of the id",
+    "uq_clusters_live_name": "only operators write clusters",
+    "uq_clusters_live_overlay": "only operators write clusters",
+    "uq_server_hosts_cluster_id": "only operators write server hosts",
     "uq_role_bindings_platform": "contains the id of the subject",
 }
 """Unique constraints across organizations, on tables that the API's role may write. Ids are left out: they are random,

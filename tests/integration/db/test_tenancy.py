@@ -89,7 +89,7 @@ async def test_every_table_has_a_tenant_as_its_marks_say(owner: Database) -> Non
     tenants = {row.name: row.tenant for row in found if row.name != "alembic_version"}
     wanted = dict.fromkeys(metadata.tables)
     wanted |= dict.fromkeys(tables_of(Tenancy.TENANT), "always")
-    wanted |= dict.fromkeys(tables_of(Tenancy.MIXED, Tenancy.OURS_VISIBLE), "or none")
+    wanted |= dict.fromkeys(tables_of(Tenancy.MIXED, Tenancy.OURS_VISIBLE, Tenancy.OFFERED), "or none")
     assert tenants == wanted | {"organizations": None}
 
 
@@ -165,6 +165,25 @@ async def test_a_tenant_sees_machines_that_it_has_or_had_a_claim_on_and_no_other
     assert await _seen(api, every, A) == [MACHINE[A]], "its own history is not hidden from it"
     async with owner.transaction() as connection:
         await connection.execute(ended, {"at": None, "tenant": A})
+
+
+async def test_a_tenant_sees_the_clusters_for_everybody_and_for_itself(
+    api: Database, reconciler: Database
+) -> None:
+    assert await _tenants_seen(api, "clusters", A) == {None, A}
+    assert await _tenants_seen(api, "clusters", B) == {None, B}
+    assert await _tenants_seen(api, "clusters", None) == {None}
+    assert await _tenants_seen(reconciler, "clusters", None) == {None, A, B}
+
+
+@pytest.mark.parametrize("owner", [None, A, B])
+async def test_a_tenant_makes_and_changes_no_cluster_for_anybody(api: Database, owner: UUID | None) -> None:
+    with expect_refusal("row-level security"):
+        async with api.transaction(A) as connection:
+            await insert(connection, "clusters", a_row("clusters", A, 9, organization_id=owner, overlay=9))
+    with expect_refusal("row-level security"):
+        async with api.transaction(A) as connection:
+            await connection.execute(text("UPDATE clusters SET state = 'deleting'"))
 
 
 async def test_a_tenant_cannot_reach_a_machine_through_a_claim_that_it_writes_itself(api: Database) -> None:

@@ -201,6 +201,57 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
     }
 
 
+CLUSTERS: Json = {
+    "items": [
+        {
+            "id": f"cl_019aa0000000700080000000000000f{digit}",
+            "name": name,
+            "region": "eu-central-1",
+            "organization_id": organization,
+            "state": state,
+            "version": version,
+            "endpoint": endpoint,
+            "failing_since": failing and at(minutes=3),
+            "failing_why": failing,
+            "created_at": at(days=days),
+            "ready_at": None if version is None else at(days=days),
+        }
+        for digit, name, organization, state, version, endpoint, failing, days in (
+            ("a", "eu-1", None, "ready", "v1.36.3+k3s1", "https://k8s-1.example.com:6443", None, 3),
+            (
+                "b",
+                "acme",
+                "org_019aa0000000700080000000000000aa",
+                "building",
+                None,
+                None,
+                "Unreachable: no route to k8s-2",
+                0,
+            ),
+        )
+    ],
+    "next_cursor": None,
+}
+SERVER_HOSTS: Json = {
+    "items": [
+        {
+            "name": name,
+            "region": "eu-central-1",
+            "address": address,
+            "ssh_port": 22,
+            "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+            "outside": "k8s-1.example.com",
+            "cluster_id": cluster,
+            "cluster": cluster and "eu-1",
+            "added_at": at(days=4),
+        }
+        for name, address, cluster in (
+            ("k8s-1", "192.0.2.10", "cl_019aa0000000700080000000000000fa"),
+            ("k8s-2", "192.0.2.11", None),
+        )
+    ],
+    "next_cursor": None,
+}
 NETWORKS: Json = {
     "items": [
         {

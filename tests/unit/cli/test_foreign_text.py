@@ -117,6 +117,19 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
     "role revoke": ("role revoke rb_019aa10 --yes", answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "environment create": ("environment create prod --project research", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
+    "cluster create": ("cluster create eu-1 --region eu", {"POST /v1/operator/clusters": answers.CLUSTERS["items"][1]}),
+    "cluster delete": (
+        "cluster delete eu-1",
+        {
+            "GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0],
+            f"POST /v1/operator/clusters/{answers.CLUSTERS['items'][0]['id']}/deletion": answers.CLUSTERS["items"][0],
+        },
+    ),
+    "server-host add": (
+        "server-host add k8s-1 192.0.2.10 --region eu --host-key -",
+        {"POST /v1/operator/server-hosts": answers.SERVER_HOSTS["items"][0]},
+    ),
+    "server-host remove": ("server-host remove k8s-1", {"DELETE /v1/operator/server-hosts/k8s-1": {}}),
     "network label": ("network label training team=vision", {"PUT /v1/projects/default/networks/training/labels": answers.NETWORKS["items"][1]}),
     "network delete": ("network delete training", {"GET /v1/projects/default/networks/training": answers.NETWORKS["items"][1], "DELETE /v1/projects/default/networks/training": {}}),
     "session revoke": (f"session revoke {SESSION_ID}", {f"DELETE /v1/sessions/{SESSION_ID}": {}}),

@@ -95,6 +95,21 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "capacity_held": (("INSERT", "UPDATE"), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
+    "clusters": (
+        ("INSERT",),
+        (
+            "due_at",
+            "failing_since",
+            "failing_why",
+            "generation",
+            "gone_at",
+            "ready_at",
+            "state",
+            "tries",
+            "work_token",
+            "work_until",
+        ),
+    ),
     "data_keys": (("INSERT",), ()),
     "device_authorizations": (
         ("INSERT",),
@@ -138,6 +153,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
+    "server_hosts": (("DELETE", "INSERT"), ("cluster_id",)),
     "service_accounts": (("INSERT",), ("state",)),
     "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
     "signing_keys": (("INSERT",), ("master", "wrapped", "nonce", "ciphertext")),
@@ -504,8 +520,9 @@ def upgrade() -> None:
     steps.filter_with_ours("audit_checkpoints")
     steps.filter_with_ours("audit_events")
     steps.filter_with_ours("ledger_accounts", admin=True)
+    steps.filter_offered("clusters")
     steps.filter_claimed("machines")
-    for table in ("account_requests", "orphan_terminations", "termination_permits"):
+    for table in ("account_requests", "orphan_terminations", "server_hosts", "termination_permits"):
         steps.filter_platform(table)
     for table in FACTS:
         steps.protect_fact(table)
@@ -673,7 +690,7 @@ def _create_tables() -> None:
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('audit_signing', 'provider_credentials', 'ssh_authority', 'token_signing')",
+            "purpose IN ('audit_signing', 'clusters', 'provider_credentials', 'ssh_authority', 'token_signing')",
             name=op.f("ck_data_keys_purpose_known"),
         ),
         sa.CheckConstraint(
@@ -1130,7 +1147,7 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rotated_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "purpose IN ('audit_signing', 'provider_credentials', 'ssh_authority', 'token_signing')",
+            "purpose IN ('audit_signing', 'clusters', 'provider_credentials', 'ssh_authority', 'token_signing')",
             name=op.f("ck_secrets_purpose_known"),
         ),
         sa.ForeignKeyConstraint(
@@ -2893,4 +2910,96 @@ def _create_tables() -> None:
         ["requested_at"],
         unique=False,
         postgresql_where=sa.text("signed_at IS NULL AND refused_at IS NULL AND revoked_at IS NULL"),
+    )
+    op.create_table(
+        "clusters",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overlay", sa.Integer(), nullable=False),
+        sa.Column("token_secret_id", sa.Uuid(), nullable=True),
+        sa.Column("admin_secret_id", sa.Uuid(), nullable=True),
+        sa.Column("version", sa.Text(), nullable=True),
+        sa.Column("endpoint", sa.Text(), nullable=True),
+        sa.Column("ca_pem", sa.Text(), nullable=True),
+        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_clusters_gone_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "state <> 'ready' OR (version IS NOT NULL AND endpoint IS NOT NULL AND ca_pem IS NOT NULL)",
+            name=op.f("ck_clusters_ready_is_known"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('building', 'deleting', 'gone', 'ready')", name=op.f("ck_clusters_state_known")
+        ),
+        sa.CheckConstraint(
+            "(failing_since IS NULL) = (failing_why IS NULL)", name=op.f("ck_clusters_failing_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "gone_at IS NULL OR (token_secret_id IS NULL AND admin_secret_id IS NULL)",
+            name=op.f("ck_clusters_gone_has_no_secrets"),
+        ),
+        sa.CheckConstraint("overlay >= 0", name=op.f("ck_clusters_overlay_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["admin_secret_id"], ["secrets.id"], name=op.f("fk_clusters_admin_secret_id_secrets")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_clusters_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["token_secret_id"], ["secrets.id"], name=op.f("fk_clusters_token_secret_id_secrets")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_clusters")),
+    )
+    op.create_index(
+        "ix_clusters_due",
+        "clusters",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('building', 'deleting')"),
+    )
+    op.create_index(
+        "uq_clusters_live_name",
+        "clusters",
+        ["name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
+    )
+    op.create_index(
+        "uq_clusters_live_overlay",
+        "clusters",
+        ["overlay"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
+    )
+    op.create_table(
+        "server_hosts",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("ssh_port", sa.Integer(), nullable=False),
+        sa.Column("host_key", sa.Text(), nullable=False),
+        sa.Column("outside", sa.Text(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=True),
+        sa.Column("ssh_trust", sa.Text(), nullable=True),
+        sa.Column("added_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("ssh_port BETWEEN 1 AND 65535", name=op.f("ck_server_hosts_ssh_port_is_one")),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_server_hosts_cluster_id_clusters")
+        ),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_server_hosts")),
+        sa.UniqueConstraint("cluster_id", name=op.f("uq_server_hosts_cluster_id")),
     )

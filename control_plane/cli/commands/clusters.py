@@ -1,0 +1,87 @@
+"""Kubernetes clusters. Creating and deleting them needs the permission `clusters.manage`."""
+
+from argparse import Namespace
+from urllib.parse import quote
+
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.clusters import cluster_page, cluster_table
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
+
+_CLUSTER = "its name or its id"
+
+
+def add(to: Commands) -> None:
+    clusters = noun(to, "cluster", "See Kubernetes clusters; operators create and delete them.")
+    command(
+        clusters,
+        "list",
+        list_clusters,
+        "List the clusters that your organization may use, oldest first.",
+        more="Operators see all clusters.",
+        examples="splitplane cluster list",
+    )
+    parser = command(
+        clusters,
+        "show",
+        show,
+        "Show a cluster with its version, and the URL of its API server.",
+        examples="splitplane cluster show eu-1",
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
+    parser = command(
+        clusters,
+        "create",
+        create,
+        "Create a cluster on a free server host (operators).",
+        more=(
+            "Its server runs on a host of yours, which splitplane server-host add has made\n"
+            "known. Its nodes are rented, at whichever providers. A cluster is shared by all\n"
+            "organizations, or dedicated to one."
+        ),
+        examples="""
+        splitplane cluster create eu-1 --region eu-central-1
+        splitplane cluster create acme --region eu-1 --organization org_0190c2...
+        """,
+    )
+    parser.add_argument("name", metavar="NAME", help="unique among the clusters; not cl_...")
+    parser.add_argument("--region", required=True, metavar="REGION", help="the region of a free server host")
+    parser.add_argument("--organization", metavar="ORG", help="the organization that it is dedicated to")
+    parser = command(
+        clusters,
+        "delete",
+        delete,
+        "Delete a cluster with everything in it (operators).",
+        more="Its nodes leave, and then its server is dismantled, which frees its host.",
+        examples="splitplane cluster delete eu-1 --yes",
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def list_clusters(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every("/v1/clusters", ClusterPage)
+    terminal.present(args.json, answer, lambda page: cluster_table(page.items, terminal.now()))
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get(f"/v1/clusters/{quote(args.cluster, safe='')}", ClusterView)
+    terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
+
+
+def create(terminal: Terminal, args: Namespace) -> None:
+    request = ClusterRequest(args.name, args.region, args.organization)
+    answer = terminal.client().post("/v1/operator/clusters", ClusterView, request)
+    terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
+
+
+def delete(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    cluster = client.get(f"/v1/clusters/{quote(args.cluster, safe='')}", ClusterView).value
+    if not args.yes:
+        terminal.confirm(
+            f"Delete the cluster {cluster.name} with everything that runs in it? This cannot be undone.",
+            otherwise="--yes",
+        )
+    answer = client.post(f"/v1/operator/clusters/{cluster.id}/deletion", ClusterView)
+    terminal.present(args.json, answer, lambda found: cluster_page(found, terminal.now()))

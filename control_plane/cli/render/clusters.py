@@ -1,0 +1,65 @@
+"""Kubernetes clusters and their server hosts on the screen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import facts, table
+from control_plane.cli.words import both, coarse
+from control_plane.wire.clusters import ClusterView
+from control_plane.wire.server_hosts import ServerHostView
+
+_SHARED = "all organizations"
+
+
+def cluster_table(clusters: Sequence[ClusterView], now: datetime) -> RenderableType:
+    rows = [
+        (
+            cluster.name,
+            "failing" if cluster.failing_since else cluster.state,
+            cluster.version or "-",
+            cluster.organization_id or _SHARED,
+            coarse(now - cluster.created_at),
+        )
+        for cluster in clusters
+    ]
+    columns = ("NAME", "STATE", "VERSION", "FOR", "AGE")
+    return table(columns, rows, right=("AGE",), whole=("FOR",))
+
+
+def cluster_page(cluster: ClusterView, now: datetime) -> RenderableType:
+    failing = []
+    if cluster.failing_since is not None:
+        why = cluster.failing_why or "the operator is told why"
+        failing = [("Failing", f"for {coarse(now - cluster.failing_since)}: {why}")]
+    return Group(
+        Text(cluster.name, style="bold"),
+        Text(),
+        facts(
+            ("Cluster", cluster.id),
+            ("State", cluster.state),
+            ("For", cluster.organization_id or _SHARED),
+            ("Region", cluster.region),
+            ("Version", cluster.version or "not known before it is ready"),
+            ("API server", cluster.endpoint or "not known before it is ready"),
+            *failing,
+            ("Created", both(cluster.created_at, now)),
+        ),
+    )
+
+
+def server_host_table(hosts: Sequence[ServerHostView], now: datetime) -> RenderableType:
+    rows = [
+        (
+            host.name,
+            host.region,
+            f"{host.address}:{host.ssh_port}",
+            host.outside,
+            host.cluster or "free",
+            coarse(now - host.added_at),
+        )
+        for host in hosts
+    ]
+    return table(("NAME", "REGION", "SSH", "OUTSIDE", "CLUSTER", "AGE"), rows, right=("AGE",))

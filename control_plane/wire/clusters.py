@@ -1,0 +1,77 @@
+"""Kubernetes clusters."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from control_plane.wire.common import Name, NextCursor, RegionName, Request, Timestamp, View
+from control_plane.wire.vocabulary import ClusterIdText, OrganizationIdText, one_of
+
+ClusterStateWord = Annotated[
+    str,
+    one_of(
+        "ClusterState",
+        "What becomes of a cluster.",
+        building="Its server is being installed.",
+        ready="Its API server answers, and nodes can join.",
+        deleting="Its nodes leave, and then its server is dismantled.",
+        gone="Nothing of it is left on its server host.",
+    ),
+]
+
+NamedOrganizationId = Annotated[
+    str,
+    Meta(
+        pattern=r"^org_[0-9a-f]{32}$(?!\n)",
+        description="The id of an organization.",
+        examples=["org_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of an organization: org_ and 32 lower-case hexadecimal digits"},
+    ),
+]
+
+
+class ClusterRequest(Request):
+    """A cluster to be created on a free server host."""
+
+    name: Name
+    """Unique among the clusters that are not gone, such as `eu-1`. It must not begin with `cl_`."""
+    region: RegionName
+    """Where its server runs: the region of a server host. Its nodes may be anywhere."""
+    organization_id: NamedOrganizationId | None = None
+    """The organization that it is dedicated to; null for a cluster that all organizations share."""
+
+
+class ClusterView(View):
+    """A Kubernetes cluster: a K3s server of the operator's, which rented machines join as nodes."""
+
+    id: ClusterIdText
+    """The id of the cluster."""
+    name: str
+    """Its name."""
+    region: str
+    """Where its server runs."""
+    organization_id: OrganizationIdText | None
+    """The organization that it is dedicated to; null for a cluster that all organizations share."""
+    state: ClusterStateWord
+    """What becomes of it."""
+    version: str | None
+    """The version of Kubernetes; null before it is ready."""
+    endpoint: str | None
+    """The URL of its API server; null before it is ready."""
+    failing_since: Timestamp | None
+    """Since when it cannot be built or dismantled; null when that is not so."""
+    failing_why: str | None
+    """What fails, for operators; null for others, and when nothing fails."""
+    created_at: Timestamp
+    """When it was created."""
+    ready_at: Timestamp | None
+    """When it became ready; null before."""
+
+
+class ClusterPage(View):
+    """A page of clusters."""
+
+    items: tuple[ClusterView, ...]
+    """The clusters, oldest first."""
+    next_cursor: NextCursor | None
+    """Pass it as `?cursor=` to get the next page; null on the last one."""

@@ -1,0 +1,83 @@
+"""`servers.Servers` over SSH: installs K3s from the operator's files, and removes it without a trace.
+
+What can go wrong, and what happens then:
+
+  - the connection breaks while files are sent: the next try continues them;
+  - the installation is interrupted: the next one starts over, and changes only what differs;
+  - the server does not become ready: the step fails with its last log lines, and the next try begins there.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+
+from data_plane.access.port import Access, StepFailed, Target, must
+from data_plane.access.step import Answer
+from data_plane.cluster import files, server_scripts
+from data_plane.cluster.k3s_files import K3sFiles
+from data_plane.cluster.server_scripts import API_PORT
+from data_plane.cluster.servers import ServerIdentity, ServerOrder
+from data_plane.mesh.node import apply_peers, leave_overlay, make_node_key
+from data_plane.mesh.node_scripts import INTERFACE
+
+_VERSION = re.compile(r"v1\.[0-9]{1,3}\.[0-9]{1,3}\+[a-z0-9.]{1,32}")
+_CA = re.compile(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]{1,20000}-----END CERTIFICATE-----\n?")
+
+
+class SshServers:
+    def __init__(self, access: Access, k3s: K3sFiles | None) -> None:
+        """`k3s`: what is installed; without it, servers can only be dismantled."""
+        self._access = access
+        self._k3s = k3s
+
+    async def install(self, order: ServerOrder) -> ServerIdentity:
+        k3s = self._k3s
+        if k3s is None:
+            why = "this reconciler has no K3s files to install; set SPLITPLANE_K3S_FILES"
+            raise StepFailed(server_scripts.INSTALL.name, None, why)
+        async with self._access.connect(order.host) as session:
+            for file in k3s.all():
+                await files.send(session, file)
+            await make_node_key(session)
+            await apply_peers(session, order.place, [])
+            place = order.place
+            ranges = [place.pods, order.services]
+            arguments = [order.outside, place.address, INTERFACE, *ranges, *_digests(k3s)]
+            credentials = f"{order.token}\n{agent_token(order.token)}\n"
+            await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
+            answer = await must(session, server_scripts.READ)
+        return _identity(order, answer)
+
+    async def dismantle(self, host: Target) -> None:
+        async with self._access.connect(host) as session:
+            await must(session, server_scripts.DISMANTLE)
+            await leave_overlay(session)
+
+
+def _digests(k3s: K3sFiles) -> list[str]:
+    images = [word for file in k3s.images for word in (file.name, file.sha256)]
+    return [k3s.binary.sha256, k3s.installer.sha256, *images]
+
+
+def agent_token(token: str) -> str:
+    """A credential of agents that nobody uses: unless one is set, K3s lets agents join with the servers' credential."""
+    return hashlib.blake2b(token.encode(), person=b"agent token").hexdigest()
+
+
+def _identity(order: ServerOrder, answer: Answer) -> ServerIdentity:
+    """What a server told, checked. Raises StepFailed."""
+    try:
+        version, ca, kubeconfig = answer.output.decode("ascii").splitlines()
+        ca_pem = base64.b64decode(ca, validate=True).decode("ascii")
+        admin = base64.b64decode(kubeconfig, validate=True).decode("utf-8")
+    except (ValueError, binascii.Error):
+        raise StepFailed(
+            server_scripts.READ.name, None, "the host did not answer with a server's identity"
+        ) from None
+    if not _VERSION.fullmatch(version) or not _CA.fullmatch(ca_pem):
+        raise StepFailed(
+            server_scripts.READ.name, None, "the host answered with a malformed version or certificate"
+        )
+    host = f"[{order.outside}]" if ":" in order.outside else order.outside
+    return ServerIdentity(version, f"https://{host}:{API_PORT}", ca_pem, admin)

@@ -1,0 +1,35 @@
+"""Simulated K3s servers, for development without root, and for scenario tests."""
+
+from dataclasses import dataclass, field
+
+from data_plane.access.port import AccessError, Target
+from data_plane.cluster.servers import ServerIdentity, ServerOrder
+
+VERSION = "v1.36.3+simulated"
+
+
+@dataclass
+class FakeServers:
+    """Remembers which hosts run a server. Each call raises the first entry of `fail_next`, if any, and does nothing."""
+
+    running: dict[str, ServerOrder] = field(default_factory=dict[str, ServerOrder])
+    """The servers by the addresses of their hosts."""
+    fail_next: list[AccessError] = field(default_factory=list[AccessError])
+
+    async def install(self, order: ServerOrder) -> ServerIdentity:
+        self._call()
+        self.running[order.host.address] = order
+        return ServerIdentity(
+            version=VERSION,
+            endpoint=f"https://{order.outside}:6443",
+            ca_pem="-----BEGIN CERTIFICATE-----\nsimulated\n-----END CERTIFICATE-----\n",
+            admin_kubeconfig="simulated",
+        )
+
+    async def dismantle(self, host: Target) -> None:
+        self._call()
+        self.running.pop(host.address, None)
+
+    def _call(self) -> None:
+        if self.fail_next:
+            raise self.fail_next.pop(0)

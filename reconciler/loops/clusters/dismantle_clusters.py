@@ -1,0 +1,60 @@
+"""Removes the servers of deleted clusters, after which their hosts are free, and destroys their credentials."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import clusters, server_hosts
+from control_plane.db import secrets as secret_rows
+from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, step
+from control_plane.domain.transitions import Moved
+from data_plane.access.port import AccessError
+from reconciler.loop import Loop, Report, each
+from reconciler.server_hosts import fail, target
+from reconciler.worlds.clusters import ClusterWorld
+
+NAME = "dismantle_clusters"
+CLUSTERS_PER_ACTIVATION_MAX = 8
+HELD_FOR = timedelta(minutes=5)
+"""Longer than dismantling takes. A cluster waits this long when its worker dies."""
+LASTS = timedelta(minutes=5)
+
+
+async def activate(world: ClusterWorld) -> Report:
+    now, token = world.now(), world.new_id()
+    async with world.db.transaction() as connection:
+        due = await clusters.take(
+            connection,
+            ClusterState.DELETING,
+            token=token,
+            now=now,
+            until=now + HELD_FOR,
+            limit=CLUSTERS_PER_ACTIVATION_MAX,
+        )
+    report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
+    await each(due, lambda cluster: _dismantle(world, cluster, token, report), report)
+    return report
+
+
+async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report: Report) -> None:
+    async with world.db.reading() as connection:
+        hosts = await server_hosts.of_cluster(connection, cluster.id)
+    try:
+        for host in hosts:
+            await world.servers.dismantle(target(host))
+    except AccessError as error:
+        await fail(world, cluster, error, token, report)
+        return
+    async with world.db.transaction() as connection:
+        moved = step(cluster.state, ClusterEvent.DISMANTLED)
+        if not isinstance(moved, Moved) or not await clusters.is_held(connection, cluster.id, token=token):
+            return
+        kept = await clusters.secrets_of(connection, cluster.id)
+        await clusters.forget_secrets(connection, cluster.id)
+        for secret_id in (kept.token_secret_id, kept.admin_secret_id):
+            if secret_id is not None:
+                await secret_rows.delete(connection, secret_id)
+        await server_hosts.free(connection, cluster.id)
+        report.count(int(await clusters.move(connection, cluster, moved, now=world.now())))
+
+
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=LASTS)

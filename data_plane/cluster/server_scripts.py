@@ -110,7 +110,12 @@ DISMANTLE = Step(
 if [ -x /usr/local/bin/k3s-uninstall.sh ]; then
   /usr/local/bin/k3s-uninstall.sh >&2
 fi
-rm -rf /etc/rancher /var/lib/rancher {FOLDER} /etc/sysctl.d/90-splitplane-kubelet.conf
+# A disk may be mounted there, whose folder cannot be removed.
+rm -rf /var/lib/rancher 2>/dev/null || [ -z "$(ls -A /var/lib/rancher)" ] || {{
+  echo '/var/lib/rancher is not empty' >&2
+  exit 70
+}}
+rm -rf /etc/rancher {FOLDER} /etc/sysctl.d/90-splitplane-kubelet.conf
 ! systemctl is-active --quiet k3s || {{ echo 'k3s still runs' >&2; exit 70; }}
 [ ! -e /usr/local/bin/k3s ] || {{ echo 'k3s is still installed' >&2; exit 70; }}
 """,

@@ -4,7 +4,7 @@ The moment was computed when the lease became ready (`control_plane/domain/auto_
 however late this loop comes.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from control_plane.db import leases
@@ -25,15 +25,16 @@ async def activate(world: World) -> Report:
         due = await leases.due_for_release(connection, now=now, limit=RELEASED_PER_ACTIVATION_MAX)
     report = Report(looked_at=len(due))
     for lease_id in due:  # One by one: together they would take every connection of the pool.
-        await each([lease_id], partial(_release, world, report, now), report)
+        await each([lease_id], partial(_release, world, report), report)
     report.more = len(due) == RELEASED_PER_ACTIVATION_MAX and report.acted_on > 0
     return report
 
 
-async def _release(world: World, report: Report, now: datetime, lease_id: LeaseId) -> None:
+async def _release(world: World, report: Report, lease_id: LeaseId) -> None:
     """End one lease, in a transaction of its own: it locks the organization's standing."""
     async with world.db.transaction() as connection:
-        lease = await leases.take_releasing(connection, lease_id, now=now)
+        lease = await leases.take_releasing(connection, lease_id, now=world.now())
+        now = world.now()  # Not when the activation began: use may have been metered since.
         if lease is None or lease.ready_at is None or lease.release_at is None:
             return  # It ended meanwhile, or another replica ends it.
         reason = why(lease.auto_release, lease.ready_at, lease.release_at)

@@ -72,7 +72,7 @@ async def _watch(world: World, report: Report, now: datetime, envelope_id: Envel
         report.count(await _record(connection, world, _Seen(found, live, steps), now))
     for step in steps:
         if isinstance(step, End):
-            report.count(await _end(world, envelope_id, step.lease_id, now))
+            report.count(await _end(world, envelope_id, step.lease_id))
             report.notes.append(f"{step.lease_id}: {step.why}")
 
 
@@ -140,10 +140,11 @@ def _about(seen: _Seen, lease_id: LeaseId) -> About:
     return About(seen.envelope.organization_id, lease.project_id, lease.environment_id, lease_id)
 
 
-async def _end(world: World, envelope_id: EnvelopeId, lease_id: LeaseId, now: datetime) -> int:
+async def _end(world: World, envelope_id: EnvelopeId, lease_id: LeaseId) -> int:
     """End one lease, unless it came within its envelope, or ended, in the meantime."""
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        now = world.now()  # Not when the activation began: use may have been metered since.
         found = await envelopes.watched(connection, envelope_id, now=now)
         if lease is None or found is None:
             return 0

@@ -62,7 +62,7 @@ async def _expire_machines(
     for machine in late:
         match deadline.of_machine(machine, now):
             case GiveUp(failure=failure):
-                await each([machine], partial(_fail, world, report, now, failure), report)
+                await each([machine], partial(_fail, world, report, failure), report)
             case Extend():
                 extended.append(machine.id)
             case Wait():
@@ -73,10 +73,8 @@ async def _expire_machines(
     return len(extended)
 
 
-async def _fail(
-    world: World, report: Report, now: datetime, failure: MachineFailure, machine: OverdueMachine
-) -> None:
-    actor, seen = world.actor(NAME), machine.generation
+async def _fail(world: World, report: Report, failure: MachineFailure, machine: OverdueMachine) -> None:
+    actor, seen, now = world.actor(NAME), machine.generation, world.now()
     async with world.db.transaction() as connection:
         failed = await outcomes.fail(connection, machine.id, failure, actor=actor, now=now, seen=seen)
     report.acted_on += failed
@@ -88,7 +86,7 @@ async def _expire_claims(world: World, waiting: Sequence[OverdueClaim], report: 
     for claim in waiting:
         match deadline.of_claim(claim, now):
             case GiveUp(failure=failure):
-                await each([claim], partial(_give_up, world, report, now, failure), report)
+                await each([claim], partial(_give_up, world, report, failure), report)
             case Extend():
                 extended.append(claim.id)
             case Wait():
@@ -99,9 +97,8 @@ async def _expire_claims(world: World, waiting: Sequence[OverdueClaim], report: 
     return len(extended)
 
 
-async def _give_up(
-    world: World, report: Report, now: datetime, failure: MachineFailure, claim: OverdueClaim
-) -> None:
+async def _give_up(world: World, report: Report, failure: MachineFailure, claim: OverdueClaim) -> None:
+    now = world.now()
     async with world.db.transaction() as connection:
         given_up = await claim_outcomes.give_up(connection, claim, failure, actor=world.actor(NAME), now=now)
     report.acted_on += given_up

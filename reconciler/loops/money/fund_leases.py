@@ -39,16 +39,17 @@ async def activate(world: World) -> Report:
     for lease_id in (
         due
     ):  # One by one, so that leases that share a balance are funded in the order in which they are due.
-        await each([lease_id], partial(_fund, world, report, now), report)
+        await each([lease_id], partial(_fund, world, report), report)
     report.more = len(due) == FUNDED_PER_ACTIVATION_MAX and not report.errors
     return report
 
 
-async def _fund(world: World, report: Report, now: datetime, lease_id: LeaseId) -> None:
+async def _fund(world: World, report: Report, lease_id: LeaseId) -> None:
     """Decide on one lease, act, and store when to check it again."""
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        now = world.now()  # Not when the activation began: use may have been metered since.
         funded = await holds.funded(connection, lease_id, now=now)
         if lease is None or funded is None:
             return  # It ended meanwhile, or another replica has checked it.

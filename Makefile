@@ -18,7 +18,7 @@ up: $(BIN)/.ready ## Start the same cloud and leave it running; prints its URL a
 
 test: $(BIN)/.ready ## Run every test; prints the command to install system packages that are missing
 	@$(BIN)/python -m demo packages
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 test-changed: $(BIN)/.ready ## Run the tests that changes since origin/main, or since BASE=REF, can affect
 	@mkdir -p var

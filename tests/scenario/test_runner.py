@@ -57,6 +57,8 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "answer_account_requests",  # Waits for providers to list machines.
         "audit_ledger",  # Waits for no machine, but adds up all postings there are.
         "bootstrap_machines",
+        "build_clusters",  # Waits for a server host, as does the next one.
+        "dismantle_clusters",
         "challenge_machines",
         "erase_machines",
         "export_audit",  # Waits for the bucket.

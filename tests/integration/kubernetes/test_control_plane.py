@@ -27,7 +27,7 @@ def _client(plane: ControlPlane, who: Pair, folder: Path) -> httpx.Client:
 
 
 def _node(name: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"only": name}}}
 
 
 def test_it_says_the_version_that_the_pins_name(kubernetes: ControlPlane, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_node_with_capacity_gets_the_pods_that_fit(kubernetes: ControlPlane, t
         spec = {
             "containers": [container],
             "tolerations": [{"operator": "Exists"}],
-            "nodeSelector": {},
+            "nodeSelector": {"only": "fits"},  # Other tests have nodes as well.
         }
         for name in ("one", "two"):
             pod = {"metadata": {"name": name}, "spec": spec}

@@ -28,6 +28,7 @@ from tests.support.underlay import Host, missing_requirements, reaches
 
 pytestmark = [
     pytest.mark.machines,
+    pytest.mark.xdist_group("overlay"),  # They share the hosts.
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 
@@ -79,6 +80,8 @@ async def test_nodes_behind_nat_have_no_tunnel_with_each_other_but_one_with_thei
     inside = f"nsenter --net=/run/netns/splitplane-{RELAY_NUMBER} -- wg show all peers"
     listed = {line.split()[1] for line in (await cluster.host("hub").sh(inside)).splitlines()}
     assert listed == {keys["nat1"], keys["nat2"]}
+    wanted = {address("server"), address("open"), address("nat2")}
+    assert await reaches(cluster.host("nat1"), *wanted) == wanted
     found = await read_peers(cluster.host("nat1"))
     assert cluster.relay is not None
     assert found.keys == {keys["server"], keys["open"], cluster.relay.public_key}

@@ -183,6 +183,10 @@ def _resource(service: str) -> Resource:
     return found if named else found.merge(Resource({SERVICE_NAME: service}))
 
 
+_AFTER_THE_END = "Exporter already shutdown"
+"""How lines of the SDK begin about spans that end while tracing ends, or later. It is no trouble, and must not hide any."""
+
+
 class _Complaints(logging.Handler):
     """Passes on what the SDK logs, at most once a minute, and nothing that may quote a secret or raise in a request."""
 
@@ -192,7 +196,7 @@ class _Complaints(logging.Handler):
         self._next = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if time.monotonic() < self._next:
+        if str(record.msg).startswith(_AFTER_THE_END) or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + COMPLAIN_EVERY_SECONDS
         given = record.args if isinstance(record.args, tuple) else ()

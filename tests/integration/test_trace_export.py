@@ -285,6 +285,19 @@ def test_a_header_that_is_malformed_is_told_of_without_its_value(monkeypatch: py
     assert "planted" not in said[0]
 
 
+def test_spans_that_come_after_the_end_are_no_trouble_and_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    with collecting() as collector:
+        for name, value in collector.variables().items():
+            monkeypatch.setenv(name, value)
+        tracer = starting.tracer(collector.variables(), "test", said.append)
+        of_the_sdk = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+        of_the_sdk.warning("Exporter already shutdown, ignoring call")
+        of_the_sdk.warning("the collector is full")
+        tracer.close()
+    assert said == ["the collector is full"]
+
+
 def test_a_log_that_cannot_be_written_fails_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(_: str) -> None:
         raise BrokenPipeError

@@ -184,7 +184,10 @@ def _resource(service: str) -> Resource:
 
 
 _AFTER_THE_END = "Exporter already shutdown"
-"""How lines of the SDK begin about spans that end while tracing ends, or later. It is no trouble, and must not hide any."""
+"""How the SDK's lines begin about spans that end while tracing ends, or later.
+
+That is no trouble, and must not hide any.
+"""
 
 
 class _Complaints(logging.Handler):

@@ -258,7 +258,8 @@ _ROWS = {
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
     "account_requests": "SELECT account, verb, outcome, finished_at, due_at, work_until, tries FROM account_requests",
     "ssh_authorities": "SELECT state, removed_at, secret_id IS NULL FROM ssh_authorities ORDER BY made_at, id",
-    "ssh_trust": "SELECT id, ssh_trust, ssh_trust_due_at FROM machines ORDER BY id",
+    # Those that are being set up are told in whatever order their sessions go on.
+    "ssh_trust": """SELECT id, ssh_trust, ssh_trust_due_at FROM machines WHERE state <> 'bootstrapping' ORDER BY id""",
     "clusters": """SELECT c.name, c.state, c.due_at, c.work_until, c.tries, c.token_secret_id IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
@@ -280,7 +281,7 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     assert isinstance(stage.world.servers, FakeServers)
     seen["servers"] = sorted(stage.world.servers.running)
     seen["done"] = {
-        address: (machine.customer, machine.authorities, machine.revoked, machine.mesh_key, machine.link)
+        address: (machine.customer, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
     }
     return seen

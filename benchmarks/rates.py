@@ -7,6 +7,7 @@ import time
 from uuid import UUID
 
 import httpx
+from sqlalchemy import text
 
 from benchmarks import api, ground
 from benchmarks.results import Figure, median
@@ -21,11 +22,17 @@ ROUNDS = 20_000
 SHARED = 1_000
 """Organizations that need tokens in one round of sharing."""
 RATE, BURST, SECONDS = 100, 200, 20.0
+_ORGANIZATIONS = text("""
+INSERT INTO organizations (id, name, created_at)
+SELECT CAST(md5('organization ' || n) AS uuid), 'organization ' || n, now() FROM generate_series(0, :count - 1) n
+""")
 
 
 async def measure() -> list[Figure]:
     url = await ground.empty_database("bench_rates")
-    async with ground.customer(url) as (_, _, secret):
+    async with ground.customer(url) as (customers, _, secret):
+        async with customers.db.transaction() as connection:
+            await connection.execute(_ORGANIZATIONS, {"count": SHARED})
         db = Database(ground.login_url(url, Role.API), role=Role.API, pool_size=4, readers=4)
         try:
             figures = [*_per_request(), *await _sharing(World(db))]

@@ -134,7 +134,7 @@ def _wing(text: str) -> str:
 
 async def _ssh_authority(environ: Mapping[str, str], parsed: argparse.Namespace) -> int:
     from reconciler.ssh_authorities import NoAuthority  # noqa: PLC0415 - load an SSH library only where it is used
-    from reconciler.ssh_authority_command import (  # noqa: PLC0415 - as above
+    from reconciler.ssh_authority_command import (  # noqa: PLC0415 - it loads an SSH library
         Refused,
         SshAuthorityCommand,
     )

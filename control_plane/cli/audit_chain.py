@@ -178,8 +178,8 @@ def verify(
 def _is_signed(content: dict[str, Any]) -> bool:
     """Whether the key that a checkpoint names signed it (Ed25519)."""
     # Loaded here, because no other command needs it.
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only here
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - only here
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - other commands start sooner without it
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - loaded only to check a signature
 
     signed = {name: value for name, value in content.items() if name not in ("public", "signature")}
     try:

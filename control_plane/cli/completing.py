@@ -27,7 +27,7 @@ def answer(terminal: Terminal, parser: Callable[[str | None], Parser]) -> None:
     if "_ARGCOMPLETE" not in terminal.environ:
         return
     import argcomplete  # noqa: PLC0415 - only a shell that asks needs it.
-    from argcomplete.completers import BaseCompleter, FilesCompleter  # noqa: PLC0415 - as above
+    from argcomplete.completers import BaseCompleter, FilesCompleter  # noqa: PLC0415 - only a shell that asks needs it
 
     words = terminal.environ.get("COMP_LINE", "").split()
     asked = parser(words[1] if len(words) > 1 else None)

@@ -19,33 +19,19 @@ from data_plane.access.port import AccessError
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.mesh.port import OverlayPlace
 from reconciler import cluster_secrets
-from reconciler.loop import Loop, Report, each
-from reconciler.server_hosts import fail, target
+from reconciler.loop import Loop, Report
+from reconciler.server_hosts import each_due, fail, target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "build_clusters"
-CLUSTERS_PER_ACTIVATION_MAX = 8
-HELD_FOR = timedelta(minutes=10)
-"""Longer than an installation takes. A cluster waits this long when its worker dies."""
-LASTS = timedelta(minutes=10)
 SERVER_NUMBER = 1
 """The number of the server among the members of the overlay."""
+HELD_FOR = timedelta(minutes=10)
+"""Longer than an installation takes. A cluster waits this long when its worker dies."""
 
 
 async def activate(world: ClusterWorld) -> Report:
-    now, token = world.now(), world.new_id()
-    async with world.db.transaction() as connection:
-        due = await clusters.take(
-            connection,
-            ClusterState.BUILDING,
-            token=token,
-            now=now,
-            until=now + HELD_FOR,
-            limit=CLUSTERS_PER_ACTIVATION_MAX,
-        )
-    report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
-    await each(due, lambda cluster: _build(world, cluster, token, report), report)
-    return report
+    return await each_due(world, ClusterState.BUILDING, HELD_FOR, _build)
 
 
 async def _build(world: ClusterWorld, cluster: Cluster, token: UUID, report: Report) -> None:
@@ -99,4 +85,4 @@ async def _record(
         report.count(int(await clusters.move(connection, cluster, moved, now=now)))
 
 
-LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=LASTS)
+LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=HELD_FOR)

@@ -8,31 +8,17 @@ from control_plane.db import secrets as secret_rows
 from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, step
 from control_plane.domain.transitions import Moved
 from data_plane.access.port import AccessError
-from reconciler.loop import Loop, Report, each
-from reconciler.server_hosts import fail, target
+from reconciler.loop import Loop, Report
+from reconciler.server_hosts import each_due, fail, target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "dismantle_clusters"
-CLUSTERS_PER_ACTIVATION_MAX = 8
 HELD_FOR = timedelta(minutes=5)
 """Longer than dismantling takes. A cluster waits this long when its worker dies."""
-LASTS = timedelta(minutes=5)
 
 
 async def activate(world: ClusterWorld) -> Report:
-    now, token = world.now(), world.new_id()
-    async with world.db.transaction() as connection:
-        due = await clusters.take(
-            connection,
-            ClusterState.DELETING,
-            token=token,
-            now=now,
-            until=now + HELD_FOR,
-            limit=CLUSTERS_PER_ACTIVATION_MAX,
-        )
-    report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
-    await each(due, lambda cluster: _dismantle(world, cluster, token, report), report)
-    return report
+    return await each_due(world, ClusterState.DELETING, HELD_FOR, _dismantle)
 
 
 async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report: Report) -> None:
@@ -57,4 +43,4 @@ async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report:
         report.count(int(await clusters.move(connection, cluster, moved, now=world.now())))
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=LASTS)
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR)

@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import http.client
 import ssl
+import tempfile
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -112,9 +114,6 @@ async def test_a_server_is_built_from_the_operators_files_answers_outside_and_le
 
 def _answers(endpoint: str, ca_pem: str, kubeconfig: str) -> None:
     """The API server admits the administrator, and shows a certificate of its authority for the address outside."""
-    import http.client  # noqa: PLC0415 - used here alone
-    import tempfile  # noqa: PLC0415 - as above
-
     user = yaml.safe_load(kubeconfig)["users"][0]["user"]
     context = ssl.create_default_context(cadata=ca_pem)
     with tempfile.NamedTemporaryFile() as pair:

@@ -37,6 +37,11 @@ TURN_SECONDS_MAX = 5.0
 """How long a request waits for its turn."""
 ANONYMOUS_BURST_SECONDS = 5
 RETRY_AFTER_SECONDS = 1
+REFUSAL_STEP_SECONDS = 0.01
+"""A credential is refused a whole number of these after its look-up began. The database reads more for one that was
+valid once than for an unknown one, and how long that takes would tell them apart."""
+TIMER_LATE_SECONDS = 0.0015
+"""By how much, at most, a timer of the event loop rings late while it has little to do."""
 CODES_PER_SECOND, CODES_BURST = 1 / 30, 5
 """Wrong codes of terminals that a person may type. There are 25 thousand million codes, each valid for ten minutes."""
 _ONCE = frozenset({b"authorization", b"content-type", b"host", b"last-event-id"})
@@ -109,11 +114,16 @@ class Door:
     ) -> AsyncIterator[None]:
         """Wait until this key may be looked up, which the caller does inside.
 
-        Raises ApiError when too many wrong keys were tried.
+        Raises ApiError when too many wrong keys were tried. What the caller raises inside passes at the end of a step.
         """
         try:
             async with self._guesses.trying(address, authorization, now, is_signed):
-                yield
+                began = asyncio.get_running_loop().time()
+                try:
+                    yield
+                except Exception:
+                    await _end_of_step(began)
+                    raise
         except TooManyWrong as refused:
             why = "Too many requests without a valid API key came from your address."
             raise _limited(why, refused.grant) from None
@@ -205,6 +215,17 @@ class _Bill:
         before, self._bytes = self._bytes // PART_BYTES, self._bytes + size
         if self._bytes // PART_BYTES > before:
             self._door.charge(self._principal, self._bytes // PART_BYTES - before)
+
+
+async def _end_of_step(began: float) -> None:
+    """Wait until a whole number of steps has passed since `began`, in seconds of the event loop's clock."""
+    loop = asyncio.get_running_loop()
+    steps = (loop.time() - began) // REFUSAL_STEP_SECONDS + 1
+    ends = began + steps * REFUSAL_STEP_SECONDS
+    # A timer rings up to a millisecond late, and how late tells when it was set.
+    await asyncio.sleep(ends - loop.time() - TIMER_LATE_SECONDS)
+    while loop.time() < ends:  # noqa: ASYNC110 - nothing happens that an event could tell; time passes
+        await asyncio.sleep(0)
 
 
 def _refuse_repeated_headers(scope: Scope) -> None:

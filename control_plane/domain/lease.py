@@ -48,7 +48,7 @@ class LeaseEvent(StrEnum):
     AUTO_RELEASED = "auto_released"
     """A limit that the customer set at its creation was reached."""
     GAVE_UP = "gave_up"
-    """No candidate is left, or the lease waited too long."""
+    """No candidate is left, or the lease waited too long, or the node pool that it belongs to did."""
     UNFUNDED = "unfunded"
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
@@ -97,6 +97,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.STARTING, _E.VERIFIED): _S.READY,
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
     (_S.STARTING, _E.RELEASED): _S.ENDING,
+    (_S.STARTING, _E.GAVE_UP): _S.ENDING,  # Only the lease of a node whose pool is given up.
     (_S.STARTING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.STARTING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.STARTING, _E.ENVELOPE_EXCEEDED): _S.ENDING,

@@ -1,0 +1,73 @@
+"""The port to members of overlays (servers of ours and rented nodes), and its laws.
+
+1. Every call can be repeated. A member's keys are made on it and never leave it.
+2. What is applied is read back: a member that lists anything else afterwards is a failed step.
+3. Only AccessError is raised.
+
+Taking a member's interface and keys away is part of cleaning a node and of dismantling a server.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from data_plane.access.port import Access, Target
+from data_plane.mesh import node
+from data_plane.mesh.port import OverlayPeer, OverlayPlace
+from data_plane.mesh.tunnels import Interface
+
+
+class Members(Protocol):
+    async def make_key(self, member: Target) -> str:
+        """Its WireGuard public key, made at the first call."""
+        ...
+
+    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+        """Make its tunnels exactly these; what its interface lists afterwards."""
+        ...
+
+    async def read(self, member: Target) -> Interface:
+        """What its interface lists now. Raises StepFailed if it has none."""
+        ...
+
+    async def probe(self, member: Target, address: str) -> int | None:
+        """The largest packet in bytes, up to 1,420, that passes the tunnel to this address; None when none passes."""
+        ...
+
+    async def make_next_key(self, member: Target) -> str:
+        """The public key that it will change to: the same one until `switch_key`."""
+        ...
+
+    async def switch_key(self, member: Target, key: str) -> None:
+        """Use the next key. Raises StepFailed if its next key is another one."""
+        ...
+
+
+class SshMembers:
+    """`Members` over SSH (`node.py`)."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def make_key(self, member: Target) -> str:
+        async with self._access.connect(member) as session:
+            return await node.make_node_key(session)
+
+    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+        async with self._access.connect(member) as session:
+            return await node.apply_peers(session, place, peers)
+
+    async def read(self, member: Target) -> Interface:
+        async with self._access.connect(member) as session:
+            return await node.read_peers(session)
+
+    async def probe(self, member: Target, address: str) -> int | None:
+        async with self._access.connect(member) as session:
+            return await node.largest_packet(session, address)
+
+    async def make_next_key(self, member: Target) -> str:
+        async with self._access.connect(member) as session:
+            return await node.make_next_key(session)
+
+    async def switch_key(self, member: Target, key: str) -> None:
+        async with self._access.connect(member) as session:
+            await node.switch_key(session, key)

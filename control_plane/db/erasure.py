@@ -25,6 +25,7 @@ ERASED: Mapping[str, Mapping[str, str]] = {
     "environments": {"name": _UNLESS.format(name=environment.DEFAULT_NAME, unique=_UNIQUE)},
     "leases": {"name": "''", "labels": "'{}'", "ssh_keys": "'[]'"},
     "networks": {"name": _UNLESS.format(name=network.DEFAULT_NAME, unique=_UNIQUE), "labels": "'{}'"},
+    "node_pools": {"name": _UNIQUE, "node_labels": "'{}'", "node_taints": "'[]'"},
     "projects": {"name": _UNLESS.format(name=project.DEFAULT_NAME, unique=_UNIQUE)},
     "quota_requests": {"reason": "''", "answer": "NULL"},
     "sessions": {"client": "''", "address": "''"},

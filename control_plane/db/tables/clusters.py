@@ -1,9 +1,35 @@
-"""Kubernetes clusters, and the hosts of ours that their servers run on."""
+"""Kubernetes clusters, the hosts of ours that their servers run on, node pools, and the nodes in them."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Text, Uuid, text
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, table, tenant, work
+from control_plane.db.tables.marks import (
+    Tenancy,
+    among,
+    at,
+    environment,
+    known,
+    own,
+    project,
+    table,
+    tenant,
+    work,
+)
 from control_plane.domain.cluster import LIVE, ClusterState
+from control_plane.domain.node import IN_CLUSTER, LeaveReason, NodeState
+from control_plane.domain.node_pool import LIVE as LIVE_POOL
+from control_plane.domain.node_pool import NodePoolState
 
 clusters = table(
     "clusters",
@@ -82,4 +108,157 @@ server_hosts = table(
     tenancy=Tenancy.PLATFORM,
     api=("INSERT", "DELETE"),
     api_updates=("cluster_id",),
+)
+
+# What every overlay of a cluster has besides its nodes: the tunnels of the cluster's server.
+overlays = table(
+    "overlays",
+    Column("cluster_id", Uuid, ForeignKey("clusters.id"), primary_key=True),
+    # The worker that holds the row applies the peer map of this cluster.
+    *work(),
+    # The server's WireGuard key, and the version of the peer map that its interface was last set up as.
+    Column("public_key", Text),
+    Column("applied_version", Text),
+    at("read_at"),
+    # What could not be applied, for operators.
+    Column("failing_why", Text),
+    shared="the tunnels of a cluster's server: no row of a customer, and nothing secret",
+)
+
+# A number of equal nodes that a project wants in a cluster. Each of them is a lease with this pool's id.
+node_pools = table(
+    "node_pools",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    *environment(),
+    Column("cluster_id", Uuid, ForeignKey("clusters.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    # What each of its leases asks for.
+    Column("request", JSONB, nullable=False),
+    # How many nodes it wants.
+    Column("nodes", Integer, nullable=False),
+    Column("node_labels", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("node_taints", JSONB, nullable=False, server_default=text("'[]'")),
+    Column("wait_timeout_seconds", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
+    *work(),
+    at("created_at", nullable=False),
+    # When all its nodes were first ready together; null until then.
+    at("ready_at"),
+    at("gone_at"),
+    known("state", NodePoolState),
+    UniqueConstraint("organization_id", "id"),
+    CheckConstraint("nodes >= 0", name="nodes_not_negative"),
+    CheckConstraint("wait_timeout_seconds >= 0", name="wait_timeout_not_negative"),
+    CheckConstraint(f"state <> '{NodePoolState.READY}' OR ready_at IS NOT NULL", name="ready_has_its_time"),
+    CheckConstraint(f"(state = '{NodePoolState.GONE}') = (gone_at IS NOT NULL)", name="gone_has_its_time"),
+    Index(
+        "uq_node_pools_live_name",
+        "organization_id",
+        "project_id",
+        "cluster_id",
+        "name",
+        unique=True,
+        postgresql_where=text(among("state", LIVE_POOL)),
+    ),
+    Index("ix_node_pools_due", "due_at", postgresql_where=text(among("state", LIVE_POOL))),
+    Index("ix_node_pools_cluster_id", "cluster_id", postgresql_where=text(among("state", LIVE_POOL))),
+    api=("INSERT", "UPDATE"),
+)
+
+# A machine in a cluster, or on its way into it or out of it. It belongs to the lease for which it was bought.
+nodes = table(
+    "nodes",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("cluster_id", Uuid, ForeignKey("clusters.id"), nullable=False),
+    Column("node_pool_id", Uuid, nullable=False),
+    own("node_pool_id", "node_pools"),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
+    Column("claim_id", Uuid, nullable=False),
+    own("claim_id", "claims"),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    # Its name in the cluster, which never names another machine.
+    Column("name", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
+    *work(),
+    # Its place in the overlay (domain/overlay.py), from which its address follows.
+    Column("number", Integer, nullable=False),
+    # Its WireGuard keys and where it can be reached from outside; the endpoint is null behind NAT.
+    Column("public_key", Text),
+    Column("next_key", Text),
+    Column("endpoint", Text),
+    # Which range of addresses its pods have; null until the cluster assigned one.
+    Column("pod_block", Integer),
+    # The version of the peer map that its interface was last set up as, and when its interface was last read.
+    Column("applied_version", Text),
+    at("peers_read_at"),
+    # Which members of the overlay have not yet been seen without its key; null before it has to go.
+    Column("holders", JSONB),
+    # The uid of its Node object.
+    Column("uid", Text),
+    # What the cluster last told of it: capacity and conditions. Nothing of it is trusted.
+    Column("reported", JSONB, nullable=False, server_default=text("'{}'")),
+    Column("leave_reason", Text),
+    Column("leave_why", Text),
+    # Why the step in progress failed the last time.
+    Column("failing_why", Text),
+    at("created_at", nullable=False),
+    # By when it has to be open.
+    at("deadline_at", nullable=False),
+    at("ready_at"),
+    # Since when the cluster says that it is not ready; null while it is, and before it was opened.
+    at("unready_since"),
+    at("leaving_at"),
+    # Since when it is in nobody's peer map any more.
+    at("removed_at"),
+    at("gone_at"),
+    known("state", NodeState),
+    known("leave_reason", LeaveReason),
+    UniqueConstraint("organization_id", "id"),
+    CheckConstraint("number > 0", name="number_positive"),
+    CheckConstraint("pod_block >= 0", name="pod_block_not_negative"),
+    CheckConstraint(f"(state = '{NodeState.GONE}') = (gone_at IS NOT NULL)", name="gone_has_its_time"),
+    CheckConstraint(f"state <> '{NodeState.READY}' OR ready_at IS NOT NULL", name="ready_has_its_time"),
+    CheckConstraint("(leaving_at IS NULL) = (leave_reason IS NULL)", name="leaving_has_its_reason"),
+    CheckConstraint("(removed_at IS NULL) = (holders IS NULL)", name="removed_has_its_holders"),
+    Index(
+        "uq_nodes_machine_id", "machine_id", unique=True, postgresql_where=text(among("state", IN_CLUSTER))
+    ),
+    Index(
+        "uq_nodes_number",
+        "cluster_id",
+        "number",
+        unique=True,
+        postgresql_where=text(among("state", IN_CLUSTER)),
+    ),
+    Index(
+        "uq_nodes_pod_block",
+        "cluster_id",
+        "pod_block",
+        unique=True,
+        postgresql_where=text(among("state", IN_CLUSTER)),
+    ),
+    Index("ix_nodes_due", "due_at", postgresql_where=text(among("state", IN_CLUSTER))),
+    Index("ix_nodes_node_pool_id", "node_pool_id"),
+    Index("ix_nodes_lease_id", "lease_id"),
+    Index("ix_nodes_claim_id", "claim_id"),
+)
+
+# The evidence of each step that a node has taken into its cluster and out of it.
+node_steps = table(
+    "node_steps",
+    Column("node_id", Uuid, nullable=False),
+    Column("step", Text, nullable=False),
+    tenant(),
+    own("node_id", "nodes"),
+    at("at", nullable=False),
+    Column("evidence", JSONB, nullable=False),
+    PrimaryKeyConstraint("node_id", "step"),
+    fact=True,
 )

@@ -52,6 +52,9 @@ leases = table(
         ["organization_id", "project_id", "network_id"],
         ["networks.organization_id", "networks.project_id", "networks.id"],
     ),
+    # The pool of which it is a node; null for a machine that its customer logs in to.
+    Column("node_pool_id", Uuid),
+    own("node_pool_id", "node_pools"),
     Column("name", Text, nullable=False),
     # Desired: the customer's request, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),
@@ -152,6 +155,7 @@ leases = table(
         "release_at",
         postgresql_where=text(f"state = '{LeaseState.READY}' AND release_at IS NOT NULL"),
     ),
+    Index("ix_leases_node_pool_id", "node_pool_id", postgresql_where=text("node_pool_id IS NOT NULL")),
     Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),
     api=("INSERT", "UPDATE"),
 )

@@ -51,6 +51,8 @@ _VALUES: dict[str, Any] = {
     "ssh_authorities.state": "removed",
     "machines.state": "intended",
     "clusters.state": "building",
+    "node_pools.state": "pending",
+    "nodes.state": "joining",
     "server_hosts.ssh_port": 22,
     "envelopes.level": "environment",
     "quota_requests.level": "environment",

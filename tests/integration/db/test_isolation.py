@@ -252,6 +252,12 @@ _OTHERWISE = {
     ("ssh_authorities", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
     ("server_hosts", "clusters"): "no row of a customer",
+    ("overlays", "clusters"): "no row of a customer",
+    (
+        "node_pools",
+        "clusters",
+    ): "a cluster may be everybody's; the service looks it up by what the tenant may see",
+    ("nodes", "clusters"): "a cluster may be everybody's; only the reconciler writes nodes",
 }
 
 

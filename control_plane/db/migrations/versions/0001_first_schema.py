@@ -23,6 +23,7 @@ FACTS = (
     "journal",
     "key_destructions",
     "ledger_accounts",
+    "node_steps",
     "organization_events",
     "orphan_terminations",
     "placements",
@@ -57,6 +58,9 @@ TENANTS = (
     "master_keys",
     "month_spends",
     "networks",
+    "node_pools",
+    "node_steps",
+    "nodes",
     "organization_events",
     "peers",
     "placements",
@@ -133,11 +137,15 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "master_keys": ((), ()),
     "month_spends": ((), ()),
     "networks": (("INSERT",), ("deleted_at", "labels")),
+    "node_pools": (("INSERT", "UPDATE"), ()),
+    "node_steps": ((), ()),
+    "nodes": ((), ()),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
     "orphan_terminations": (("INSERT",), ()),
     "orphans": ((), ()),
+    "overlays": ((), ()),
     "peers": ((), ()),
     "placements": ((), ()),
     "postings": (("INSERT",), ()),
@@ -522,7 +530,12 @@ def upgrade() -> None:
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_offered("clusters")
     steps.filter_claimed("machines")
-    for table in ("account_requests", "orphan_terminations", "server_hosts", "termination_permits"):
+    for table in (
+        "account_requests",
+        "orphan_terminations",
+        "server_hosts",
+        "termination_permits",
+    ):
         steps.filter_platform(table)
     for table in FACTS:
         steps.protect_fact(table)
@@ -1268,12 +1281,190 @@ def _create_tables() -> None:
         postgresql_where=sa.text("finished_at IS NULL"),
     )
     op.create_table(
+        "clusters",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overlay", sa.Integer(), nullable=False),
+        sa.Column("token_secret_id", sa.Uuid(), nullable=True),
+        sa.Column("admin_secret_id", sa.Uuid(), nullable=True),
+        sa.Column("version", sa.Text(), nullable=True),
+        sa.Column("endpoint", sa.Text(), nullable=True),
+        sa.Column("ca_pem", sa.Text(), nullable=True),
+        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_clusters_gone_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "state <> 'ready' OR (version IS NOT NULL AND endpoint IS NOT NULL AND ca_pem IS NOT NULL)",
+            name=op.f("ck_clusters_ready_is_known"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('building', 'deleting', 'gone', 'ready')", name=op.f("ck_clusters_state_known")
+        ),
+        sa.CheckConstraint(
+            "(failing_since IS NULL) = (failing_why IS NULL)", name=op.f("ck_clusters_failing_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "gone_at IS NULL OR (token_secret_id IS NULL AND admin_secret_id IS NULL)",
+            name=op.f("ck_clusters_gone_has_no_secrets"),
+        ),
+        sa.CheckConstraint("overlay >= 0", name=op.f("ck_clusters_overlay_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["admin_secret_id"], ["secrets.id"], name=op.f("fk_clusters_admin_secret_id_secrets")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_clusters_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["token_secret_id"], ["secrets.id"], name=op.f("fk_clusters_token_secret_id_secrets")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_clusters")),
+    )
+    op.create_index(
+        "ix_clusters_due",
+        "clusters",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('building', 'deleting')"),
+    )
+    op.create_index(
+        "uq_clusters_live_name",
+        "clusters",
+        ["name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
+    )
+    op.create_index(
+        "uq_clusters_live_overlay",
+        "clusters",
+        ["overlay"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
+    )
+    op.create_table(
+        "overlays",
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("public_key", sa.Text(), nullable=True),
+        sa.Column("applied_version", sa.Text(), nullable=True),
+        sa.Column("read_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_overlays_cluster_id_clusters")
+        ),
+        sa.PrimaryKeyConstraint("cluster_id", name=op.f("pk_overlays")),
+    )
+    op.create_table(
+        "node_pools",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("request", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("nodes", sa.Integer(), nullable=False),
+        sa.Column(
+            "node_labels",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column(
+            "node_taints",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
+        sa.Column("wait_timeout_seconds", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_node_pools_gone_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "state <> 'ready' OR ready_at IS NOT NULL", name=op.f("ck_node_pools_ready_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "state IN ('deleting', 'gone', 'pending', 'ready')", name=op.f("ck_node_pools_state_known")
+        ),
+        sa.CheckConstraint("nodes >= 0", name=op.f("ck_node_pools_nodes_not_negative")),
+        sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_node_pools_wait_timeout_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_node_pools_cluster_id_clusters")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_node_pools_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_node_pools_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_node_pools_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_node_pools")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_node_pools_organization_id_id")),
+    )
+    op.create_index(
+        "ix_node_pools_cluster_id",
+        "node_pools",
+        ["cluster_id"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('deleting', 'pending', 'ready')"),
+    )
+    op.create_index(
+        "ix_node_pools_due",
+        "node_pools",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('deleting', 'pending', 'ready')"),
+    )
+    op.create_index(
+        "uq_node_pools_live_name",
+        "node_pools",
+        ["organization_id", "project_id", "cluster_id", "name"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('deleting', 'pending', 'ready')"),
+    )
+    op.create_table(
         "leases",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
         sa.Column("environment_id", sa.Uuid(), nullable=False),
         sa.Column("network_id", sa.Uuid(), nullable=False),
+        sa.Column("node_pool_id", sa.Uuid(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=False),
@@ -1344,6 +1535,11 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
         sa.ForeignKeyConstraint(
+            ["organization_id", "node_pool_id"],
+            ["node_pools.organization_id", "node_pools.id"],
+            name=op.f("fk_leases_organization_id_node_pools"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id", "project_id", "environment_id"],
             ["environments.organization_id", "environments.project_id", "environments.id"],
             name=op.f("fk_leases_organization_id_environments"),
@@ -1405,6 +1601,13 @@ def _create_tables() -> None:
         ["network_id"],
         unique=False,
         postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_index(
+        "ix_leases_node_pool_id",
+        "leases",
+        ["node_pool_id"],
+        unique=False,
+        postgresql_where=sa.text("node_pool_id IS NOT NULL"),
     )
     op.create_index(
         "ix_leases_organization_id_created_at",
@@ -2912,80 +3115,6 @@ def _create_tables() -> None:
         postgresql_where=sa.text("signed_at IS NULL AND refused_at IS NULL AND revoked_at IS NULL"),
     )
     op.create_table(
-        "clusters",
-        sa.Column("id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=True),
-        sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("region", sa.Text(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
-        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("work_token", sa.Uuid(), nullable=True),
-        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("overlay", sa.Integer(), nullable=False),
-        sa.Column("token_secret_id", sa.Uuid(), nullable=True),
-        sa.Column("admin_secret_id", sa.Uuid(), nullable=True),
-        sa.Column("version", sa.Text(), nullable=True),
-        sa.Column("endpoint", sa.Text(), nullable=True),
-        sa.Column("ca_pem", sa.Text(), nullable=True),
-        sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("failing_why", sa.Text(), nullable=True),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
-        sa.CheckConstraint(
-            "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_clusters_gone_has_its_time")
-        ),
-        sa.CheckConstraint(
-            "state <> 'ready' OR (version IS NOT NULL AND endpoint IS NOT NULL AND ca_pem IS NOT NULL)",
-            name=op.f("ck_clusters_ready_is_known"),
-        ),
-        sa.CheckConstraint(
-            "state IN ('building', 'deleting', 'gone', 'ready')", name=op.f("ck_clusters_state_known")
-        ),
-        sa.CheckConstraint(
-            "(failing_since IS NULL) = (failing_why IS NULL)", name=op.f("ck_clusters_failing_has_its_reason")
-        ),
-        sa.CheckConstraint(
-            "gone_at IS NULL OR (token_secret_id IS NULL AND admin_secret_id IS NULL)",
-            name=op.f("ck_clusters_gone_has_no_secrets"),
-        ),
-        sa.CheckConstraint("overlay >= 0", name=op.f("ck_clusters_overlay_not_negative")),
-        sa.ForeignKeyConstraint(
-            ["admin_secret_id"], ["secrets.id"], name=op.f("fk_clusters_admin_secret_id_secrets")
-        ),
-        sa.ForeignKeyConstraint(
-            ["organization_id"], ["organizations.id"], name=op.f("fk_clusters_organization_id_organizations")
-        ),
-        sa.ForeignKeyConstraint(
-            ["token_secret_id"], ["secrets.id"], name=op.f("fk_clusters_token_secret_id_secrets")
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_clusters")),
-    )
-    op.create_index(
-        "ix_clusters_due",
-        "clusters",
-        ["due_at"],
-        unique=False,
-        postgresql_where=sa.text("state IN ('building', 'deleting')"),
-    )
-    op.create_index(
-        "uq_clusters_live_name",
-        "clusters",
-        ["name"],
-        unique=True,
-        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
-    )
-    op.create_index(
-        "uq_clusters_live_overlay",
-        "clusters",
-        ["overlay"],
-        unique=True,
-        postgresql_where=sa.text("state IN ('building', 'deleting', 'ready')"),
-    )
-    op.create_table(
         "server_hosts",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("region", sa.Text(), nullable=False),
@@ -3002,4 +3131,146 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_server_hosts")),
         sa.UniqueConstraint("cluster_id", name=op.f("uq_server_hosts_cluster_id")),
+    )
+    op.create_table(
+        "nodes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("node_pool_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=True),
+        sa.Column("next_key", sa.Text(), nullable=True),
+        sa.Column("endpoint", sa.Text(), nullable=True),
+        sa.Column("pod_block", sa.Integer(), nullable=True),
+        sa.Column("applied_version", sa.Text(), nullable=True),
+        sa.Column("peers_read_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("holders", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("uid", sa.Text(), nullable=True),
+        sa.Column(
+            "reported",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column("leave_reason", sa.Text(), nullable=True),
+        sa.Column("leave_why", sa.Text(), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("unready_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("leaving_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_nodes_gone_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "leave_reason IN ('cluster_deleted', 'failed', 'hostile', 'lease_ended', 'lost', 'pool_shrunk')",
+            name=op.f("ck_nodes_leave_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "state <> 'ready' OR ready_at IS NOT NULL", name=op.f("ck_nodes_ready_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "state IN ('gone', 'joining', 'leaving', 'ready')", name=op.f("ck_nodes_state_known")
+        ),
+        sa.CheckConstraint(
+            "(leaving_at IS NULL) = (leave_reason IS NULL)", name=op.f("ck_nodes_leaving_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "(removed_at IS NULL) = (holders IS NULL)", name=op.f("ck_nodes_removed_has_its_holders")
+        ),
+        sa.CheckConstraint("number > 0", name=op.f("ck_nodes_number_positive")),
+        sa.CheckConstraint("pod_block >= 0", name=op.f("ck_nodes_pod_block_not_negative")),
+        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_nodes_cluster_id_clusters")),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_nodes_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_nodes_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_nodes_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "node_pool_id"],
+            ["node_pools.organization_id", "node_pools.id"],
+            name=op.f("fk_nodes_organization_id_node_pools"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_nodes_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_nodes_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_nodes")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_nodes_organization_id_id")),
+    )
+    op.create_index("ix_nodes_claim_id", "nodes", ["claim_id"], unique=False)
+    op.create_index(
+        "ix_nodes_due",
+        "nodes",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('joining', 'leaving', 'ready')"),
+    )
+    op.create_index("ix_nodes_lease_id", "nodes", ["lease_id"], unique=False)
+    op.create_index("ix_nodes_node_pool_id", "nodes", ["node_pool_id"], unique=False)
+    op.create_index(
+        "uq_nodes_machine_id",
+        "nodes",
+        ["machine_id"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('joining', 'leaving', 'ready')"),
+    )
+    op.create_index(
+        "uq_nodes_number",
+        "nodes",
+        ["cluster_id", "number"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('joining', 'leaving', 'ready')"),
+    )
+    op.create_index(
+        "uq_nodes_pod_block",
+        "nodes",
+        ["cluster_id", "pod_block"],
+        unique=True,
+        postgresql_where=sa.text("state IN ('joining', 'leaving', 'ready')"),
+    )
+    op.create_table(
+        "node_steps",
+        sa.Column("node_id", sa.Uuid(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "node_id"],
+            ["nodes.organization_id", "nodes.id"],
+            name=op.f("fk_node_steps_organization_id_nodes"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_node_steps_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("node_id", "step", name=op.f("pk_node_steps")),
     )

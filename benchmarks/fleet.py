@@ -23,6 +23,7 @@ from data_plane.proof.challenger.challenger import ProofChallenger
 from data_plane.proof.challenger.reference import References
 from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import LaunchOrder
 from providers.fake import FakeProvider, Settings
@@ -112,6 +113,7 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         ssh_authorities=FixedAuthority(),
         hub=hub,
         servers=FakeServers(),
+        kubernetes=FakeClusters(utc_now),
         agent=AgentBundle(b"", "0" * 64),
         new_host_key=lambda: HostKey("private", "public"),
         challenger=ProofChallenger(LocalVerifier(), References()),

@@ -21,6 +21,7 @@ from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.cluster import k3s_files
+from data_plane.cluster.clusters import LightkubeClusters
 from data_plane.cluster.k3s_files import K3sFiles, K3sFilesError
 from data_plane.cluster.ssh_servers import SshServers
 from data_plane.inspection.bundle import AgentBundle, build_agent
@@ -32,6 +33,7 @@ from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import Provider
 from providers.guard import Guard
@@ -149,6 +151,7 @@ async def compose(
         ssh_authorities=authorities,
         hub=hub,
         servers=servers,
+        kubernetes=FakeClusters(clock.now) if reached.reach.hub is None else LightkubeClusters(),
         agent=reached.agent,
         new_host_key=new_host_key,
         challenger=LearningChallenger(db, reached.verifier, clock.now),

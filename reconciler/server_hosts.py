@@ -1,6 +1,7 @@
-"""What the loops of clusters share: how we log in to server hosts, and what becomes of a try that failed."""
+"""What the loops of clusters share: how we reach server hosts and API servers, and what a failed try leads to."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID
 
@@ -8,6 +9,10 @@ from control_plane.db import clusters
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState, ServerHost
 from data_plane.access.port import Target
+from data_plane.cluster import port
+from data_plane.cluster.admin import credential_of
+from data_plane.cluster.port import ClientCertificate, KubernetesPort, Unauthorized
+from reconciler import cluster_secrets
 from reconciler.loop import Report, each
 from reconciler.worlds.clusters import ClusterWorld
 
@@ -37,6 +42,29 @@ async def each_due(
 def target(host: ServerHost) -> Target:
     """How we log in to a server host."""
     return Target(host.address, host.ssh_port, host.host_key, SERVER_PRINCIPAL)
+
+
+@asynccontextmanager
+async def connected(world: ClusterWorld, cluster: Cluster) -> AsyncIterator[KubernetesPort]:
+    """The API server of a cluster that was built.
+
+    Call it with no transaction open. Raises ClusterError, and KeyManagerError when the certificate cannot be opened.
+    """
+    if cluster.endpoint is None or cluster.ca_pem is None:
+        raise Unauthorized(f"the cluster {cluster.name} has no API server yet")
+    reached = port.Cluster(cluster.endpoint, cluster.ca_pem, await _credential(world, cluster))
+    async with world.kubernetes.connect(reached) as opened:
+        yield opened
+
+
+async def _credential(world: ClusterWorld, cluster: Cluster) -> ClientCertificate:
+    async with world.db.reading() as connection:
+        stored = (await clusters.secrets_of(connection, cluster.id)).admin_secret_id
+    if stored is not None:
+        return credential_of(await cluster_secrets.opened(world, stored))
+    if world.keys is None:
+        return ClientCertificate("", "")  # Nothing is sealed where clusters are simulated.
+    raise Unauthorized(f"the cluster {cluster.name} has no administrator's certificate any more")
 
 
 async def fail(world: ClusterWorld, cluster: Cluster, error: Exception, token: UUID, report: Report) -> None:

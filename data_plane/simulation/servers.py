@@ -1,11 +1,16 @@
 """Simulated K3s servers, for development without root, and for scenario tests."""
 
+import base64
+import json
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError, Target
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 
 VERSION = "v1.36.3+simulated"
+_PEM = base64.b64encode(b"simulated").decode()
+_USER = {"client-certificate-data": _PEM, "client-key-data": _PEM}
+_ADMIN = json.dumps({"users": [{"name": "default", "user": _USER}]})
 
 
 @dataclass
@@ -23,7 +28,7 @@ class FakeServers:
             version=VERSION,
             endpoint=f"https://{order.outside}:6443",
             ca_pem="-----BEGIN CERTIFICATE-----\nsimulated\n-----END CERTIFICATE-----\n",
-            admin_kubeconfig="simulated",
+            admin_kubeconfig=_ADMIN,
         )
 
     async def dismantle(self, host: Target) -> None:

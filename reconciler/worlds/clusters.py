@@ -1,7 +1,8 @@
-"""The world of loops that build and dismantle clusters."""
+"""The world of loops of clusters: their servers, and their API servers."""
 
 from dataclasses import dataclass
 
+from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.servers import Servers
 from reconciler.worlds.secrets import SecretWorld
 
@@ -9,3 +10,5 @@ from reconciler.worlds.secrets import SecretWorld
 @dataclass(frozen=True, kw_only=True)
 class ClusterWorld(SecretWorld):
     servers: Servers
+    kubernetes: Clusters
+    """The API servers of clusters."""

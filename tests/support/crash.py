@@ -15,7 +15,7 @@ hold locks that customers wait for.
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,6 +32,9 @@ from data_plane.access.line import Line
 from data_plane.access.port import Access, Session, Target
 from data_plane.access.step import Answer as StepAnswer
 from data_plane.access.step import Step
+from data_plane.cluster.clusters import Clusters
+from data_plane.cluster.port import Cluster, IssuedToken, KubernetesPort
+from data_plane.cluster.resource import Object, Objects, Resource
 from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, ReadAuthorities
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
@@ -68,6 +71,7 @@ class Crash:
             challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
             servers=_Servers(self, world.servers),
+            kubernetes=cast("Clusters", _Clusters(self, world.kubernetes)),
             connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
             keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
         )
@@ -233,6 +237,71 @@ class _Servers:
 
     async def dismantle(self, host: Target) -> None:
         await self.crash.call("dismantle server", lambda: self.inner.dismantle(host))
+
+
+@dataclass
+class _Clusters:
+    crash: Crash
+    inner: Clusters
+
+    @asynccontextmanager
+    async def connect(self, cluster: Cluster) -> AsyncIterator["_Kubernetes"]:
+        async with self.inner.connect(cluster) as port:
+            yield _Kubernetes(self.crash, port)
+
+
+@dataclass
+class _Kubernetes:
+    """Without `watch`, which no loop uses: each activation looks anew."""
+
+    crash: Crash
+    inner: KubernetesPort
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        return await self.crash.call(
+            f"get {resource.kind}", lambda: self.inner.get(resource, name, namespace)
+        )
+
+    async def list(
+        self, resource: Resource, namespace: str | None = None, **selectors: Mapping[str, str] | None
+    ) -> Objects:
+        return await self.crash.call(
+            f"list {resource.kind}", lambda: self.inner.list(resource, namespace, **selectors)
+        )
+
+    async def apply(self, intent: Object, *, take_over: bool = False) -> Object:
+        return await self.crash.call(
+            f"apply {intent['kind']}", lambda: self.inner.apply(intent, take_over=take_over)
+        )
+
+    async def patch(
+        self, resource: Resource, name: str, change: Object, namespace: str | None = None
+    ) -> Object:
+        return await self.crash.call(
+            f"patch {resource.kind}", lambda: self.inner.patch(resource, name, change, namespace)
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        grace_s: int | None = None,
+    ) -> None:
+        await self.crash.call(
+            f"delete {resource.kind}",
+            lambda: self.inner.delete(resource, name, namespace, uid=uid, grace_s=grace_s),
+        )
+
+    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
+        await self.crash.call("evict", lambda: self.inner.evict(pod, namespace, uid=uid, grace_s=grace_s))
+
+    async def request_token(self, service_account: str, namespace: str, *, life_s: int) -> IssuedToken:
+        return await self.crash.call(
+            "request token", lambda: self.inner.request_token(service_account, namespace, life_s=life_s)
+        )
 
 
 @dataclass

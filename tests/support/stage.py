@@ -48,6 +48,7 @@ from data_plane.documents.inventory import Inventory
 from data_plane.inspection.bundle import AgentBundle
 from data_plane.simulation.access import FakeAccess
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import Capabilities, LaunchOrder, Provider
 from providers.fake import CAPABILITIES, FakeMachine, FakeProvider
@@ -193,8 +194,16 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
-        clock, clouds, machines, hub, servers, challenger = copy.deepcopy(
-            (self.clock, self.clouds, self.access.machines, self.hub, self.world.servers, self.challenger)
+        clock, clouds, machines, hub, servers, kubernetes, challenger = copy.deepcopy(
+            (
+                self.clock,
+                self.clouds,
+                self.access.machines,
+                self.hub,
+                self.world.servers,
+                self.world.kubernetes,
+                self.challenger,
+            )
         )
         access = FakeAccess(
             hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=DeadLine
@@ -207,6 +216,7 @@ class Stage:
             access=access,
             hub=hub,
             servers=servers,
+            kubernetes=kubernetes,
             challenger=challenger,
             hub_sync=HubSync(),
             hub_trust=HubTrust(),
@@ -477,6 +487,7 @@ async def set_stage(
         ssh_authorities=FixedAuthority(),
         hub=hub,
         servers=FakeServers(),
+        kubernetes=FakeClusters(clock.now),
         agent=AgentBundle(b"agent", "0" * 64),
         new_host_key=_Numbers().host_key,
         challenger=challenger,

@@ -156,7 +156,7 @@ class City:
             self._order_hub()
         self.start_reconciler()
         self._start_sign_in()
-        self._start_api()
+        self.start_api()
 
     def _make_keys(self) -> None:
         """The database is new, so no secret needs the keys of the last start."""
@@ -245,8 +245,9 @@ class City:
         metadata = f"{self.sign_in_url}/.well-known/openid-configuration"
         wait_for("the OpenID provider", 30, lambda: _succeeds(metadata), child)
 
-    def _start_api(self) -> None:
-        self.api_url = f"http://127.0.0.1:{free_port()}"
+    def start_api(self) -> None:
+        """Started again, it listens where it listened before."""
+        self.api_url = self.api_url or f"http://127.0.0.1:{free_port()}"
         self.say(f"API: {self.api_url}, with none of these keys")
         child = self._start("api", ["control_plane", "serve"], self.api_environment())
         wait_for("the API's readiness", 30, lambda: _succeeds(f"{self.api_url}/readyz"), child)

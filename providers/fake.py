@@ -71,6 +71,8 @@ class Settings:
     """Seconds that a new machine is missing from the inventory."""
     terminated_visible_seconds: float = 60.0
     """Seconds that a terminated machine is still listed, as GONE."""
+    network: int = 10
+    """The first number of its machines' addresses. Clouds that are used together need one each."""
 
 
 CAPABILITIES = Capabilities(
@@ -341,7 +343,7 @@ class FakeProvider:
             launch_key=order.launch_key,
             order=order,
             cost_nano_per_hour=offer.cost_nano_per_hour,
-            address=f"10.{number // 62_500 % 250}.{number // 250 % 250}.{number % 250 + 1}",
+            address=f"{self.settings.network}.{number // 62_500 % 250}.{number // 250 % 250}.{number % 250 + 1}",
             launched_at=now,
             runs_from=None
             if fault is Fault.NEVER_BOOTS

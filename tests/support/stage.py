@@ -462,11 +462,14 @@ async def set_stage(
     api_db: Database | None = None,
     tracer: Tracer = NO_TRACER,
 ) -> Stage:
+    settings = settings or FakeSettings()
     clouds = {
         AccountName(name): FakeProvider(
-            now=clock.now, settings=settings or FakeSettings(), capabilities=capabilities
+            now=clock.now,
+            settings=dataclasses.replace(settings, network=settings.network + number),
+            capabilities=capabilities,
         )
-        for name in names
+        for number, name in enumerate(names)
     }
     hub = FakeHub()
     access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine)

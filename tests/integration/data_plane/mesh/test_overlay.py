@@ -219,6 +219,20 @@ async def test_a_lost_peer_disturbs_nobody_and_comes_back_by_itself(cluster: Clu
     assert await reaches(cluster.host("nat1"), *friends("nat1")) == friends("nat1")
 
 
+async def test_direct_tunnels_live_while_the_hub_is_dead_and_relayed_ones_come_back_with_it(
+    cluster: Cluster,
+) -> None:
+    relayed = {address("nat2"), pod("nat2")}
+    hub = cluster.host("hub")
+    await hub.sh(CUT)
+    try:
+        assert await reaches(cluster.host("open"), *friends("open")) == friends("open")
+        assert await reaches(cluster.host("nat1"), *friends("nat1"), seconds=1) == friends("nat1") - relayed
+    finally:
+        await hub.sh(RESTORE)
+    assert await reaches(cluster.host("nat1"), *friends("nat1")) == friends("nat1")
+
+
 async def test_a_path_that_carries_less_than_the_tunnels_need_is_found(cluster: Cluster) -> None:
     node, gateway = cluster.host("nat2"), cluster.host("nat of nat2")
     assert await largest_packet(node, address("server")) == 1_420

@@ -71,8 +71,6 @@ class Settings:
     """Seconds that a new machine is missing from the inventory."""
     terminated_visible_seconds: float = 60.0
     """Seconds that a terminated machine is still listed, as GONE."""
-    network: int = 10
-    """The first number of its machines' addresses. Clouds that are used together need one each."""
 
 
 CAPABILITIES = Capabilities(
@@ -171,6 +169,8 @@ class FakeProvider:
     settings: Settings = field(default_factory=Settings)
     listing: Sequence[ListedOffer] = DEFAULT_OFFERS
     faults: FaultScript = field(default_factory=FaultScript)
+    network: int = 10
+    """The first number of its machines' addresses. Clouds that are used together need one each."""
     slow: Callable[[], Awaitable[None]] = _no_wait
     on_call: Callable[[Call], None] | None = None
     capabilities: Capabilities = CAPABILITIES
@@ -343,7 +343,7 @@ class FakeProvider:
             launch_key=order.launch_key,
             order=order,
             cost_nano_per_hour=offer.cost_nano_per_hour,
-            address=f"{self.settings.network}.{number // 62_500 % 250}.{number // 250 % 250}.{number % 250 + 1}",
+            address=f"{self.network}.{number // 62_500 % 250}.{number // 250 % 250}.{number % 250 + 1}",
             launched_at=now,
             runs_from=None
             if fault is Fault.NEVER_BOOTS

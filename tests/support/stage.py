@@ -462,12 +462,12 @@ async def set_stage(
     api_db: Database | None = None,
     tracer: Tracer = NO_TRACER,
 ) -> Stage:
-    settings = settings or FakeSettings()
     clouds = {
         AccountName(name): FakeProvider(
             now=clock.now,
-            settings=dataclasses.replace(settings, network=settings.network + number),
+            settings=settings or FakeSettings(),
             capabilities=capabilities,
+            network=10 + number,
         )
         for number, name in enumerate(names)
     }

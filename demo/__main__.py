@@ -17,7 +17,7 @@ import httpx
 
 from control_plane.db.embedded import EmbeddedError
 from control_plane.world import utc_now
-from demo import lock
+from demo import cluster, lock
 from demo.city import PEOPLE, City
 from demo.packages import missing, missing_for_tests
 from demo.processes import DemoError
@@ -50,8 +50,12 @@ def main() -> int:
     lacking = missing()
     if lacking:
         say(f"machines are simulated: {'; '.join(lacking)}")
+    unclustered = lacking or cluster.missing()
+    if not lacking and unclustered:
+        say(unclustered[0])
     try:
-        return _play(command, City(DIRECTORY, real_machines=not lacking, say=say), held)
+        city = City(DIRECTORY, real_machines=not lacking, say=say, cluster=not unclustered)
+        return _play(command, city, held)
     finally:
         held.release()
 

@@ -8,6 +8,8 @@ import json
 import re
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +24,12 @@ from control_plane.db.engine import Role
 from control_plane.domain.rendering import BootOrder, user_data
 from data_plane.access.ssh import new_host_key
 from data_plane.mesh.hub import HUB_PRINCIPAL
-from demo import prices
+from demo import cluster, prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
 from demo.stopping import postponed
 from providers.emulators import host_resources, image, nspawn
 from providers.emulators import settings as emulator_settings
+from reconciler.server_hosts import SERVER_PRINCIPAL
 
 ORGANIZATION = "acme"
 PLATFORM = "platform"
@@ -35,6 +38,10 @@ LOCAL_TOKEN = "local-cloud-token"
 LAMBDA_KEY = "emulated-lambda-key"
 IMAGE_SECONDS_MAX = 900
 HUB = "mesh-hub"
+SERVER_HOST = "k8s-1"
+CLUSTER = "main"
+K3S_FILES = "SPLITPLANE_K3S_FILES"
+HOSTS_OF_OURS = frozenset({HUB, SERVER_HOST})
 DATABASE = "splitplane"
 PEOPLE = {"ada@example.com": "Ada Lovelace", "grace@example.com": "Grace Hopper"}
 """Who can sign in, without a password."""
@@ -48,6 +55,15 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host of ours, reached over pinned SSH."""
+
+    address: str
+    host_key: str
+    """One OpenSSH public key line."""
 
 
 @dataclass
@@ -64,6 +80,8 @@ class City:
     finance_key: str = ""
     """Of those who run the installation: who runs machines posts no credits."""
     api_url: str = ""
+    cluster: bool = False
+    """Whether there is a cluster, which real machines join as nodes."""
     local_url: str = ""
     lambda_url: str = ""
     sign_in_url: str = ""
@@ -120,7 +138,22 @@ class City:
         }
         if not self.real_machines:
             return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
-        return environment | self._hub
+        return environment | self._hub | ({K3S_FILES: str(self.k3s_files)} if self.cluster else {})
+
+    def operator_environment(self) -> dict[str, str]:
+        """For the CLI of those who run the installation."""
+        home = self.directory / "operator"
+        return base_environment() | {
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "SPLITPLANE_URL": self.api_url,
+            "SPLITPLANE_API_KEY": self.operator_key,
+        }
+
+    @property
+    def k3s_files(self) -> Path:
+        """The files of a K3s release, as an operator puts them beside the reconciler."""
+        return self.directory / "k3s"
 
     @property
     def sealing_key(self) -> Path:
@@ -154,9 +187,13 @@ class City:
         self._start_clouds()
         if self.real_machines:
             self._order_hub()
+        if self.cluster:
+            cluster.make_files(self.k3s_files)
         self.start_reconciler()
         self._start_sign_in()
         self.start_api()
+        if self.cluster:
+            self._create_cluster()
 
     def _make_keys(self) -> None:
         """The database is new, so no secret needs the keys of the last start."""
@@ -188,6 +225,8 @@ class City:
         arguments = ["providers.emulators", "local=0", "lambda_cloud=0"]
         if not self.real_machines:
             arguments.append("--simulated")
+        if self.cluster:
+            arguments += ["--nodes", str(cluster.programs())]
         child = self._start("clouds", arguments, base_environment())
         shown = 0
 
@@ -206,27 +245,51 @@ class City:
         self.local_url, self.lambda_url = urls["local"], urls["lambda_cloud"]
 
     def _order_hub(self) -> None:
-        """Rent the mesh hub, which is a machine like any other, with a host key that is known before it boots."""
         self.say("mesh hub: one rented machine, reached over pinned SSH")
+        hub = self._order_host(HUB, HUB_PRINCIPAL)
+        self._hub = {"SPLITPLANE_HUB": f"{hub.address}:22", "SPLITPLANE_HUB_HOST_KEY": hub.host_key}
+
+    def _order_host(self, name: str, principal: str) -> Host:
+        """Rent a host of ours. It is a machine like any other, with a host key that is known before it boots."""
         host_key = new_host_key()
         authorities = run(["reconciler", "ssh-authority", "keys"], self.reconciler_environment()).splitlines()
         order = {
-            "name": HUB,
+            "name": name,
             "type": "gpu-l4x1",
             "region": "local-1",
             "user_data": user_data(
-                BootOrder(host_key.private_openssh, host_key.public, authorities, HUB_PRINCIPAL)
+                BootOrder(host_key.private_openssh, host_key.public, authorities, principal)
             ),
-            "tags": {"role": "hub"},
+            "tags": {"role": "host"},
         }
         made = self.local("POST", "/v1/machines", json=order)["machine"]
 
         def address() -> str | None:
             return self.local("GET", f"/v1/machines/{made['id']}")["machine"]["ip"] or None
 
-        found = str(wait_for("the hub's address", 60, address, self.children["clouds"]))
-        wait_for("the hub's SSH port", 60, lambda: _answers(found, 22), self.children["clouds"])
-        self._hub = {"SPLITPLANE_HUB": f"{found}:22", "SPLITPLANE_HUB_HOST_KEY": host_key.public}
+        found = str(wait_for(f"the address of {name}", 60, address, self.children["clouds"]))
+        wait_for(f"the SSH port of {name}", 60, lambda: _answers(found, 22), self.children["clouds"])
+        return Host(found, host_key.public)
+
+    def _create_cluster(self) -> None:
+        """A cluster on a host of ours, as docs/clusters.md tells operators."""
+        self.say(f"cluster: {CLUSTER}, whose server is installed on a host of ours")
+        server = self._order_host(SERVER_HOST, SERVER_PRINCIPAL)
+        key = self.directory / "server-host.pub"
+        key.write_text(server.host_key + "\n")
+        host = [SERVER_HOST, server.address, "--region", "eu-local-1", "--host-key", str(key)]
+        self._operate("server-host", "add", *host)
+        self._operate("cluster", "create", CLUSTER, "--region", "eu-local-1")
+
+    def _operate(self, *arguments: str) -> str:
+        """What the CLI prints for those who run the installation. Raises DemoError."""
+        command = [str(Path(sys.executable).with_name("splitplane")), *arguments]
+        done = subprocess.run(
+            command, env=self.operator_environment(), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise DemoError(f"splitplane {' '.join(arguments[:2])} failed: {done.stderr.strip()}")
+        return done.stdout
 
     def start_reconciler(self) -> None:
         self.say("reconciler: the only process with provider keys and the SSH authority")
@@ -267,13 +330,15 @@ class City:
         return answer.json()
 
     def inventories(self) -> dict[str, list[dict[str, Any]]]:
-        """Every machine that each provider lists for us and that is not terminated, the hub left out."""
+        """Every machine that each provider lists for us and that is not terminated, hosts of ours left out."""
         return {"local": self.local_inventory(), "lambda_cloud": self._lambda_inventory()}
 
     def local_inventory(self) -> list[dict[str, Any]]:
         machines = self.local("GET", "/v1/machines")["machines"]
         return [
-            machine for machine in machines if machine["name"] != HUB and machine["status"] != "terminated"
+            machine
+            for machine in machines
+            if machine["name"] not in HOSTS_OF_OURS and machine["status"] != "terminated"
         ]
 
     def _lambda_inventory(self) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from providers.emulators import nspawn, settings
 from providers.emulators.host import MachineHost, SimulatedHost
 from providers.emulators.host_resources import HostResourceError
 from providers.emulators.image import ImageBuildError, ensure_image
+from providers.emulators.node_support import NodeSupport
 from providers.emulators.scenario import Scenario
 
 LOCAL_ADDRESS = "127.0.0.1"
@@ -84,7 +85,10 @@ def _run(arguments: argparse.Namespace, clouds: list[Cloud]) -> int:
     if arguments.simulated:
         asyncio.run(_serve_simulated(clouds))
         return 0
-    return _with_root(lambda root: asyncio.run(_serve_real(clouds, root, arguments.state)), arguments.cache)
+    nodes = NodeSupport(arguments.nodes) if arguments.nodes else None
+    return _with_root(
+        lambda root: asyncio.run(_serve_real(clouds, root, arguments.state, nodes)), arguments.cache
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--state", type=Path, default=nspawn.STATE, help="folder for the machines' short-lived files"
+    )
+    parser.add_argument(
+        "--nodes", type=Path, help="folder of the programs of Kubernetes: machines are able to be nodes"
     )
     return parser
 
@@ -149,8 +156,8 @@ async def _serve_simulated(clouds: list[Cloud]) -> None:
     await _serve(clouds, SimulatedHost(utc_now, SIMULATED_BOOT_SECONDS), "simulated machines")
 
 
-async def _serve_real(clouds: list[Cloud], root: Path, state: Path) -> None:
-    host = await nspawn.NspawnHost.open(root, state=state)
+async def _serve_real(clouds: list[Cloud], root: Path, state: Path, nodes: NodeSupport | None) -> None:
+    host = await nspawn.NspawnHost.open(root, state=state, nodes=nodes)
     try:
         await _serve(clouds, host, f"machines on {host.bridge}, {host.subnet}")
     finally:

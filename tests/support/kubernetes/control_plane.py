@@ -89,6 +89,10 @@ class ControlPlane:
                 start_new_session=True,  # A Ctrl-C on the terminal is for the tests, which then stop us.
             )
 
+    def pid(self, name: str) -> int:
+        """Of a program, by the name under which it was started."""
+        return self._processes[name].pid
+
     def stop(self) -> None:
         """Kill all of it: what it stored is thrown away, and asked politely the API server takes ten seconds."""
         for process in self._processes.values():

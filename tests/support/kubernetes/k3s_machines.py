@@ -3,12 +3,14 @@
 With `K3S_BINARY`, `K3S_IMAGES` and `K3S_INSTALL` in the environment it is the real one.
 """
 
+import hashlib
 import json
 import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile
 
 import asyncssh
 
@@ -34,6 +36,18 @@ def artifacts(folder: Path) -> Artifacts:
         return Artifacts(Path(real), Path(os.environ["K3S_IMAGES"]), Path(os.environ["K3S_INSTALL"]))
     made = parts.image_archive(folder / "images.tar", expected_version())
     return Artifacts(parts.k3s(folder / "k3s"), made, parts.install_script())
+
+
+def operators_files(folder: Path) -> Path:
+    """A folder with the files of a release, as an operator makes it (`docs/clusters.md`)."""
+    k3s = artifacts(folder)
+    named = {"k3s": k3s.binary, "install.sh": k3s.script, "k3s-airgap-images-amd64.tar": k3s.images}
+    for name, source in named.items():
+        if source != folder / name:
+            copyfile(source, folder / name)
+    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in named]
+    (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    return folder
 
 
 async def place(machine: Machine, k3s: Artifacts) -> None:

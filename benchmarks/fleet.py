@@ -18,10 +18,11 @@ from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
 from data_plane.access.port import HostKey
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 from data_plane.proof.challenger.challenger import ProofChallenger
 from data_plane.proof.challenger.reference import References
 from data_plane.proof.verifier.recompute import LocalVerifier
+from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
@@ -102,6 +103,7 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         installation = await accounts.installation(connection)
         await accounts.register(connection, FAKE, "fake", now=utc_now())
     hub = FakeHub()
+    access = simulated.access(db, hub)
     return CompleteWorld(
         db=db,
         now=utc_now,
@@ -109,12 +111,13 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         installation=installation,
         account_names=(FAKE,),
         accounts={FAKE: cloud},
-        access=simulated.access(db, hub),
+        access=access,
         ssh_authorities=FixedAuthority(),
         hub=hub,
+        collector=FakeCollector(access.machines),
         servers=FakeServers(),
         kubernetes=FakeClusters(utc_now),
-        agent=AgentBundle(b"", "0" * 64),
+        agent=Bundle(b"", "0" * 64),
         new_host_key=lambda: HostKey("private", "public"),
         challenger=ProofChallenger(LocalVerifier(), References()),
         chance=random.random,

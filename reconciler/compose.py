@@ -24,7 +24,9 @@ from data_plane.cluster import k3s_files
 from data_plane.cluster.clusters import LightkubeClusters
 from data_plane.cluster.k3s_files import K3sFiles, K3sFilesError
 from data_plane.cluster.ssh_servers import SshServers
-from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.heartbeats.port import Collector
+from data_plane.heartbeats.ssh_collector import SshCollector
+from data_plane.inspection.bundle import Bundle, build_agent, build_collector
 from data_plane.mesh.hub import HUB_PRINCIPAL, SshHub
 from data_plane.mesh.port import Hub
 from data_plane.proof.verifier.jobs import Verifier
@@ -32,6 +34,7 @@ from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
+from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
@@ -69,7 +72,7 @@ class Reached:
     """Those that are on."""
     connected: Mapping[AccountName, Provider]
     verifier: Verifier
-    agent: AgentBundle
+    agent: Bundle
     keys: KeyManager | None
     k3s: K3sFiles | None
 
@@ -133,7 +136,7 @@ async def compose(
     closing.push_async_callback(live.close)
     await live.refresh()
     authorities = _ssh_authorities(reached.keys, db, clock)
-    access, hub = _access_and_hub(reached.reach, db, authorities, clock.now, replica)
+    access, hub, collector = _access_and_hub(reached.reach, db, authorities, clock.now, replica)
     servers = FakeServers() if reached.reach.hub is None else SshServers(access, reached.k3s)
     return CompleteWorld(
         db=db,
@@ -150,6 +153,7 @@ async def compose(
         access=access,
         ssh_authorities=authorities,
         hub=hub,
+        collector=collector,
         servers=servers,
         kubernetes=FakeClusters(clock.now) if reached.reach.hub is None else LightkubeClusters(),
         agent=reached.agent,
@@ -196,11 +200,13 @@ def _verifier(chosen: ClientSettings | None) -> Verifier:
 
 def _access_and_hub(
     reach: Reach, db: Database, authorities: SshAuthorities, now: Callable[[], datetime], replica: str
-) -> tuple[Access, Hub]:
-    """Access to the machines and to the hub."""
+) -> tuple[Access, Hub, Collector]:
+    """Access to the machines, to the hub, and to the collector on the hub."""
     if reach.hub is None:
         fake_hub = FakeHub()
-        return simulated.access(db, fake_hub), fake_hub
+        fake_access = simulated.access(db, fake_hub)
+        return fake_access, fake_hub, FakeCollector(fake_access.machines)
     access = SshAccess(certifier(authorities, now, replica))
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key, HUB_PRINCIPAL)
-    return access, SshHub(access, target, outside=reach.hub.outside)
+    hub = SshHub(access, target, outside=reach.hub.outside)
+    return access, hub, SshCollector(access, target, build_collector())

@@ -3,10 +3,12 @@
     agent.pyz inventory                  the GPUs and the hardware around them, once
     agent.pyz health [--watch SECONDS]   the state of the GPUs, once or every SECONDS
     agent.pyz prove                      reads orders from standard input and answers them (data_plane/proof)
+    agent.pyz serve                      reports to the hub for as long as the lease lasts (data_plane/agent/service.py)
     agent.pyz version
 
-The exit status is 0 after an answer, 3 after a failure document, 2 for a wrong command line. The agent has no secret,
-opens no socket, needs no root, and writes no file except the driver's compiled kernels during a proof.
+The exit status is 0 after an answer, 3 after a failure document, 2 for a wrong command line. The agent needs no root.
+Except for `serve`, it has no secret, opens no socket, and writes no file but the driver's compiled kernels during a
+proof.
 """
 
 import os
@@ -20,10 +22,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_plane.agent import inventory, kernel_log_source
+from data_plane.agent import hub_line, inventory, kernel_log_source, tasks
 from data_plane.agent.guard import Hangs, guarded
 from data_plane.agent.monitor import SETTLE_SECONDS, Monitor, once, watch
 from data_plane.agent.schedule import Schedule
+from data_plane.agent.service import Service
+from data_plane.agent.spool import Spool
+from data_plane.documents.agent_config import read_config
 from data_plane.documents.health import Health
 from data_plane.documents.inventory import Inventory
 from data_plane.documents.protocol import VERSION, Failure, Message, decode, encode
@@ -33,7 +38,7 @@ from data_plane.nvml.library import Library, Unanswered
 from data_plane.nvml.selection import opened
 from data_plane.proof.prover import command
 
-USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | prove | version\n"
+USAGE = "usage: agent.pyz inventory | health [--watch SECONDS] | prove | serve | version\n"
 HANGS_SECONDS = 35
 """Without a persistence daemon, the driver initialises every card anew, which takes seconds for each."""
 WATCH_SECONDS_MAX = 3600
@@ -108,6 +113,8 @@ def main(arguments: "list[str]", emulation: Path = emulation_file.PATH) -> int:
                 return _print(documents(lambda library: healths(library, seconds), emulation, every=seconds))
         case ["prove"]:
             return _prove(emulation)
+        case ["serve"]:
+            return _serve()
     sys.stderr.write(USAGE)
     return 2
 
@@ -120,6 +127,32 @@ def _prove(emulation: Path) -> int:
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # The order in which NVML counts.
         command.conversation(emulation)
     return 0
+
+
+def _serve() -> int:
+    """Serve with what systemd gives: the credential, and a folder for the spool."""
+    agent = Path(sys.argv[0]).resolve()
+    try:
+        config = read_config(Path(os.environ["CREDENTIALS_DIRECTORY"]) / "agent")
+        spool = Spool(Path(os.environ["STATE_DIRECTORY"]))
+    except (KeyError, OSError, Malformed) as error:
+        sys.stderr.write(f"the agent cannot serve: {type(error).__name__}: {error}\n")
+        return 2
+    read = tasks.read_by(agent)
+    return Service(
+        config,
+        spool,
+        hub_line.sender(config),
+        lambda task: tasks.perform(task, agent, spool, read),
+        boot=_boot_id(),
+    ).run()
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _end_at_sigterm(folder: str) -> None:

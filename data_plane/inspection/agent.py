@@ -3,7 +3,7 @@
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Answer, Step
 from data_plane.documents import protocol, strict
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 
 MISSING = 75
 """The exit status of the agent's steps when no agent with this digest is on the machine: EX_TEMPFAIL, which Python
@@ -42,7 +42,7 @@ def agent_step(name: str, command: str, seconds: int) -> Step:
     return Step(name, script, seconds, user="login")
 
 
-async def run_agent(session: Session, step: Step, agent: AgentBundle) -> Answer:
+async def run_agent(session: Session, step: Step, agent: Bundle) -> Answer:
     """Run a step of the agent, and push the agent first if it is not on the machine.
 
     Raises Unreachable and StepFailed.

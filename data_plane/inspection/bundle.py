@@ -1,4 +1,4 @@
-"""Builds the agent: one file that needs nothing but Python on the machine.
+"""Builds what we install: the agent for machines and the collector for the hub, each one file that needs only Python.
 
 The same sources give the same bytes, and so the same digest, on every replica: the order and the timestamps are fixed,
 and the members are stored uncompressed, since deflate's output differs between zlib builds. The file has 580 kB and is
@@ -17,9 +17,11 @@ import data_plane
 _ROOT = Path(data_plane.__file__).resolve().parent
 FOLDERS = ("agent", "documents", "nvml", "proof/prover", "proof/protocol")
 """The folders that run on a machine. Of the folders above them only `__init__.py` is included."""
+COLLECTOR_FOLDERS = ("documents", "heartbeats/collector")
+"""The folders that run on the hub."""
 _START = """import sys
 
-from data_plane.agent.__main__ import main
+from data_plane.{}.__main__ import main
 
 sys.exit(main(sys.argv[1:]))
 """
@@ -27,33 +29,44 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # The earliest time that a zip file can store.
 
 
 @dataclass(frozen=True, slots=True)
-class AgentBundle:
-    """The agent as one zipapp. On the machine, its digest is part of its file name."""
+class Bundle:
+    """A program as one zipapp. The agent's digest is part of its file name on the machine."""
 
     content: bytes
     sha256: str
     """Lower-case hex of `content`."""
 
 
-def build_agent() -> AgentBundle:
+def build_agent() -> Bundle:
     """Build the agent from the installed sources.
 
     Raises FileNotFoundError or PackageNotFoundError if the installation is incomplete.
     """
-    members = {f"data_plane/{path.relative_to(_ROOT).as_posix()}": path.read_bytes() for path in _files()}
-    members["__main__.py"] = _START.encode()
-    members["pynvml.py"] = _nvml_bindings()
-    content = _zip(members)
-    return AgentBundle(content, hashlib.sha256(content).hexdigest())
+    return _bundle("agent", FOLDERS, {"pynvml.py": _nvml_bindings()})
 
 
-def _files() -> list[Path]:
+def build_collector() -> Bundle:
+    """Build the collector of heartbeats. Raises FileNotFoundError if the installation is incomplete."""
+    return _bundle("heartbeats.collector", COLLECTOR_FOLDERS, {})
+
+
+def _bundle(package: str, folders: tuple[str, ...], others: dict[str, bytes]) -> Bundle:
+    members = {
+        f"data_plane/{path.relative_to(_ROOT).as_posix()}": path.read_bytes() for path in _files(folders)
+    }
+    members["__main__.py"] = _START.format(package).encode()
+    content = _zip(members | others)
+    return Bundle(content, hashlib.sha256(content).hexdigest())
+
+
+def _files(folders: tuple[str, ...]) -> list[Path]:
     """Every Python file of the folders, and the `__init__.py` of the folders above them."""
-    packages = [_ROOT / folder / "__init__.py" for folder in ("", "proof", *FOLDERS)]
+    above = {parent.as_posix() for folder in folders for parent in Path(folder).parents}
+    packages = [_ROOT / folder / "__init__.py" for folder in sorted({*above, *folders})]
     missing = [path for path in packages if not path.is_file()]
     if missing:
-        raise FileNotFoundError(f"the agent's sources are incomplete: {missing[0]} is missing")
-    return sorted({*packages, *(path for folder in FOLDERS for path in (_ROOT / folder).rglob("*.py"))})
+        raise FileNotFoundError(f"the sources of {folders[-1]} are incomplete: {missing[0]} is missing")
+    return sorted({*packages, *(path for folder in folders for path in (_ROOT / folder).rglob("*.py"))})
 
 
 def _nvml_bindings() -> bytes:

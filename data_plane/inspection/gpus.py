@@ -8,7 +8,7 @@ from data_plane.access.port import Session, StepFailed
 from data_plane.access.step import Answer, Step
 from data_plane.documents.inventory import Gpu, Inventory, Sharing
 from data_plane.inspection.agent import agent_step, document, run_agent
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 
 # Without a persistence daemon, the driver initialises every card anew, which takes seconds for each.
 RUN_AGENT = agent_step("run agent", "inventory", seconds=40)
@@ -47,7 +47,7 @@ class GpuReport:
     """The agent's whole document, parsed and bounded (`protocol.DOCUMENT_BYTES_MAX`). It is kept as evidence only."""
 
 
-async def read_gpus(session: Session, agent: AgentBundle) -> GpuReport:
+async def read_gpus(session: Session, agent: Bundle) -> GpuReport:
     """Run the agent and read its GPUs. Raises Unreachable and StepFailed."""
     return gpu_report(RUN_AGENT, await run_agent(session, RUN_AGENT, agent), agent.sha256)
 

@@ -8,7 +8,7 @@ from data_plane.access.port import Session, StepFailed
 from data_plane.access.step import Answer, Step
 from data_plane.documents import health
 from data_plane.inspection.agent import agent_step, document, run_agent
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 
 READ_HEALTH = agent_step("read health", "health", seconds=40)
 
@@ -65,7 +65,7 @@ class HealthReport:
     """The agent's whole document, parsed and bounded. It is kept as evidence only."""
 
 
-async def read_health(session: Session, agent: AgentBundle) -> HealthReport:
+async def read_health(session: Session, agent: Bundle) -> HealthReport:
     """Run the agent once and read the state of the GPUs. Raises Unreachable and StepFailed."""
     return health_report(READ_HEALTH, await run_agent(session, READ_HEALTH, agent), agent.sha256)
 

@@ -23,10 +23,13 @@ from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.port import HostKeyChanged, LoginRefused, Target, Unreachable
 from data_plane.access.revocation import REVOKE
 from data_plane.access.step import Answer, Step
-from data_plane.documents import protocol
+from data_plane.documents import protocol, records, strict
+from data_plane.documents.agent_config import Config
 from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
+from data_plane.documents.heartbeat import Result
 from data_plane.documents.inventory import Inventory
 from data_plane.inspection.agent import FIND_AGENT
+from data_plane.inspection.agent_service import INSTALL_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
@@ -51,7 +54,8 @@ class FakeMachine:
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
-    `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `end customer`."""
+    `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
+    `end customer`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
@@ -73,6 +77,12 @@ class FakeMachine:
     """The principal that logs in as the customer; None while nobody can."""
     mesh_key: str | None = None
     link: MeshLink | None = None
+    agent: Config | None = None
+    """What its agent was installed with; None while none is."""
+    agent_sequence: int = 0
+    """Of the last heartbeat that the agent delivered."""
+    agent_result: Result | None = None
+    """What the agent reports next."""
     calls: list[str] = field(default_factory=list[str])
 
 
@@ -163,6 +173,7 @@ class FakeSession:
             FIND_AGENT.name: lambda _: _printed(b""),
             RUN_AGENT.name: self._print_inventory,
             READ_HEALTH.name: self._print_health,
+            INSTALL_AGENT.name: self._install_agent,
         }
         await self._begin(step)
         left = self.machine.step_fails.get(step.name, 0)
@@ -220,6 +231,12 @@ class FakeSession:
         self.machine.link = link = _link(config.decode())
         if self.access.hub is not None and not _answers(self.access.hub, link, self.machine.mesh_key):
             return _failed(1, "the hub did not answer through the tunnel within 12 s")
+        return _printed(b"")
+
+    def _install_agent(self, config: bytes) -> Answer:
+        if self.machine.link is None:
+            return _failed(1, "this machine joined no network")
+        self.machine.agent = records.read(Config, strict.load(config, len(config)), "configuration")
         return _printed(b"")
 
     def _print_inventory(self, _: bytes) -> Answer:

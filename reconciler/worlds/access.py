@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from data_plane.access.port import Access
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 from reconciler.ssh_authorities import SshAuthorities
 from reconciler.worlds.accounts import AccountWorld
 
@@ -12,4 +12,4 @@ from reconciler.worlds.accounts import AccountWorld
 class AccessWorld(AccountWorld):
     access: Access
     ssh_authorities: SshAuthorities
-    agent: AgentBundle
+    agent: Bundle

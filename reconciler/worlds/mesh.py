@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.domain.ssh_authority import HUB_BELIEVED_FOR
+from data_plane.heartbeats.port import Collector
 from data_plane.mesh.port import Hub, HubIdentity
 from reconciler.ssh_authorities import SshAuthorities
 from reconciler.world import World
@@ -51,6 +52,8 @@ class HubTrust:
 @dataclass(frozen=True, kw_only=True)
 class MeshWorld(World):
     hub: Hub
+    collector: Collector
+    """What the agents on machines report to."""
     ssh_authorities: SshAuthorities
     hub_sync: HubSync = field(default_factory=HubSync)
     hub_trust: HubTrust = field(default_factory=HubTrust)

@@ -36,6 +36,8 @@ from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.port import Cluster, IssuedToken, KubernetesPort
 from data_plane.cluster.resource import Object, Objects, Resource
 from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
+from data_plane.heartbeats.collector.exchange import Known, Reports
+from data_plane.heartbeats.port import Collector
 from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, ReadAuthorities
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
@@ -70,6 +72,7 @@ class Crash:
             access=cast("Access", _Access(self, world.access)),
             challenger=cast("Challenger", _Challenger(self, world.challenger)),
             hub=cast("Hub", _Hub(self, world.hub)),
+            collector=_Collector(self, world.collector),
             servers=_Servers(self, world.servers),
             kubernetes=cast("Clusters", _Clusters(self, world.kubernetes)),
             connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
@@ -225,6 +228,15 @@ class _Hub:
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         return await self.crash.call("hub trust", lambda: self.inner.trust(read))
+
+
+@dataclass
+class _Collector:
+    crash: Crash
+    inner: Collector
+
+    async def exchange(self, known: Sequence[Known]) -> Reports:
+        return await self.crash.call("exchange heartbeats", lambda: self.inner.exchange(known))
 
 
 @dataclass

@@ -45,8 +45,9 @@ from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
 from data_plane.access.port import HostKey, Target
 from data_plane.documents.inventory import Inventory
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
@@ -194,12 +195,13 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
-        clock, clouds, machines, hub, servers, kubernetes, challenger = copy.deepcopy(
+        clock, clouds, machines, hub, collector, servers, kubernetes, challenger = copy.deepcopy(
             (
                 self.clock,
                 self.clouds,
                 self.access.machines,
                 self.hub,
+                self.world.collector,
                 self.world.servers,
                 self.world.kubernetes,
                 self.challenger,
@@ -215,6 +217,7 @@ class Stage:
             accounts=_guarded(clouds, clock),
             access=access,
             hub=hub,
+            collector=collector,
             servers=servers,
             kubernetes=kubernetes,
             challenger=challenger,
@@ -489,9 +492,10 @@ async def set_stage(
         access=access,
         ssh_authorities=FixedAuthority(),
         hub=hub,
+        collector=FakeCollector(access.machines),
         servers=FakeServers(),
         kubernetes=FakeClusters(clock.now),
-        agent=AgentBundle(b"agent", "0" * 64),
+        agent=Bundle(b"agent", "0" * 64),
         new_host_key=_Numbers().host_key,
         challenger=challenger,
         chance=_chance,

@@ -101,8 +101,9 @@ server_hosts = table(
     Column("outside", Text, nullable=False),
     # The cluster whose server runs there, until it is dismantled.
     Column("cluster_id", Uuid, ForeignKey("clusters.id"), unique=True),
-    # Which SSH authorities it was last told to trust.
+    # Which SSH authorities it was last told to trust, and when to tell it again.
     Column("ssh_trust", Text),
+    at("ssh_trust_due_at"),
     at("added_at", nullable=False),
     CheckConstraint("ssh_port BETWEEN 1 AND 65535", name="ssh_port_is_one"),
     tenancy=Tenancy.PLATFORM,

@@ -1,4 +1,4 @@
-"""Providers' machines, and what they reported about their hardware."""
+"""Providers' machines, their agents, and what both reported."""
 
 from sqlalchemy import (
     BigInteger,
@@ -133,4 +133,31 @@ verification_reports = table(
     Index("ix_verification_reports_lease_id", "lease_id"),
     tenancy=Tenancy.MIXED,
     fact=True,
+)
+
+# The agent on the machine of a claim. Its lease is here once more, because the API sees no claims of tenants while it
+# acts for operators.
+agents = table(
+    "agents",
+    Column("claim_id", Uuid, ForeignKey("claims.id"), primary_key=True),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    # The SHA-256 of its credential, and the agent that was installed with it.
+    Column("digest", Text, unique=True),
+    Column("agent_sha256", Text),
+    at("installed_at"),
+    at("due_at", nullable=False),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    Column("why", Text),
+    # What it reported last, and when that reached the hub.
+    Column("sequence", BigInteger, nullable=False, server_default=text("0")),
+    at("reported_at"),
+    Column("heartbeat", JSONB),
+    Column("received", BigInteger, nullable=False, server_default=text("0")),
+    Column("results", JSONB, nullable=False, server_default=text("'{}'")),
+    at("ended_at"),
+    CheckConstraint("agent_sha256 IS NULL OR digest IS NOT NULL", name="installed_with_a_credential"),
+    Index("ix_agents_machine_id", "machine_id"),
+    Index("ix_agents_ended_at", "ended_at"),
+    tenancy=Tenancy.PLATFORM,
 )

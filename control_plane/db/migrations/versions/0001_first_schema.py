@@ -87,6 +87,7 @@ TENANTS = (
 API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "account_requests": (("INSERT",), ()),
     "admission_decisions": (("INSERT",), ()),
+    "agents": ((), ()),
     "api_keys": (("INSERT",), ("expires_at", "last_used_at", "revoked_at")),
     "api_processes": ((), ()),
     "attempts": ((), ("ended_at", "outcome")),
@@ -532,6 +533,7 @@ def upgrade() -> None:
     steps.filter_claimed("machines")
     for table in (
         "account_requests",
+        "agents",
         "orphan_terminations",
         "server_hosts",
         "termination_permits",
@@ -3115,6 +3117,36 @@ def _create_tables() -> None:
         postgresql_where=sa.text("signed_at IS NULL AND refused_at IS NULL AND revoked_at IS NULL"),
     )
     op.create_table(
+        "agents",
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=True),
+        sa.Column("agent_sha256", sa.Text(), nullable=True),
+        sa.Column("installed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("sequence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("reported_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("heartbeat", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("received", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column(
+            "results", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "agent_sha256 IS NULL OR digest IS NOT NULL", name=op.f("ck_agents_installed_with_a_credential")
+        ),
+        sa.ForeignKeyConstraint(["claim_id"], ["claims.id"], name=op.f("fk_agents_claim_id_claims")),
+        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_agents_lease_id_leases")),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_agents_machine_id_machines")),
+        sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_agents")),
+        sa.UniqueConstraint("digest", name=op.f("uq_agents_digest")),
+    )
+    op.create_index("ix_agents_machine_id", "agents", ["machine_id"])
+    op.create_index("ix_agents_ended_at", "agents", ["ended_at"])
+    op.create_table(
         "server_hosts",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("region", sa.Text(), nullable=False),
@@ -3124,6 +3156,7 @@ def _create_tables() -> None:
         sa.Column("outside", sa.Text(), nullable=False),
         sa.Column("cluster_id", sa.Uuid(), nullable=True),
         sa.Column("ssh_trust", sa.Text(), nullable=True),
+        sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("added_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("ssh_port BETWEEN 1 AND 65535", name=op.f("ck_server_hosts_ssh_port_is_one")),
         sa.ForeignKeyConstraint(

@@ -28,7 +28,7 @@ from data_plane.access.step import OUTPUT_BYTES_MAX, Step
 from data_plane.documents.inventory import Inventory
 from data_plane.documents.protocol import encode
 from data_plane.inspection.agent import PUSH_AGENT
-from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.inspection.bundle import Bundle, build_agent
 from data_plane.inspection.gpus import RUN_AGENT, read_gpus
 from data_plane.mesh import hub
 from data_plane.mesh.machine import mesh_public_key
@@ -303,7 +303,7 @@ async def test_an_answer_that_the_agent_cannot_have_given_is_not_believed(answer
 
     async with a_machine(handler) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed) as caught:
-            await read_gpus(session, AgentBundle(b"agent", "0" * 64))
+            await read_gpus(session, Bundle(b"agent", "0" * 64))
     assert caught.value.step == RUN_AGENT.name
     assert "lost" in caught.value.detail or b"lost" not in answer
 
@@ -353,7 +353,7 @@ async def test_the_agent_is_pushed_once_and_again_if_it_rots(tmp_path: Path) -> 
 
 async def test_an_agent_that_arrives_with_another_digest_is_not_kept(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    wrong = AgentBundle(b"print('hello')", "0" * 64)
+    wrong = Bundle(b"print('hello')", "0" * 64)
     async with a_machine(home) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed, match="another digest"):
             await read_gpus(session, wrong)

@@ -8,7 +8,7 @@ from data_plane.access.port import StepFailed, Target
 from data_plane.access.step import Answer
 from data_plane.agent import inventory
 from data_plane.documents.protocol import Failure, Message, encode
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 from data_plane.inspection.gpus import RUN_AGENT, gpu_report
 from data_plane.inspection.health import (
     READ_HEALTH,
@@ -19,7 +19,7 @@ from data_plane.inspection.health import (
 )
 from tests.support.cards import BOOT, Clock, Log, library, monitor
 
-AGENT = AgentBundle(b"agent", "a" * 64)
+AGENT = Bundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.1", 22, "ssh-ed25519 AAAA", "sp-1")
 
 

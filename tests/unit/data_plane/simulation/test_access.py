@@ -8,7 +8,7 @@ from data_plane.access.login import close_other_logins, trust
 from data_plane.access.port import Access, HostKeyChanged, LoginRefused, StepFailed, Target, Unreachable
 from data_plane.documents.health import Recovery
 from data_plane.documents.inventory import Gpu, Inventory
-from data_plane.inspection.bundle import AgentBundle
+from data_plane.inspection.bundle import Bundle
 from data_plane.inspection.gpus import read_gpus
 from data_plane.inspection.health import read_health
 from data_plane.mesh.machine import join_mesh, mesh_public_key
@@ -18,7 +18,7 @@ from data_plane.simulation.access import FakeAccess, idle
 from data_plane.simulation.hub import FakeHub
 from tests.support.networks import a_network
 
-AGENT = AgentBundle(b"agent", "a" * 64)
+AGENT = Bundle(b"agent", "a" * 64)
 TARGET = Target("10.0.0.7", 22, "ssh-ed25519 AAAA", "sp-seven")
 LEASE = "le_1"
 

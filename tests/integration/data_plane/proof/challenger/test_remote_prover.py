@@ -15,7 +15,7 @@ import pytest
 from data_plane.access.line import Line, LineBroken, LineSilent
 from data_plane.access.port import Session, StepFailed
 from data_plane.inspection.agent import FIND_AGENT, MISSING, PUSH_AGENT
-from data_plane.inspection.bundle import AgentBundle, build_agent
+from data_plane.inspection.bundle import Bundle, build_agent
 from data_plane.proof.challenger.prover_line import PROVE, prover_line
 from data_plane.proof.protocol.messages import ANSWER_BYTES_MAX, Hello, Identity, Refused
 from data_plane.proof.protocol.wire import decode, encode
@@ -110,7 +110,7 @@ async def test_the_agent_is_pushed_once_and_proves_every_time(tmp_path: Path) ->
 async def test_an_agent_that_cannot_be_pushed_fails_the_step(tmp_path: Path) -> None:
     async with a_session(House(tmp_path)) as session:
         with pytest.raises(StepFailed, match="another digest"):
-            async with prover_line(session, AgentBundle(b"print('hello')", "0" * 64)):
+            async with prover_line(session, Bundle(b"print('hello')", "0" * 64)):
                 pytest.fail("it began")
 
 
@@ -121,7 +121,7 @@ async def test_a_machine_that_says_for_ever_that_it_has_no_agent_fails_the_step(
 
     async with a_machine(forgetful) as target, ours().connect(target) as session:
         with pytest.raises(StepFailed, match="find agent"):
-            async with prover_line(session, AgentBundle(b"agent", "0" * 64)):
+            async with prover_line(session, Bundle(b"agent", "0" * 64)):
                 pytest.fail("it began")
 
 

@@ -1,0 +1,168 @@
+"""Queries on the agents of machines: the digests of their credentials, and what they reported last."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, write
+from control_plane.domain.agent import Agent
+from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, MachineId
+from control_plane.domain.machine import MachineState
+
+
+@dataclass(frozen=True, slots=True)
+class Installing:
+    """An agent that has to be installed, on a machine that joined its private network."""
+
+    claim_id: ClaimId
+    machine_id: MachineId
+    launch_key: LaunchKey
+    machine_address: str | None
+    ssh_port: int
+    host_key: str | None
+    own_address: str
+    """The machine's address in the network."""
+    block: int
+    """The network's range."""
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential that the hub knows."""
+
+    digest: str
+    ended: bool
+    sequence: int
+    """Of the last heartbeat that is stored."""
+    done_at: Mapping[str, datetime]
+    """When the last result of each task came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What an agent reported since the last time."""
+
+    digest: str
+    sequence: int
+    at: datetime
+    heartbeat: Mapping[str, Any]
+    """The last one."""
+    received: int
+    results: Mapping[str, Mapping[str, Any]]
+
+
+_REPORTED = Recordset(Reported, "reported")
+
+# The network's addresses are those that admit_customers gave the claim.
+_ENSURE = text(f"""
+INSERT INTO agents (claim_id, machine_id, lease_id, due_at)
+SELECT c.id, c.machine_id, c.lease_id, :now
+FROM claims c JOIN machines m ON m.id = c.machine_id JOIN peers p ON p.claim_id = c.id
+WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}'
+  AND c.admitted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
+  AND NOT EXISTS (SELECT FROM agents a WHERE a.claim_id = c.id)
+ORDER BY c.admitted_at, c.id LIMIT :limit
+ON CONFLICT (claim_id) DO NOTHING
+""")
+_TAKE = text(f"""
+WITH due AS (
+  SELECT a.claim_id FROM agents a JOIN claims c ON c.id = a.claim_id JOIN machines m ON m.id = a.machine_id
+  WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND c.ended_at IS NULL
+    AND a.due_at <= :now AND a.agent_sha256 IS DISTINCT FROM :sha256
+  ORDER BY a.due_at, a.claim_id LIMIT :limit FOR UPDATE OF a SKIP LOCKED)
+UPDATE agents a SET due_at = :again
+FROM due, machines m, peers p, networks n
+WHERE a.claim_id = due.claim_id AND m.id = a.machine_id AND p.claim_id = a.claim_id AND n.id = p.network_id
+RETURNING a.claim_id, a.machine_id, m.launch_key, m.address AS machine_address, m.ssh_port, m.host_key,
+          p.address AS own_address, n.block, a.tries
+""")
+_ISSUED = text("""
+UPDATE agents SET digest = :digest, agent_sha256 = NULL
+WHERE claim_id = :claim_id AND EXISTS (SELECT FROM claims c WHERE c.id = :claim_id AND c.ended_at IS NULL)
+""")
+_INSTALLED = text("""
+UPDATE agents SET agent_sha256 = :sha256, installed_at = :now, tries = 0, why = NULL
+WHERE claim_id = :claim_id AND digest = :digest
+""")
+_FAILED = text("UPDATE agents SET tries = tries + 1, why = :why, due_at = :due_at WHERE claim_id = :claim_id")
+_END = text("""
+UPDATE agents a SET ended_at = c.ended_at FROM claims c
+WHERE c.id = a.claim_id AND a.ended_at IS NULL AND c.ended_at IS NOT NULL
+""")
+_FORGET = text("DELETE FROM agents WHERE ended_at < :before")
+_KNOWN = text("""
+SELECT digest, ended_at IS NOT NULL AS ended, sequence,
+       (SELECT coalesce(jsonb_object_agg(task, result -> 'at'), '{}') FROM jsonb_each(results) AS r(task, result))
+         AS done_at
+FROM agents WHERE digest IS NOT NULL ORDER BY installed_at, claim_id LIMIT :limit
+""")
+_STORE = text(f"""
+UPDATE agents a SET sequence = reported.sequence, reported_at = greatest(a.reported_at, reported.at),
+  heartbeat = reported.heartbeat, received = a.received + reported.received, results = a.results || reported.results
+FROM {_REPORTED} WHERE a.digest = reported.digest AND a.sequence < reported.sequence
+""")
+_EVERY = text("""
+SELECT claim_id, machine_id, lease_id, agent_sha256, installed_at, why, reported_at, heartbeat, received, results,
+       ended_at
+FROM agents ORDER BY claim_id
+""")
+_COUNT_SILENT = text("""
+SELECT count(*) FROM agents WHERE ended_at IS NULL AND reported_at < :before
+""")
+
+
+async def take_due(
+    connection: Connection, account: AccountName, sha256: str, *, now: datetime, again: datetime, limit: int
+) -> list[Installing]:
+    """Agents of an account that are missing, or others than the one with this digest. Nobody else takes them until
+    `again`.
+    """
+    await write(connection, _ENSURE, account=account, now=now, limit=limit)
+    values = {"account": account, "sha256": sha256, "now": now, "again": again, "limit": limit}
+    return await read(connection, _TAKE, Installing, **values)
+
+
+async def issued(connection: Connection, claim_id: ClaimId, digest: str) -> bool:
+    """Store the digest of a new credential, in place of the one before. False when the claim has ended."""
+    return bool(await write(connection, _ISSUED, claim_id=claim_id, digest=digest))
+
+
+async def installed(
+    connection: Connection, claim_id: ClaimId, digest: str, sha256: str, *, now: datetime
+) -> bool:
+    """The agent with this digest runs with this credential. False when another credential was issued meanwhile."""
+    return bool(await write(connection, _INSTALLED, claim_id=claim_id, digest=digest, sha256=sha256, now=now))
+
+
+async def failed(connection: Connection, claim_id: ClaimId, why: str, *, due_at: datetime) -> None:
+    await write(connection, _FAILED, claim_id=claim_id, why=why, due_at=due_at)
+
+
+async def end(connection: Connection, *, forget_before: datetime) -> int:
+    """Mark the agents whose claims have ended, and forget those that ended long ago. Returns how many were marked."""
+    await write(connection, _FORGET, before=forget_before)
+    return await write(connection, _END)
+
+
+async def known(connection: Connection, *, limit: int) -> list[Credential]:
+    """The credentials that the hub has to know."""
+    return await read(connection, _KNOWN, Credential, limit=limit)
+
+
+async def store(connection: Connection, reported: Sequence[Reported]) -> int:
+    """Store what agents reported, unless it is stored already. Returns of how many agents there was news."""
+    return await write(connection, _STORE, reported=_REPORTED.document(reported)) if reported else 0
+
+
+async def every(connection: Connection) -> list[Agent]:
+    return await read(connection, _EVERY, Agent)
+
+
+async def count_silent(connection: Connection, *, before: datetime) -> int:
+    """How many agents of open claims reported once, and not since `before`."""
+    return (await read(connection, _COUNT_SILENT, int, before=before))[0]

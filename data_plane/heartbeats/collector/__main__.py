@@ -1,0 +1,132 @@
+"""The collector's command line, on the hub.
+
+    collector.pyz collect FOLDER     answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
+    collector.pyz exchange FOLDER    passes a request from standard input to the collector, and prints its answer
+
+systemd makes the folder and listens for agents in the namespace of each network (`heartbeats/scripts.py`). Whoever may
+open `exchange` decides who is believed, so only its owner and root may.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from data_plane.documents import strict
+from data_plane.documents.heartbeat import LINE_BYTES_MAX, encode
+from data_plane.heartbeats.collector import exchange
+from data_plane.heartbeats.collector.mailbox import Mailbox
+
+USAGE = "usage: collector.pyz collect FOLDER | exchange FOLDER\n"
+AGENT_SECONDS = 10
+"""For a whole delivery, from the connection to its answer."""
+CONNECTIONS_MAX = 1_024
+EXCHANGE_SECONDS = 15
+
+Answered = Callable[[bytes], bytes]
+
+
+class Collector:
+    """Answers a line for each connection, and closes it."""
+
+    def __init__(self, mailbox: "Mailbox | None" = None) -> None:
+        self._mailbox = mailbox or Mailbox()
+        self._open = 0
+
+    async def listen(self, folder: Path) -> "list[asyncio.AbstractServer]":
+        """Serve at the two sockets in this folder."""
+        return [
+            await _listen(folder / "reports", 0o666, self._of_agents, LINE_BYTES_MAX),
+            await _listen(folder / "exchange", 0o600, self._of_reconciler, exchange.REQUEST_BYTES_MAX),
+        ]
+
+    async def _of_agents(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._open += 1
+        try:
+            await _answer_line(reader, writer, self._delivered, AGENT_SECONDS)
+        finally:
+            self._open -= 1
+
+    async def _of_reconciler(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _answer_line(reader, writer, self._exchanged, EXCHANGE_SECONDS)
+
+    def _delivered(self, line: bytes) -> bytes:
+        return encode(self._mailbox.deliver(line, time.monotonic()))
+
+    def _exchanged(self, line: bytes) -> bytes:
+        request = exchange.read_request(line)
+        return exchange.encode(self._mailbox.exchange(request.known, time.monotonic()))
+
+
+async def _answer_line(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answered: Answered, seconds: float
+) -> None:
+    """One line in, one line out. Whoever is too slow, sends too much or breaks off gets no answer."""
+
+    async def talk() -> None:
+        writer.write(answered(await reader.readline()))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    # ValueError: the line is longer than the reader's limit.
+    with contextlib.suppress(asyncio.TimeoutError, OSError, ValueError, strict.Malformed):
+        await asyncio.wait_for(talk(), seconds)
+    writer.transport.abort()
+
+
+async def _listen(
+    path: Path,
+    mode: int,
+    serve: "Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]",
+    bytes_max: int,
+) -> asyncio.AbstractServer:
+    return await asyncio.start_unix_server(serve, sock=_bound(path, mode), limit=bytes_max)
+
+
+def _bound(path: Path, mode: int) -> socket.socket:
+    path.unlink(missing_ok=True)  # Left by a collector that was killed.
+    listener = socket.socket(socket.AF_UNIX)
+    os.umask(0o177)  # So that nobody else can open it before its mode is set.
+    listener.bind(os.fspath(path))
+    path.chmod(mode)
+    return listener
+
+
+async def collect(folder: Path) -> None:
+    await Collector().listen(folder)
+    await asyncio.Event().wait()
+
+
+def pass_on(folder: Path) -> int:
+    """Pass a line from standard input to the collector, and its answer to standard output."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(EXCHANGE_SECONDS)
+        line.connect(os.fspath(folder / "exchange"))
+        line.sendall(sys.stdin.buffer.read())
+        with line.makefile("rb") as answers:
+            answer = answers.readline()
+    sys.stdout.buffer.write(answer)
+    return 0 if answer.endswith(b"\n") else 1
+
+
+def main(arguments: "list[str]") -> int:
+    match arguments:
+        case ["collect", folder]:
+            asyncio.run(collect(Path(folder)))
+            return 0
+        case ["exchange", folder]:
+            return pass_on(Path(folder))
+    sys.stderr.write(USAGE)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

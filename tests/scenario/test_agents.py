@@ -1,0 +1,167 @@
+"""Agents on machines: installed once a customer is admitted, heard through the hub, and gone with their lease."""
+
+import hashlib
+from datetime import timedelta
+from typing import cast
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import agents
+from control_plane.domain.agent import (
+    KNOWN_AFTER_THE_END,
+    SILENT_AFTER,
+    Agent,
+    AgentState,
+    AgentTask,
+    state,
+)
+from control_plane.domain.lease import Lease
+from data_plane.access.port import Unreachable
+from data_plane.inspection.bundle import Bundle
+from data_plane.simulation.access import FakeMachine
+from data_plane.simulation.collector import FakeCollector
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+
+async def _leased(stage: Stage) -> tuple[Lease, FakeMachine]:
+    """A lease whose customer was just admitted, and its machine."""
+    lease = await stage.lease(await stage.organization())
+    while await stage.state(lease) != "ready":
+        await stage.turns(without=("install_agents", "collect_heartbeats"))
+        stage.clock.advance(2)
+    (machine,) = (each for each in stage.access.machines.values() if each.customer is not None)
+    return lease, machine
+
+
+async def _agent(stage: Stage) -> Agent:
+    async with stage.db.reading() as connection:
+        (agent,) = await agents.every(connection)
+    return agent
+
+
+def _collector(stage: Stage) -> FakeCollector:
+    return cast("FakeCollector", stage.world.collector)
+
+
+async def _hear(stage: Stage, times: int = 1) -> None:
+    for _ in range(times):
+        await stage.run("collect_heartbeats")
+        stage.clock.advance(15)
+
+
+async def test_an_agent_is_installed_reports_does_its_tasks_and_goes_with_its_lease(stage: Stage) -> None:
+    lease, machine = await _leased(stage)
+    assert machine.agent is None
+    await stage.run("install_agents")
+    assert machine.agent is not None
+    assert (machine.agent.own, machine.agent.hub) == (
+        machine.link and machine.link.address,
+        machine.link and machine.link.hub_address,
+    )
+    installed = await _agent(stage)
+    assert (installed.agent_sha256, installed.lease_id) == (stage.world.agent.sha256, lease.id)
+    assert state(installed, stage.clock.now()) is AgentState.WAITING
+    await _hear(stage, 9)
+    heard = await _agent(stage)
+    assert state(heard, stage.clock.now()) is AgentState.REPORTING
+    assert heard.received == 9
+    assert heard.heartbeat is not None
+    assert heard.heartbeat["sequence"] == 9
+    assert heard.results.keys() == set(AgentTask), "each task was asked for once, and answered"
+    await stage.release(lease)
+    await _hear(stage)
+    assert machine.agent is None, "it was told that its lease has ended"
+    ended = await _agent(stage)
+    assert state(ended, stage.clock.now()) is AgentState.ENDED
+    assert ended.received == 9
+    await stage.finish()
+    stage.clock.advance(KNOWN_AFTER_THE_END.total_seconds())
+    await stage.run("collect_heartbeats")
+    async with stage.db.reading() as connection:
+        assert await agents.every(connection) == []
+
+
+async def test_only_the_digest_of_a_credential_is_stored(stage: Stage) -> None:
+    _, machine = await _leased(stage)
+    await stage.run("install_agents")
+    assert machine.agent is not None
+    async with stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT agents.*, agents::text AS whole FROM agents"))
+    assert row.digest == hashlib.sha256(machine.agent.credential.encode()).hexdigest()
+    assert machine.agent.credential not in row.whole
+
+
+async def test_a_silent_agent_costs_nobody_anything(stage: Stage) -> None:
+    lease, machine = await _leased(stage)
+    await stage.run("install_agents")
+    await _hear(stage, 2)
+    address = next(where for where, each in stage.access.machines.items() if each is machine)
+    _collector(stage).silent.add(address)
+    await stage.play(2 * SILENT_AFTER.total_seconds(), step=30)
+    assert state(await _agent(stage), stage.clock.now()) is AgentState.SILENT
+    assert await stage.state(lease) == "ready"
+    _collector(stage).silent.clear()
+    await _hear(stage)
+    assert state(await _agent(stage), stage.clock.now()) is AgentState.REPORTING
+    await stage.finish()
+
+
+async def test_an_agent_that_cannot_be_installed_is_tried_again_and_the_lease_goes_on(stage: Stage) -> None:
+    lease, machine = await _leased(stage)
+    machine.step_fails["install agent"] = 1
+    await stage.run("install_agents")
+    assert "scripted to fail" in ((await _agent(stage)).why or "")
+    await stage.run("install_agents")
+    assert machine.agent is None, "not again before its time"
+    stage.clock.advance(60)
+    await stage.run("install_agents")
+    assert machine.agent is not None
+    assert (await _agent(stage)).why is None
+    assert await stage.state(lease) == "ready"
+
+
+async def test_a_newer_agent_replaces_an_older_one_with_a_new_credential(stage: Stage) -> None:
+    _, machine = await _leased(stage)
+    await stage.run("install_agents")
+    await _hear(stage, 2)
+    before = machine.agent
+    stage.world = stage.replica("newer")
+    object.__setattr__(stage.world, "agent", Bundle(b"newer", "1" * 64))
+    stage.clock.advance(timedelta(minutes=5).total_seconds())
+    await stage.run("install_agents")
+    assert machine.agent is not None
+    assert before is not None
+    assert machine.agent.credential != before.credential
+    await _hear(stage)
+    after = await _agent(stage)
+    assert (after.agent_sha256, after.received) == ("1" * 64, 3)
+
+
+async def test_heartbeats_that_are_returned_twice_are_stored_once(stage: Stage) -> None:
+    """The answer was stored, but the collector did not hear of it: another replica asks with what it read before."""
+    await _leased(stage)
+    await stage.run("install_agents")
+    await _hear(stage)
+    async with stage.db.transaction() as connection:
+        reported = [
+            agents.Reported(
+                (await agents.known(connection, limit=1))[0].digest, 1, stage.clock.now(), {}, 5, {}
+            )
+        ]
+        assert await agents.store(connection, reported) == 0
+    assert (await _agent(stage)).received == 1
+
+
+async def test_while_the_hub_is_away_nothing_is_lost(stage: Stage) -> None:
+    await _leased(stage)
+    await stage.run("install_agents")
+    await _hear(stage)
+    _collector(stage).fail_next.append(Unreachable("the hub is away"))
+    (report,) = await stage.run("collect_heartbeats")
+    assert "the hub is away" in report.errors[0]
+    await _hear(stage)
+    assert (await _agent(stage)).received == 2

@@ -14,7 +14,7 @@ from tests.scenario.lively import build
 from tests.support.clock import Clock
 from tests.support.database import fresh_database
 from tests.support.stage import Stage, set_stage
-from tests.support.writes import WatchedDatabase
+from tests.support.writes import WatchedDatabase, Writes
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def lively(server_url: str, template: str) -> AsyncIterator[Moment]:
 
 
 @pytest.fixture(scope="session")
-async def written(lively: Moment) -> dict[str, frozenset[str]]:
+async def written(lively: Moment) -> dict[str, Writes]:
     """The tables that each loop writes when it has something to do, by the loop's name: measured, not listed.
 
     Append-only tables are left out. Two loops that only add lines to the same journal cannot undo each other's
@@ -72,5 +72,5 @@ async def written(lively: Moment) -> dict[str, frozenset[str]]:
             watched = WatchedDatabase(stage.db)
             world = dataclasses.replace(stage.world, db=cast("Database", watched))
             await stage.run(name, world=world)
-            found[name] = frozenset(watched.written - FACTS)
+            found[name] = Writes(frozenset(watched.changed - FACTS), frozenset(watched.added - FACTS))
     return found

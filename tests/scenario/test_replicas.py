@@ -25,7 +25,7 @@ from tests.scenario.conftest import Moment
 from tests.scenario.lively import ends_well
 from tests.support.rows import rows
 from tests.support.stage import Stage
-from tests.support.writes import pairs
+from tests.support.writes import Writes, pairs
 
 pytestmark = pytest.mark.database
 
@@ -76,7 +76,7 @@ def _after(*names: str) -> list[str]:
 
 @pytest.mark.parametrize("name", LOOPS)
 async def test_a_loop_beside_itself_and_beside_every_loop_that_writes_the_same_tables_keeps_the_laws(
-    lively: Moment, written: dict[str, frozenset[str]], name: str
+    lively: Moment, written: dict[str, Writes], name: str
 ) -> None:
     for other in (second for first, second in pairs(written) if first == name):
         async with lively.again() as stage, _replicas(stage, lively.url_of(stage), 2) as (one, two):

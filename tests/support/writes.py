@@ -1,7 +1,8 @@
 """Which tables an activation writes, as PostgreSQL itself sees it.
 
 Every INSERT, UPDATE and DELETE takes a lock of the mode RowExclusiveLock on its table, whether it finds rows or not,
-and keeps it until the commit. Just before each commit the locks of the transaction are read.
+and keeps it until the commit. Just before each commit the locks of the transaction are read, and which tables it has
+only added rows to.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,24 @@ _WRITTEN = text("""
 SELECT c.relname AS name FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 WHERE l.pid = pg_backend_pid() AND l.mode = 'RowExclusiveLock' AND c.relkind = 'r'
 """)
+_ONLY_ADDED = text("""
+SELECT relname AS name FROM pg_stat_xact_user_tables WHERE n_tup_ins > 0 AND n_tup_upd = 0 AND n_tup_del = 0
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """The tables that a loop writes."""
+
+    changed: frozenset[str]
+    """Those of which it changes or deletes rows, or looks for some."""
+    added: frozenset[str]
+    """Those to which it adds rows."""
+
+    def meets(self, other: "Writes") -> bool:
+        """Whether one of the two changes what the other one writes. Two that only add rows undo nothing."""
+        mine, theirs = self.changed | self.added, other.changed | other.added
+        return bool(self.changed & theirs or other.changed & mine)
 
 
 @dataclass
@@ -26,13 +45,16 @@ class WatchedDatabase:
     """Stands in for a `Database`, and keeps the names of the tables that were written through it."""
 
     inner: Database
-    written: set[str] = field(default_factory=set[str])
+    changed: set[str] = field(default_factory=set[str])
+    added: set[str] = field(default_factory=set[str])
 
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         async with self.inner.transaction(tenant) as connection:
             yield connection
-            self.written |= {row.name for row in await rows(connection, _WRITTEN)}
+            only_added = {row.name for row in await rows(connection, _ONLY_ADDED)}
+            self.added |= only_added
+            self.changed |= {row.name for row in await rows(connection, _WRITTEN)} - only_added
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Connection]:
@@ -46,9 +68,9 @@ class WatchedDatabase:
             yield connection
 
 
-def pairs(written: dict[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Every loop with itself, and with each later one (by name) that writes a table which it writes too."""
+def pairs(written: dict[str, Writes]) -> Iterator[tuple[str, str]]:
+    """Every loop with itself, and with each later one (by name) that it meets in a table."""
     names = sorted(written)
     for index, name in enumerate(names):
         yield name, name
-        yield from ((name, other) for other in names[index + 1 :] if written[name] & written[other])
+        yield from ((name, other) for other in names[index + 1 :] if written[name].meets(written[other]))

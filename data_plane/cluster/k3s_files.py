@@ -5,12 +5,15 @@ No host and no node fetches anything from the internet: we send what this folder
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 BINARY, INSTALLER, SUMS = "k3s", "install.sh", "SHA256SUMS"
 _IMAGES = "k3s-airgap-images-"
+VERSION = re.compile(r"v1\.[0-9]{1,3}\.[0-9]{1,3}\+[a-z0-9.]{1,32}")
+"""How a release calls itself, such as `v1.36.3+k3s1`."""
 
 
 class K3sFilesError(ValueError):
@@ -38,6 +41,11 @@ class K3sFiles:
 
     def all(self) -> tuple[K3sFile, ...]:
         return (self.binary, self.installer, *self.images)
+
+    def digests(self) -> list[str]:
+        """As scripts take them: of the binary, of the install script, then name and digest of each archive."""
+        images = [word for file in self.images for word in (file.name, file.sha256)]
+        return [self.binary.sha256, self.installer.sha256, *images]
 
 
 def read(folder: Path) -> K3sFiles:

@@ -2,23 +2,9 @@
 
 from data_plane.access.step import Step
 from data_plane.cluster.files import FOLDER
+from data_plane.cluster.shell import BINARY, CONFIG, KUBELET_ARGUMENTS, PLACING, SETTINGS
 
 API_PORT = 6_443
-_CONFIG = "/etc/rancher/k3s/config.yaml"
-
-# Settings of the CIS hardening guide that the kubelet insists on with protect-kernel-defaults
-# (https://docs.k3s.io/security/hardening-guide, 2026-11-20).
-_SYSCTLS = """
-put_sysctls() {
-  wanted=$(printf '%s\\n' vm.panic_on_oom=0 vm.overcommit_memory=1 kernel.panic=10 kernel.panic_on_oops=1)
-  file=/etc/sysctl.d/90-splitplane-kubelet.conf
-  [ "$(cat "$file" 2>/dev/null)" = "$wanted" ] || printf '%s\\n' "$wanted" > "$file"
-  for line in $wanted; do
-    name=/proc/sys/$(printf '%s' "${line%%=*}" | tr . /)
-    [ "$(cat "$name")" = "${line#*=}" ] || sysctl -q "$line"
-  done
-}
-"""
 
 # Arguments: the address at which nodes and customers reach the host, its address in the overlay, the overlay's
 # interface, the ranges of pods and services, the digests of k3s and install.sh, then name and digest of each archive of
@@ -32,20 +18,16 @@ address=$2
 interface=$3
 pods=$4
 services=$5
-binary={FOLDER}/$6
+binary=$6
 installer={FOLDER}/$7
 shift 7
 read -r token
 read -r agent_token
-{_SYSCTLS}
-put_sysctls
-mkdir -p /etc/rancher/k3s /var/lib/rancher/k3s/agent/images
-images=/var/lib/rancher/k3s/agent/images
-while [ $# -ge 2 ]; do
-  cmp -s "{FOLDER}/$2" "$images/$1" || cp -f "{FOLDER}/$2" "$images/$1"
-  shift 2
-done
-new=$(mktemp {_CONFIG}.XXXXXX)
+{SETTINGS}{PLACING}
+put_settings
+mkdir -p /etc/rancher/k3s
+place_images "$@"
+new=$(mktemp {CONFIG}.XXXXXX)
 trap 'rm -f "$new"' EXIT
 cat > "$new" <<END
 token: "$token"
@@ -64,15 +46,9 @@ secrets-encryption: true
 protect-kernel-defaults: true
 write-kubeconfig-mode: "0600"
 END
-# From version 1.35 on, the kubelet refuses hosts with the first version of control groups unless it is told not to.
-[ -e /sys/fs/cgroup/cgroup.controllers ] || echo 'kubelet-arg: ["fail-cgroupv1=false"]' >> "$new"
-changed=false
-cmp -s "$new" {_CONFIG} || {{ mv -f "$new" {_CONFIG}; changed=true; }}
-cmp -s "$binary" /usr/local/bin/k3s || {{
-  install -m 755 "$binary" /usr/local/bin/k3s.new
-  mv -f /usr/local/bin/k3s.new /usr/local/bin/k3s
-  changed=true
-}}
+{KUBELET_ARGUMENTS}changed=false
+cmp -s "$new" {CONFIG} || {{ mv -f "$new" {CONFIG}; changed=true; }}
+place_binary "$binary"
 if $changed || ! systemctl is-active --quiet k3s; then
   INSTALL_K3S_SKIP_DOWNLOAD=true INSTALL_K3S_EXEC=server INSTALL_K3S_FORCE_RESTART=true sh "$installer" >&2
 fi
@@ -107,6 +83,7 @@ echo
 DISMANTLE = Step(
     "dismantle server",
     f"""set -eu
+{SETTINGS}
 if [ -x /usr/local/bin/k3s-uninstall.sh ]; then
   /usr/local/bin/k3s-uninstall.sh >&2
 fi
@@ -115,9 +92,10 @@ rm -rf /var/lib/rancher 2>/dev/null || [ -z "$(ls -A /var/lib/rancher)" ] || {{
   echo '/var/lib/rancher is not empty' >&2
   exit 70
 }}
-rm -rf /etc/rancher {FOLDER} /etc/sysctl.d/90-splitplane-kubelet.conf
+restore_settings
+rm -rf /etc/rancher {FOLDER}
 ! systemctl is-active --quiet k3s || {{ echo 'k3s still runs' >&2; exit 70; }}
-[ ! -e /usr/local/bin/k3s ] || {{ echo 'k3s is still installed' >&2; exit 70; }}
+[ ! -e {BINARY} ] || {{ echo 'k3s is still installed' >&2; exit 70; }}
 """,
     seconds=180,
     user="root",

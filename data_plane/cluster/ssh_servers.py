@@ -15,13 +15,12 @@ import re
 from data_plane.access.port import Access, StepFailed, Target, must
 from data_plane.access.step import Answer
 from data_plane.cluster import files, server_scripts
-from data_plane.cluster.k3s_files import K3sFiles
+from data_plane.cluster.k3s_files import VERSION, K3sFiles
 from data_plane.cluster.server_scripts import API_PORT
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.mesh.node import apply_peers, leave_overlay, make_node_key
 from data_plane.mesh.node_scripts import INTERFACE
 
-_VERSION = re.compile(r"v1\.[0-9]{1,3}\.[0-9]{1,3}\+[a-z0-9.]{1,32}")
 _CA = re.compile(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]{1,20000}-----END CERTIFICATE-----\n?")
 
 
@@ -43,7 +42,7 @@ class SshServers:
             await apply_peers(session, order.place, [])
             place = order.place
             ranges = [place.pods, order.services]
-            arguments = [order.outside, place.address, INTERFACE, *ranges, *_digests(k3s)]
+            arguments = [order.outside, place.address, INTERFACE, *ranges, *k3s.digests()]
             credentials = f"{order.token}\n{agent_token(order.token)}\n"
             await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
             answer = await must(session, server_scripts.READ)
@@ -53,11 +52,6 @@ class SshServers:
         async with self._access.connect(host) as session:
             await must(session, server_scripts.DISMANTLE)
             await leave_overlay(session)
-
-
-def _digests(k3s: K3sFiles) -> list[str]:
-    images = [word for file in k3s.images for word in (file.name, file.sha256)]
-    return [k3s.binary.sha256, k3s.installer.sha256, *images]
 
 
 def agent_token(token: str) -> str:
@@ -75,7 +69,7 @@ def _identity(order: ServerOrder, answer: Answer) -> ServerIdentity:
         raise StepFailed(
             server_scripts.READ.name, None, "the host did not answer with a server's identity"
         ) from None
-    if not _VERSION.fullmatch(version) or not _CA.fullmatch(ca_pem):
+    if not VERSION.fullmatch(version) or not _CA.fullmatch(ca_pem):
         raise StepFailed(
             server_scripts.READ.name, None, "the host answered with a malformed version or certificate"
         )

@@ -214,6 +214,7 @@ ip link del dev {INTERFACE} 2>/dev/null || true
 ip rule del priority {TABLE} 2>/dev/null || true
 ip route flush table {TABLE} 2>/dev/null || true
 rm -f /etc/wireguard/{INTERFACE}.*
+rmdir /run/wireguard 2>/dev/null || true  # Of wireguard-go, for the sockets of all interfaces.
 ! ip link show dev {INTERFACE} > /dev/null 2>&1 || {{ echo 'the interface is still there' >&2; exit 70; }}
 """,
     seconds=20,

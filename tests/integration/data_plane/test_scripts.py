@@ -8,7 +8,7 @@ from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
 from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.revocation import REVOKE
 from data_plane.access.step import Step
-from data_plane.cluster import files, server_scripts
+from data_plane.cluster import agent_scripts, files, server_scripts
 from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
@@ -34,6 +34,8 @@ STEPS = (
     *(hub_scripts.SYNC, hub_scripts.DROP),
     *(files.FIND, files.PUT, files.CHECK),
     *(server_scripts.INSTALL, server_scripts.READ, server_scripts.DISMANTLE),
+    *(agent_scripts.PREPARE, agent_scripts.START, agent_scripts.DROP_TOKEN),
+    *(agent_scripts.STOP, agent_scripts.CLEAN, agent_scripts.LOOK),
     *(
         node_scripts.MAKE_NODE_KEY,
         node_scripts.MAKE_NEXT_KEY,

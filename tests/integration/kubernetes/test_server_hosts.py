@@ -30,7 +30,7 @@ from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost
 from tests.support.certificates import our_access
 from tests.support.kubernetes import parts
-from tests.support.kubernetes.k3s_machines import artifacts
+from tests.support.kubernetes.k3s_machines import operators_files
 from tests.support.kubernetes.tier import NODES
 from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import IMAGES, Machine, boot_order, ready
@@ -62,17 +62,6 @@ class ServerHost:
         return ServerOrder(target, target.address, place, str(SERVICES), "a-credential-of-servers")
 
 
-def _files(folder: Path) -> None:
-    """A folder as the operator makes it."""
-    k3s = artifacts(folder)
-    named = {"k3s": k3s.binary, "install.sh": k3s.script, "k3s-airgap-images-amd64.tar": k3s.images}
-    for name, source in named.items():
-        if source != folder / name:
-            copyfile(source, folder / name)
-    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in named]
-    (folder / "SHA256SUMS").write_text("\n".join(sums) + "\n")
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHost]:
     support = NodeSupport(parts.parts(expected_version()))
@@ -82,8 +71,7 @@ async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server
         access = our_access(authority)
         await nspawn.boot(MachineSpec(NAME, boot_order(key, [authority], NAME), ()))
         target = await ready(nspawn, access, NAME, key)
-        folder = tmp_path_factory.mktemp("release")
-        await asyncio.to_thread(_files, folder)
+        folder = await asyncio.to_thread(operators_files, tmp_path_factory.mktemp("release"))
         yield ServerHost(Machine(target, authority), access, folder)
     finally:
         await nspawn.close()

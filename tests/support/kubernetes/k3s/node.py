@@ -19,6 +19,8 @@ root = "{data}"
 state = "{run}/containerd"
 [grpc]
   address = "{socket}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{data}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{pause}"
   restrict_oom_score_adj = true

@@ -73,7 +73,7 @@ def test_no_cheat_is_packaged() -> None:
 BEFORE_THEIR_LOOPS = {
     f"data_plane/cluster/{name}.py"
     for name in ("bootstrap_token", "capacity", "drain", "kubeconfig", "node", "tenant")
-} | {"data_plane/mesh/members.py", "data_plane/simulation/agents.py"}
+} | {"data_plane/mesh/members.py", "data_plane/cluster/ssh_agents.py", "data_plane/simulation/agents.py"}
 
 
 def test_nothing_of_the_data_plane_is_there_for_tests_and_benchmarks_only() -> None:

@@ -27,6 +27,7 @@ from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
+from control_plane.api.kubeconfigs import KubeconfigController
 from control_plane.api.leases import LeaseController
 from control_plane.api.loops import LoopController
 from control_plane.api.me import MeController
@@ -75,6 +76,7 @@ CONTROLLERS = (
     EnvironmentController,
     NetworkController,
     ClusterController,
+    KubeconfigController,
     ServerHostController,
     EnvelopeController,
     QuotaRequestController,

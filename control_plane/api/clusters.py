@@ -61,7 +61,7 @@ class ClusterController(Controller):
     )
     async def show(self, request: ApiRequest, cluster: FromPath[str]) -> ClusterView:
         """One cluster, by its id or its name."""
-        found = await clusters.show(request.world, request.principal.organization_id, _word(cluster))
+        found = await clusters.show(request.world, request.principal.organization_id, read_cluster(cluster))
         if isinstance(found, Refused):
             raise refusal(found)
         return _view(request, found)
@@ -103,7 +103,7 @@ class ClusterController(Controller):
     async def remove(self, request: ApiRequest, cluster: FromPath[str]) -> Response[bytes]:
         """Delete a cluster: its nodes leave, and then its server is dismantled. Repeating it changes nothing."""
         await idempotency.no_body(request)
-        word = _word(cluster)
+        word = read_cluster(cluster)
 
         async def effect(connection: Connection) -> Made | Refused:
             found = await clusters.delete(connection, request.world, word)
@@ -116,7 +116,7 @@ def _view(request: ApiRequest, cluster: Cluster) -> ClusterView:
     return cluster_view(cluster, for_operators=Permission.SERVER_HOSTS_READ in request.principal.where)
 
 
-def _word(cluster: str) -> str:
+def read_cluster(cluster: str) -> str:
     """The name or the id in a path. Raises a 404 for a text that is neither."""
     if len(cluster) <= NAME_LENGTH_MAX and _NAME.match(cluster):
         return cluster

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 TOKENS: Mapping[str, int] = {
     "createQuote": 5,
     "createSshCertificate": 5,
+    "createKubeconfig": 5,
+    "rotateKubeconfig": 5,
     "explainLease": 3,
     "exportUsage": 20,
     "exportAuditEvents": 20,

@@ -154,6 +154,8 @@ KINDS: dict[str, Kind] = {
         409, "Add a server host in the region, or choose a region in which one is free."
     ),
     RefusalCode.CLUSTERS_TOO_MANY: Kind(409, "Delete a cluster that nobody uses."),
+    RefusalCode.CLUSTER_NOT_READY: Kind(409, "Wait until the cluster is ready, or choose another one."),
+    RefusalCode.KUBECONFIGS_TOO_MANY: Kind(409, "Revoke kubeconfigs of the project that nobody uses."),
     RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),
     RefusalCode.SCOPE_INVALID: Kind(422, "Choose a scope that the role can be bound to.", "scope"),
     RefusalCode.EXPIRY_INVALID: Kind(422, "Choose a time that is to come.", "expires_at"),

@@ -32,6 +32,8 @@ AdmissionDecisionId = NewType("AdmissionDecisionId", UUID)
 ClusterId = NewType("ClusterId", UUID)
 NodeId = NewType("NodeId", UUID)
 NodePoolId = NewType("NodePoolId", UUID)
+KubeconfigId = NewType("KubeconfigId", UUID)
+ClusterTenantId = NewType("ClusterTenantId", UUID)
 AccountRequestId = NewType("AccountRequestId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
@@ -60,6 +62,7 @@ class Prefix(StrEnum):
     CLUSTER = "cl"
     NODE = "nd"
     NODE_POOL = "np"
+    KUBECONFIG = "kc"
     INTERVAL = "iv"
     CHARGE = "ch"
     PROOF = "pf"

@@ -91,6 +91,12 @@ class Permission(StrEnum):
     """Read the Kubernetes clusters that the organization may use."""
     CLUSTERS_MANAGE = "clusters.manage"
     """Create and delete clusters, for everybody or for one organization."""
+    KUBECONFIGS_READ = "kubeconfigs.read"
+    """Read the kubeconfigs of projects: who can use them, and until when."""
+    KUBECONFIGS_CREATE = "kubeconfigs.create"
+    """Create and rotate kubeconfigs of projects, which open their namespaces in clusters."""
+    KUBECONFIGS_REVOKE = "kubeconfigs.revoke"
+    """Revoke kubeconfigs of projects, one's own and those of others."""
     SERVER_HOSTS_READ = "server_hosts.read"
     """Read the hosts that servers of clusters run on."""
     SERVER_HOSTS_MANAGE = "server_hosts.manage"
@@ -209,6 +215,9 @@ _OF_PROJECT = frozenset(
         _P.NETWORKS_CREATE,
         _P.NETWORKS_LABEL,
         _P.NETWORKS_DELETE,
+        _P.KUBECONFIGS_READ,
+        _P.KUBECONFIGS_CREATE,
+        _P.KUBECONFIGS_REVOKE,
     }
 )
 _OF_ENVIRONMENT = frozenset(
@@ -261,6 +270,7 @@ VIEWER = (
         _P.SSH_KEYS_READ,
         _P.LEASES_READ,
         _P.SSH_CERTIFICATES_READ,
+        _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,
         _P.QUOTA_REQUESTS_READ,
@@ -281,6 +291,8 @@ MEMBER = VIEWER | {
     _P.LEASES_UPDATE,
     _P.SSH_CERTIFICATES_CREATE,
     _P.SSH_CERTIFICATES_REVOKE,
+    _P.KUBECONFIGS_CREATE,
+    _P.KUBECONFIGS_REVOKE,
     _P.QUOTA_REQUESTS_CREATE,
     _P.BILLING_READ,
 }
@@ -360,6 +372,7 @@ AUDITOR = frozenset(
         _P.NETWORKS_READ,
         _P.LEASES_READ,
         _P.SSH_CERTIFICATES_READ,
+        _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,
         _P.QUOTA_REQUESTS_READ,

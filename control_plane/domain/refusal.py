@@ -41,6 +41,8 @@ class RefusalCode(StrEnum):
     SERVER_HOST_IN_USE = "server_host_in_use"
     SERVER_HOSTS_IN_USE = "server_hosts_in_use"
     CLUSTERS_TOO_MANY = "clusters_too_many"
+    CLUSTER_NOT_READY = "cluster_not_ready"
+    KUBECONFIGS_TOO_MANY = "kubeconfigs_too_many"
     PERMISSION_UNKNOWN = "permission_unknown"
     SUBJECT_UNKNOWN = "subject_unknown"
     LEASE_UNKNOWN = "lease_unknown"

@@ -86,7 +86,7 @@ async def delete(connection: Connection, world: World, word: str) -> Cluster | R
 
     Deleting one again changes nothing. The connection acts for the operators' organization.
     """
-    found = await _find(connection, word)
+    found = await _lookup(connection, word)
     locked = None if found is None else await clusters.lock(connection, found.id)
     if locked is None:
         return _not_found(word)
@@ -108,10 +108,15 @@ async def page(
 async def show(world: World, organization_id: OrganizationId, word: str) -> Cluster | Refused:
     """One of the clusters that an organization may use, by its name or its id."""
     async with world.db.reading(organization_id) as connection:
-        return await _find(connection, word) or _not_found(word)
+        return await find(connection, word)
 
 
-async def _find(connection: Connection, word: str) -> Cluster | None:
+async def find(connection: Connection, word: str) -> Cluster | Refused:
+    """A cluster that the organization of the connection may use, by its name or its id."""
+    return await _lookup(connection, word) or _not_found(word)
+
+
+async def _lookup(connection: Connection, word: str) -> Cluster | None:
     if not looks_like_an_id(word):
         return await clusters.named(connection, word)
     try:

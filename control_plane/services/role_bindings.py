@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import environments, lease_overviews, role_bindings, ssh_certificates
+from control_plane.db import environments, kubeconfigs, lease_overviews, role_bindings, ssh_certificates
 from control_plane.db.connection import Connection
 from control_plane.domain.access import NOWHERE, Grant, HeldRole, Principal, Reach, reaches, separated
 from control_plane.domain.ids import (
@@ -17,6 +17,7 @@ from control_plane.domain.ids import (
     RoleBindingId,
     off_wire,
 )
+from control_plane.domain.kubeconfig import Revocation as KubeconfigRevocation
 from control_plane.domain.permission import Permission, permissions_of, roles_at
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
@@ -148,7 +149,7 @@ async def page(
 async def delete(
     connection: Connection, principal: Principal, binding_id: UUID, *, now: datetime
 ) -> RoleBinding | Refused:
-    """End a role, and with it the SSH certificates that no other role allows.
+    """End a role, and with it the SSH certificates and kubeconfigs that no other role allows.
 
     One's own can be given up; another's must include no more than the principal may do.
     """
@@ -163,20 +164,25 @@ async def delete(
         refused = await subjects.leaves_no_owner(connection, organization_id, binding.subject, [held])
     if refused is not None:
         return refused
-    # Waits for a request of the subject's for an SSH certificate, which relies on its roles.
+    # Waits for a request of the subject's for a certificate or a kubeconfig, which relies on its roles.
     await subjects.find(connection, organization_id, binding.subject, lock=True)
     await role_bindings.delete(connection, organization_id, binding_id)
-    await _revoke_certificates(connection, principal, binding.subject, now=now)
+    await _revoke_access(connection, principal, binding.subject, now=now)
     return binding
 
 
-async def _revoke_certificates(
+async def _revoke_access(
     connection: Connection, principal: Principal, subject: Subject, *, now: datetime
 ) -> None:
-    """Revoke the SSH certificates of a subject for leases that no role which is left lets it log in to."""
+    """Revoke what opens leases to a subject, or namespaces, if no role which is left lets it have that."""
     organization_id = principal.organization_id
     open_to = reaches(await subjects.grants_to(connection, principal, subject))
     reach = open_to.get(Permission.SSH_CERTIFICATES_CREATE, NOWHERE)
     live = await ssh_certificates.live_of_subject(connection, organization_id, subject, now=now)
     beyond = [opening.id for opening in live if not reach.contains(opening.scope)]
     await ssh_certificates.revoke_these(connection, organization_id, beyond, Revocation.ROLE_ENDED, now=now)
+    reach = open_to.get(Permission.KUBECONFIGS_CREATE, NOWHERE)
+    issued = await kubeconfigs.live_of_subject(connection, organization_id, subject, now=now)
+    outside = [each.id for each in issued if not reach.contains(each.scope)]
+    why = KubeconfigRevocation.ROLE_ENDED
+    await kubeconfigs.revoke_these(connection, organization_id, outside, why, now=now)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from control_plane.db import (
     api_keys,
+    kubeconfigs,
     organizations,
     role_bindings,
     service_accounts,
@@ -142,6 +143,7 @@ async def _move(
         )
     if event in _ENDS:
         await ssh_certificates.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
+        await kubeconfigs.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
     if event is SubjectEvent.REMOVED:
         await api_keys.revoke_all_of(connection, organization_id, found.subject, now=world.now())
         await role_bindings.delete_all_of(connection, organization_id, found.subject)

@@ -15,3 +15,7 @@ class KeyManagerUnavailable(KeyManagerError):  # noqa: N818 - says what happened
 
 class NotOpened(KeyManagerError):  # noqa: N818 - says what happened
     """The bytes do not open: another context or key than they were made with, or they were changed."""
+
+
+class UnusableKey(Exception):  # noqa: N818 - reads as a sentence
+    """Nothing can be sealed for a public key that somebody gave."""

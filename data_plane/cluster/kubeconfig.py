@@ -7,9 +7,10 @@ for as long after that.
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from data_plane.cluster.objects import kubeconfig as file
-from data_plane.cluster.objects import role
+from data_plane.cluster.objects import role as roles
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, Tenant, name_of
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, Resource
@@ -17,6 +18,16 @@ from data_plane.cluster.resource import CLUSTER_ROLE_BINDING, ROLE_BINDING, SERV
 LIFE_MIN = timedelta(minutes=10)
 """Kubernetes issues no token of less."""
 LIFE_MAX = timedelta(hours=24)
+
+
+class Role(StrEnum):
+    """What the holder may do in the namespace."""
+
+    VIEW = "view"
+    EDIT = "edit"
+
+
+_ROLES = {Role.VIEW: roles.VIEW_ROLE, Role.EDIT: roles.EDIT_ROLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +53,20 @@ async def issue(
     tenant: Tenant,
     kubeconfig: str,
     *,
-    lease: str | None,
+    role: Role,
+    all_nodes: bool,
     life: timedelta,
 ) -> Kubeconfig:
     """`kubeconfig` is its id, recorded before this call, so that whatever a crash leaves can be revoked.
 
-    With a lease, its nodes are what the holder sees; without, all nodes, which is for dedicated clusters.
+    The holder sees the nodes of the tenant, or with `all_nodes`, which is for dedicated clusters, all of them.
     Raises ValueError for a life outside 10 minutes to 24 hours.
     """
     if not LIFE_MIN <= life <= LIFE_MAX:
         raise ValueError(f"a kubeconfig lives between {LIFE_MIN} and {LIFE_MAX}, not {life}")
-    account = role.service_account(tenant, kubeconfig)
-    nodes = role.ALL_NODES_ROLE if lease is None else role.lease_nodes_role_name(lease)
-    for thing in (account, *role.bindings(tenant, kubeconfig, nodes)):
+    account = roles.service_account(tenant, kubeconfig)
+    nodes = roles.ALL_NODES_ROLE if all_nodes else roles.own_nodes_role_name(tenant)
+    for thing in (account, *roles.bindings(tenant, kubeconfig, work_role=_ROLES[role], nodes_role=nodes)):
         await port.apply(thing, take_over=True)
     seconds = int(life.total_seconds())
     issued = await port.request_token(account["metadata"]["name"], KUBECONFIGS_NAMESPACE, life_s=seconds)

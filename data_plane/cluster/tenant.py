@@ -1,35 +1,75 @@
 """A tenant's place in a cluster, brought about and taken away. Each function can be repeated at any time."""
 
-from data_plane.cluster.objects.admission import admission_policies
+from collections.abc import Collection
+
+from data_plane.cluster.objects.admission import PRIORITY_RULE, admission_policies
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
+from data_plane.cluster.objects.probe import probe
 from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
-from data_plane.cluster.objects.role import all_nodes_role, lease_nodes_role, tenant_role
-from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import KubernetesPort, NotFound
-from data_plane.cluster.resource import NAMESPACE
+from data_plane.cluster.objects.role import (
+    all_nodes_role,
+    edit_role,
+    own_nodes_role,
+    own_nodes_role_name,
+    view_role,
+)
+from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, PROJECT, Tenant
+from data_plane.cluster.port import Forbidden, Invalid, KubernetesPort, NotFound
+from data_plane.cluster.resource import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    NAMESPACE,
+    POD,
+    SERVICE_ACCOUNT,
+    Resource,
+)
 
 
 async def prepare_cluster(port: KubernetesPort) -> None:
     """What a cluster has once, before its first tenant. The API server needs some seconds until its rules bind."""
-    for thing in (kubeconfigs_namespace(), tenant_role(), all_nodes_role(), *admission_policies()):
+    for thing in (
+        kubeconfigs_namespace(),
+        view_role(),
+        edit_role(),
+        all_nodes_role(),
+        *admission_policies(),
+    ):
         await port.apply(thing, take_over=True)
 
 
-async def keep_tenant(port: KubernetesPort, tenant: Tenant, allowance: Allowance) -> None:
-    """Namespace, network policies, quota and limits as they ought to be, whatever became of them."""
+async def keep_tenant(
+    port: KubernetesPort, tenant: Tenant, allowance: Allowance, nodes: Collection[str]
+) -> None:
+    """Namespace, network policies, quota, limits and the right to see `nodes`, whatever became of them meanwhile."""
     inside = (*network_policies(tenant), resource_quota(tenant, allowance), limit_range(tenant))
-    for thing in (tenant_namespace(tenant), *inside):
+    for thing in (tenant_namespace(tenant), *inside, own_nodes_role(tenant, nodes)):
         await port.apply(thing, take_over=True)
 
 
-async def keep_nodes_of_lease(port: KubernetesPort, lease: str, nodes: list[str]) -> None:
-    """Which nodes a kubeconfig for this lease sees in a cluster that is shared."""
-    await port.apply(lease_nodes_role(lease, nodes), take_over=True)
+async def rules_bind(port: KubernetesPort, tenant: Tenant, name: str) -> bool:
+    """Whether the API server applies our admission rules by now, which it does seconds after it got them.
+
+    A pod that they forbid is tried. `name` has to be a new one each time: the rule is about creation, and what was
+    created before it binds stays.
+    """
+    try:
+        await port.apply(probe(tenant, name))
+    except Invalid as refused:
+        return PRIORITY_RULE in str(refused)
+    except Forbidden:
+        return False  # The quota was asked, which is asked after our rules.
+    await port.delete(POD, name, tenant.namespace, grace_s=0)
+    return False
 
 
 async def remove_tenant(port: KubernetesPort, tenant: Tenant) -> str | None:
-    """Delete the namespace with all that is in it. None once it is gone, else what it waits for."""
+    """Delete the namespace with all that is in it, and every kubeconfig. None once it is gone, or what it waits for."""
+    for account in await port.list(SERVICE_ACCOUNT, KUBECONFIGS_NAMESPACE, labels={PROJECT: tenant.project}):
+        await _gone(port, SERVICE_ACCOUNT, account["metadata"]["name"], KUBECONFIGS_NAMESPACE)
+    for binding in await port.list(CLUSTER_ROLE_BINDING, labels={PROJECT: tenant.project}):
+        await _gone(port, CLUSTER_ROLE_BINDING, binding["metadata"]["name"])
+    await _gone(port, CLUSTER_ROLE, own_nodes_role_name(tenant))
     try:
         namespace = await port.get(NAMESPACE, tenant.namespace)
         if "deletionTimestamp" not in namespace["metadata"]:
@@ -38,3 +78,10 @@ async def remove_tenant(port: KubernetesPort, tenant: Tenant) -> str | None:
     except NotFound:
         return None
     return deletion_problem(namespace) or "its objects are being deleted"
+
+
+async def _gone(port: KubernetesPort, resource: Resource, name: str, namespace: str | None = None) -> None:
+    try:
+        await port.delete(resource, name, namespace)
+    except NotFound:
+        return

@@ -17,6 +17,8 @@ from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
+from data_plane.cluster.resource import POD
+from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
@@ -160,10 +162,32 @@ async def build(db: Database, clock: Clock) -> Stage:
     await clusters.created(stage, "deleting")
     await stage.run("build_clusters")
     await clusters.deleted(stage, "deleting")
+    await _tenants(stage, rich, broke)
     await clusters.created(stage, "building")
     stage.clock.advance(3)
     await stage.check()
     return stage
+
+
+_UNNEEDED = text("""
+UPDATE cluster_tenants SET unneeded_since = unneeded_since - interval '1 day', due_at = CAST(:now AS timestamptz)
+WHERE unneeded_since IS NOT NULL
+""")
+
+
+async def _tenants(stage: Stage, staying: OrganizationId, gone: OrganizationId) -> None:
+    """Projects in a cluster: one with kubeconfigs that are wanted, issued and revoked, one that has left."""
+    cluster = await clusters.created(stage, "ready")
+    await stage.run("build_clusters")
+    await clusters.revoked(stage, await clusters.issued(stage, cluster, gone, "the last one"))
+    await stage.run("keep_kubeconfigs")
+    stage.clock.advance(1)
+    await stage.run("keep_tenants")
+    await clusters.issued(stage, cluster, staying, "issued")
+    await clusters.revoked(stage, await clusters.issued(stage, cluster, staying, "revoked"))
+    await clusters.asked(stage, cluster, staying, "wanted")
+    async with stage.db.transaction() as connection:
+        await connection.execute(_UNNEEDED, {"now": stage.clock.now()})
 
 
 async def _audited(stage: Stage, organization_id: OrganizationId, *days_ago: int) -> None:
@@ -262,6 +286,10 @@ _ROWS = {
     "ssh_trust": """SELECT id, ssh_trust, ssh_trust_due_at FROM machines WHERE state <> 'bootstrapping' ORDER BY id""",
     "clusters": """SELECT c.name, c.state, c.due_at, c.work_until, c.tries, c.token_secret_id IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id ORDER BY 1""",
+    "kubeconfigs": """SELECT name, issued_at, sealed IS NULL, revoked_at, removed_at, due_at, work_until, tries
+                      FROM kubeconfigs ORDER BY name""",
+    "cluster_tenants": """SELECT project_id, ready_at, unneeded_since, due_at, work_until, tries FROM cluster_tenants
+                          ORDER BY project_id""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -280,11 +308,24 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
     assert isinstance(stage.world.servers, FakeServers)
     seen["servers"] = sorted(stage.world.servers.running)
+    seen["kubernetes"] = _kept(stage)
     seen["done"] = {
         address: (machine.customer, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
     }
     return seen
+
+
+def _kept(stage: Stage) -> set[tuple[str, ...]]:
+    """Which objects are in which cluster."""
+    assert isinstance(stage.world.kubernetes, FakeClusters)
+    servers = stage.world.kubernetes.servers
+    return {
+        (endpoint, *map(str, place))
+        for endpoint, server in servers.items()
+        for place in server.objects
+        if place[0] != POD.plural
+    }
 
 
 _SETTLED = {
@@ -309,6 +350,8 @@ _SETTLED = {
     "account_requests": "SELECT verb, outcome FROM account_requests",
     "clusters": """SELECT c.name, c.state, c.token_secret_id IS NULL, c.admin_secret_id IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id""",
+    "kubeconfigs": "SELECT name, sealed IS NULL, revoked_why, removed_at IS NULL FROM kubeconfigs",
+    "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
 }
@@ -323,6 +366,7 @@ async def settled(stage: Stage) -> Settled:
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
     assert isinstance(stage.world.servers, FakeServers)
     found |= {("runs a server", address) for address in stage.world.servers.running}
+    found |= {("in a cluster", *place) for place in _kept(stage)}
     trusted = set(await stage.world.ssh_authorities.trusted())
     found |= {("the hub trusts them", set(stage.hub.authorities) == trusted)}
     async with stage.db.reading() as connection:

@@ -59,6 +59,8 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "bootstrap_machines",
         "build_clusters",  # Waits for a server host, as does the next one.
         "dismantle_clusters",
+        "keep_kubeconfigs",  # Waits for API servers of clusters, as does the next one.
+        "keep_tenants",
         "challenge_machines",
         "erase_machines",
         "export_audit",  # Waits for the bucket.

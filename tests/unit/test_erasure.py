@@ -29,6 +29,7 @@ KEPT = {
     "master_keys": {"master"},
     "networks": set(),
     "node_pools": {"request", "state"},
+    "cluster_tenants": {"failing_why", "node_digest"},
     "nodes": {
         *(
             "name",

@@ -14,6 +14,7 @@ _TAGS = {
     "projects": "What an organization divides its leases and costs by.",
     "networks": "Private networks of a project, which the machines of leases join.",
     "clusters": "Kubernetes clusters, and for operators the hosts that their servers run on.",
+    "kubeconfigs": "What opens the namespace of a project in a cluster, for hours at most.",
     "envelopes": "Limits, what is used of them, requests for higher ones, and what was decided by them.",
     "SSH keys": "Public keys that leases can be limited to.",
     "SSH certificates": "What one logs in to the machines of leases with: signed for a key, for minutes.",

@@ -31,6 +31,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("quota-requests", "quota_request_id"): (Prefix.QUOTA_REQUEST, "quota request"),
     ("sessions", "session_id"): (Prefix.SESSION, "session"),
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),
+    ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("users", "user_id"): (Prefix.USER, "user"),
     ("service-accounts", "service_account_id"): (Prefix.SERVICE_ACCOUNT, "service account"),

@@ -29,6 +29,7 @@ from control_plane.wire import (
     explanations,
     health,
     journal,
+    kubeconfigs,
     leases,
     loops,
     networks,
@@ -50,7 +51,7 @@ REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit,
-    health, problems, envelopes, admissions, clusters, server_hosts,
+    health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

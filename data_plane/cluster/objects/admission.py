@@ -35,6 +35,7 @@ _TOLERATE = f"""has(object.spec.tolerations) ?
   [JSONPatch{{op: "add", path: "/spec/tolerations", value: [Object.spec.tolerations{{
      key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}]}}]"""
 
+PRIORITY_RULE = "priority classes of the system are not for workloads"
 _POD_RULES = (
     (
         f"object.spec.?nodeSelector['{NODE_PROJECT}'].orValue('') == variables.project",
@@ -46,7 +47,7 @@ _POD_RULES = (
     ),
     (
         "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
-        "priority classes of the system are not for workloads",
+        PRIORITY_RULE,
     ),
 )
 _SERVICE_RULES = (

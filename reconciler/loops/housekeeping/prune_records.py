@@ -1,5 +1,5 @@
 """Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
-replicas that stopped, orphans that went, and SSH certificates. docs/operating.md says how long each is kept.
+replicas that stopped, orphans that went, certificates and kubeconfigs. docs/operating.md says how long each is kept.
 
 Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
 bounded size, oldest first; a crash leaves what is left to the next activation.
@@ -11,6 +11,7 @@ from control_plane.db import (
     audit,
     devices,
     idempotency,
+    kubeconfigs,
     loops,
     orphans,
     request_budgets,
@@ -43,6 +44,8 @@ ORPHANS_KEPT = timedelta(days=30)
 """An orphan that is gone."""
 CERTIFICATES_KEPT = timedelta(days=30)
 """An SSH certificate of an ended lease, from its request, so that customers see who could log in."""
+KUBECONFIGS_KEPT = timedelta(days=30)
+"""A kubeconfig of which nothing is left in its cluster, from its request."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 
@@ -61,6 +64,7 @@ async def activate(world: World) -> Report:
             await request_budgets.forget(connection, before=now - BUDGETS_KEPT, limit=limit),
             await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=limit),
             await ssh_certificates.forget(connection, before=now - CERTIFICATES_KEPT, limit=limit),
+            await kubeconfigs.forget(connection, before=now - KUBECONFIGS_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
         await _record(connection, world, sum(dropped))

@@ -57,6 +57,7 @@ class Endpoint:
             ("{user_id}", "user"),
             ("{service_account_id}", "sa"),
             ("{role_binding_id}", "rb"),
+            ("{kubeconfig_id}", "kc"),
         ):
             if name in self.path:
                 return prefix
@@ -97,6 +98,7 @@ SERVER_HOST = {
     "ssh_port": 22,
     "outside": "k8s-1.example.com",
 }
+PUBLIC_KEY = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
 AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
@@ -309,6 +311,25 @@ ENDPOINTS = (
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
+    _post(
+        "/v1/clusters/{cluster}/kubeconfigs",
+        Permission.KUBECONFIGS_CREATE,
+        {
+            "name": "laptop",
+            "public_key": PUBLIC_KEY,
+            "project": "default",
+            "role": "view",
+            "lasts_minutes": 60,
+        },
+    ),
+    _get("/v1/kubeconfigs", Permission.KUBECONFIGS_READ, "limit", "cursor"),
+    _get("/v1/kubeconfigs/{kubeconfig_id}", Permission.KUBECONFIGS_READ),
+    _post(
+        "/v1/kubeconfigs/{kubeconfig_id}/rotations",
+        Permission.KUBECONFIGS_CREATE,
+        {"public_key": PUBLIC_KEY, "overlap_minutes": 30},
+    ),
+    _post("/v1/kubeconfigs/{kubeconfig_id}/revoke", Permission.KUBECONFIGS_REVOKE),
     _post(
         "/v1/operator/clusters",
         Permission.CLUSTERS_MANAGE,

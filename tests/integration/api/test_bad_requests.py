@@ -140,7 +140,15 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (
             value == 7
             and field
-            in {"gpu_quota", "minutes", "wait_timeout_seconds", "overlap_hours", "priority", "count"}
+            in {
+                "gpu_quota",
+                "minutes",
+                "wait_timeout_seconds",
+                "overlap_hours",
+                "overlap_minutes",
+                "priority",
+                "count",
+            }
             and value is not True
         )
         or (

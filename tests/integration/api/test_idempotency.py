@@ -6,6 +6,7 @@ import hmac
 import itertools
 import json
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import text
 from control_plane.domain.organization import OrganizationState
 from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
-from tests.integration.api.endpoints import ENDPOINTS, SERVER_HOST, SSH_KEY, Endpoint
+from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
 from tests.integration.api.test_ssh_certificates import ready
 from tests.integration.db.sample import a_row, insert
@@ -34,6 +35,8 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
+    if "kubeconfigs" in endpoint.path:
+        return await _of_a_kubeconfig(endpoint, shared)
     if "ssh-certificates" in endpoint.path:
         return await _of_a_ready_lease(endpoint, shared)
     if endpoint.id_prefix == "le":
@@ -120,6 +123,29 @@ async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:
         made = await operator.post("/v1/operator/clusters", json={"name": name, "region": "eu-central-1"})
         return endpoint.path.replace("{cluster}", made.json()["id"])
     return endpoint.path
+
+
+_READY = text("""
+UPDATE clusters SET state = 'ready', version = 'v1', endpoint = 'https://k8s.example.com', ca_pem = '' WHERE id = :id
+""")
+_ISSUED = text("UPDATE kubeconfigs SET issued_at = requested_at, expires_at = requested_at + interval '1 day'")
+
+
+async def _of_a_kubeconfig(endpoint: Endpoint, shared: Shared) -> str:
+    """A cluster that is ready, as far as the API can tell, and a kubeconfig of it for what is done to one."""
+    operator, name = shared.operator.http, f"made {next(_NUMBERS)}"
+    await operator.post("/v1/operator/server-hosts", json=SERVER_HOST | {"name": f"of {name}"})
+    made = await operator.post("/v1/operator/clusters", json={"name": name, "region": "eu-central-1"})
+    cluster = made.json()["id"]
+    async with shared.api.owner.db.transaction() as connection:
+        await connection.execute(_READY, {"id": UUID(hex=cluster.removeprefix("cl_"))})
+    if "{cluster}" in endpoint.path:
+        return endpoint.path.replace("{cluster}", cluster)
+    wanted = {"name": "laptop", "public_key": PUBLIC_KEY}
+    asked = await operator.post(f"/v1/clusters/{cluster}/kubeconfigs", json=wanted)
+    async with shared.api.owner.db.transaction() as connection:
+        await connection.execute(_ISSUED)
+    return endpoint.at(asked.json()["id"])
 
 
 async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:

@@ -53,6 +53,8 @@ _VALUES: dict[str, Any] = {
     "clusters.state": "building",
     "node_pools.state": "pending",
     "nodes.state": "joining",
+    "kubeconfigs.role": "view",
+    "kubeconfigs.recipient": bytes(32),
     "server_hosts.ssh_port": 22,
     "envelopes.level": "environment",
     "quota_requests.level": "environment",

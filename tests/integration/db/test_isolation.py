@@ -263,6 +263,14 @@ _OTHERWISE = {
         "node_pools",
         "clusters",
     ): "a cluster may be everybody's; the service looks it up by what the tenant may see",
+    (
+        "cluster_tenants",
+        "clusters",
+    ): "a cluster may be everybody's; only the reconciler writes cluster_tenants",
+    (
+        "kubeconfigs",
+        "clusters",
+    ): "a cluster may be everybody's; the service looks it up by what the tenant may see",
     ("nodes", "clusters"): "a cluster may be everybody's; only the reconciler writes nodes",
 }
 

@@ -44,6 +44,7 @@ TENANTS = (
     "capacity_held",
     "charges",
     "claims",
+    "cluster_tenants",
     "data_keys",
     "envelope_warnings",
     "envelopes",
@@ -54,6 +55,7 @@ TENANTS = (
     "intervals",
     "journal",
     "key_destructions",
+    "kubeconfigs",
     "leases",
     "master_keys",
     "month_spends",
@@ -100,6 +102,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "capacity_held": (("INSERT", "UPDATE"), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
+    "cluster_tenants": ((), ()),
     "clusters": (
         ("INSERT",),
         (
@@ -131,6 +134,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "journal": (("INSERT",), ()),
     "key_destructions": ((), ()),
     "leases": (("INSERT", "UPDATE"), ()),
+    "kubeconfigs": (("INSERT",), ("expires_at", "revoked_at", "revoked_why", "due_at")),
     "ledger_accounts": (("INSERT",), ()),
     "loop_reports": ((), ()),
     "loop_roster": ((), ()),
@@ -3307,3 +3311,146 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("node_id", "step", name=op.f("pk_node_steps")),
     )
+    op.create_table(
+        "cluster_tenants",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("unneeded_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("node_digest", sa.Text(), nullable=True),
+        sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_cluster_tenants_cluster_id_clusters")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_cluster_tenants_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_cluster_tenants_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_cluster_tenants")),
+        sa.UniqueConstraint(
+            "cluster_id", "project_id", name=op.f("uq_cluster_tenants_cluster_id_project_id")
+        ),
+    )
+    op.create_index("ix_cluster_tenants_due", "cluster_tenants", ["due_at"], unique=False)
+    op.create_table(
+        "kubeconfigs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("lasts_seconds", sa.Integer(), nullable=False),
+        sa.Column("recipient", sa.LargeBinary(), nullable=False),
+        sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("user_id", sa.Uuid(), nullable=True),
+        sa.Column("service_account_id", sa.Uuid(), nullable=True),
+        sa.Column("credential", sa.Text(), nullable=False),
+        sa.Column("credential_ends_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("rotates", sa.Uuid(), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("issued_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("refused_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("refused_why", sa.Text(), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_why", sa.Text(), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "refused_why IN ('cluster_deleted', 'credential_ended', 'key_unusable', 'waited_too_long')",
+            name=op.f("ck_kubeconfigs_refused_why_known"),
+        ),
+        sa.CheckConstraint(
+            "revoked_why IN ('credential_ended', 'organization_closed', 'organization_suspended', 'requested', 'role_ended', 'subject_ended')",
+            name=op.f("ck_kubeconfigs_revoked_why_known"),
+        ),
+        sa.CheckConstraint("role IN ('edit', 'view')", name=op.f("ck_kubeconfigs_role_known")),
+        sa.CheckConstraint(
+            "(issued_at IS NULL) = (expires_at IS NULL)", name=op.f("ck_kubeconfigs_issued_has_its_end")
+        ),
+        sa.CheckConstraint(
+            "(refused_at IS NULL) = (refused_why IS NULL)", name=op.f("ck_kubeconfigs_refused_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "(revoked_at IS NULL) = (revoked_why IS NULL)", name=op.f("ck_kubeconfigs_revoked_has_its_reason")
+        ),
+        sa.CheckConstraint("lasts_seconds > 0", name=op.f("ck_kubeconfigs_lasts_positive")),
+        sa.CheckConstraint(
+            "num_nonnulls(user_id, service_account_id) = 1", name=op.f("ck_kubeconfigs_one_subject")
+        ),
+        sa.CheckConstraint("octet_length(recipient) = 32", name=op.f("ck_kubeconfigs_recipient_is_a_key")),
+        sa.CheckConstraint(
+            "refused_at IS NULL OR num_nulls(issued_at, revoked_at) = 2",
+            name=op.f("ck_kubeconfigs_refused_alone"),
+        ),
+        sa.CheckConstraint(
+            "removed_at IS NULL OR sealed IS NULL", name=op.f("ck_kubeconfigs_removed_is_erased")
+        ),
+        sa.CheckConstraint(
+            "sealed IS NULL OR issued_at IS NOT NULL", name=op.f("ck_kubeconfigs_sealed_is_issued")
+        ),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_kubeconfigs_cluster_id_clusters")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_kubeconfigs_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "service_account_id"],
+            ["service_accounts.organization_id", "service_accounts.id"],
+            name=op.f("fk_kubeconfigs_organization_id_service_accounts"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "user_id"],
+            ["users.organization_id", "users.id"],
+            name=op.f("fk_kubeconfigs_organization_id_users"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_kubeconfigs_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_kubeconfigs")),
+    )
+    op.create_index(
+        "ix_kubeconfigs_cluster_id",
+        "kubeconfigs",
+        ["cluster_id", "project_id"],
+        unique=False,
+        postgresql_where=sa.text("removed_at IS NULL"),
+    )
+    op.create_index(
+        "ix_kubeconfigs_due",
+        "kubeconfigs",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("removed_at IS NULL"),
+    )
+    op.create_index(
+        "ix_kubeconfigs_organization_id",
+        "kubeconfigs",
+        ["organization_id", "requested_at", "id"],
+        unique=False,
+    )
+    op.create_index("ix_kubeconfigs_requested_at", "kubeconfigs", ["requested_at"], unique=False)

@@ -7,9 +7,8 @@ import pytest
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.resource_quota import Allowance
 from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import Invalid
-from data_plane.cluster.tenant import keep_tenant, prepare_cluster
-from tests.support.kubernetes.clients import eventually, new_name, new_tenant, pod, port
+from data_plane.cluster.tenant import keep_tenant, prepare_cluster, rules_bind
+from tests.support.kubernetes.clients import eventually, new_name, new_tenant, port
 from tests.support.kubernetes.control_plane import ControlPlane
 
 ALLOWANCE = Allowance(nodes=1, gpus=8, cpu_millis=16_000, memory_bytes=64 * 2**30)
@@ -21,18 +20,12 @@ async def admin(kubernetes: ControlPlane) -> AsyncIterator[LightkubePort]:
     client = port(kubernetes, kubernetes.admin)
     await prepare_cluster(client)
     tenant = new_tenant()
-    await keep_tenant(client, tenant, ALLOWANCE)
+    await keep_tenant(client, tenant, ALLOWANCE, [])
 
-    async def rules_bind() -> bool:
-        try:
-            # A new name each time: the rule is about creation, and what was created before it binds stays.
-            probe = pod(tenant.namespace, new_name("probe-"), priorityClassName="system-node-critical")
-            await client.apply(probe)
-        except Invalid:
-            return True
-        return False
+    async def bind() -> bool:
+        return await rules_bind(client, tenant, new_name("probe-"))
 
-    await eventually("the API server applies our rules", rules_bind)
+    await eventually("the API server applies our rules", bind)
     yield client
     await client.aclose()
 
@@ -40,5 +33,5 @@ async def admin(kubernetes: ControlPlane) -> AsyncIterator[LightkubePort]:
 @pytest.fixture
 async def tenant(admin: LightkubePort) -> Tenant:
     fresh = new_tenant()
-    await keep_tenant(admin, fresh, ALLOWANCE)
+    await keep_tenant(admin, fresh, ALLOWANCE, [])
     return fresh

@@ -13,11 +13,12 @@ import pytest
 
 from data_plane.cluster import kubeconfig as kubeconfigs
 from data_plane.cluster import node as nodes
-from data_plane.cluster.kubeconfig import Address, Kubeconfig
+from data_plane.cluster.kubeconfig import Address, Kubeconfig, Role
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClusterError, Forbidden, Invalid, Token, Unauthorized
 from data_plane.cluster.resource import (
+    NAMESPACE,
     NETWORK_POLICY,
     POD,
     ROLE_BINDING,
@@ -26,7 +27,7 @@ from data_plane.cluster.resource import (
     Object,
     head,
 )
-from data_plane.cluster.tenant import keep_nodes_of_lease, keep_tenant
+from data_plane.cluster.tenant import keep_tenant, remove_tenant
 from tests.integration.data_plane.cluster.conftest import ALLOWANCE
 from tests.support.kubernetes.clients import eventually, new_name, new_node, new_tenant, pod, port, raw
 from tests.support.kubernetes.control_plane import ControlPlane
@@ -39,10 +40,17 @@ RIGHTS_SECONDS_MAX = 6.0
 
 
 async def _issue(
-    plane: ControlPlane, admin: LightkubePort, tenant: Tenant, *, lease: str | None, name: str | None = None
+    plane: ControlPlane,
+    admin: LightkubePort,
+    tenant: Tenant,
+    *,
+    all_nodes: bool = True,
+    role: Role = Role.EDIT,
+    name: str | None = None,
 ) -> Kubeconfig:
     address = Address("gpus", plane.url, plane.authority.decode())
-    return await kubeconfigs.issue(admin, address, tenant, name or new_name("kc_"), lease=lease, life=LIFE)
+    name = name or new_name("kc_")
+    return await kubeconfigs.issue(admin, address, tenant, name, role=role, all_nodes=all_nodes, life=LIFE)
 
 
 def _token(issued: Kubeconfig) -> Token:
@@ -53,7 +61,7 @@ def _token(issued: Kubeconfig) -> Token:
 async def _customer(
     plane: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> AsyncIterator[LightkubePort]:
-    client = port(plane, _token(await _issue(plane, admin, tenant, lease=None)))
+    client = port(plane, _token(await _issue(plane, admin, tenant)))
     yield client
     await client.aclose()
 
@@ -153,8 +161,8 @@ async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> None:
     other = new_tenant()
-    await keep_tenant(admin, other, ALLOWANCE)
-    issued = await _issue(kubernetes, admin, tenant, lease=None)
+    await keep_tenant(admin, other, ALLOWANCE, [])
+    issued = await _issue(kubernetes, admin, tenant)
     space, theirs = f"/api/v1/namespaces/{tenant.namespace}", f"/api/v1/namespaces/{other.namespace}"
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     account = f"/api/v1/namespaces/{KUBECONFIGS_NAMESPACE}/serviceaccounts"
@@ -214,15 +222,14 @@ def _kubectl(plane: ControlPlane, file: Path, *arguments: str) -> "subprocess.Co
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-async def test_kubectl_shows_all_nodes_of_a_dedicated_cluster_and_of_a_shared_one_those_of_the_lease(
+async def test_kubectl_shows_all_nodes_of_a_dedicated_cluster_and_of_a_shared_one_its_own(
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant, tmp_path: Path
 ) -> None:
     mine, theirs = await new_node(kubernetes, "seen-"), await new_node(kubernetes, "unseen-")
-    lease = new_name("le_")
-    await keep_nodes_of_lease(admin, lease, [mine])
+    await keep_tenant(admin, tenant, ALLOWANCE, [mine])
     dedicated, shared = tmp_path / "dedicated", tmp_path / "shared"
-    dedicated.write_text((await _issue(kubernetes, admin, tenant, lease=None)).text)
-    shared.write_text((await _issue(kubernetes, admin, tenant, lease=lease)).text)
+    dedicated.write_text((await _issue(kubernetes, admin, tenant)).text)
+    shared.write_text((await _issue(kubernetes, admin, tenant, all_nodes=False)).text)
 
     def shown(file: Path, *arguments: str) -> set[str]:
         done = _kubectl(kubernetes, file, "get", "nodes", "-o", "wide", *arguments)
@@ -247,8 +254,8 @@ async def test_a_rotated_kubeconfig_works_while_the_old_one_has_no_right_any_mor
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> None:
     name = new_name("kc_")
-    old = port(kubernetes, _token(await _issue(kubernetes, admin, tenant, lease=None, name=name)))
-    new = port(kubernetes, _token(await _issue(kubernetes, admin, tenant, lease=None)))
+    old = port(kubernetes, _token(await _issue(kubernetes, admin, tenant, name=name)))
+    new = port(kubernetes, _token(await _issue(kubernetes, admin, tenant)))
     assert await old.list(POD, tenant.namespace) == []
     for _ in range(2):  # Twice: what is gone stays gone.
         await kubeconfigs.revoke(admin, tenant, name)
@@ -274,10 +281,10 @@ async def test_a_kubeconfig_lives_for_ten_minutes_to_a_day_and_the_api_server_ag
     address = Address("gpus", kubernetes.url, kubernetes.authority.decode())
     for life in (timedelta(minutes=9), timedelta(hours=25)):
         with pytest.raises(ValueError, match="lives between"):
-            await kubeconfigs.issue(admin, address, tenant, "kc_x", lease=None, life=life)
+            await kubeconfigs.issue(admin, address, tenant, "kc_x", role=Role.EDIT, all_nodes=True, life=life)
     with pytest.raises(Invalid):
         await admin.request_token("default", tenant.namespace, life_s=599)
-    issued = await _issue(kubernetes, admin, tenant, lease=None)
+    issued = await _issue(kubernetes, admin, tenant)
     assert _token(issued).value not in repr(issued)
 
 
@@ -296,6 +303,39 @@ async def test_quotas_bind_and_what_somebody_changed_is_put_right(
         headers = {"Content-Type": "application/merge-patch+json"}
         done = await client.patch(f"{space}/splitplane-deny", json=opened, headers=headers)
         assert done.json()["spec"]["ingress"] == [{}]
-    await keep_tenant(admin, tenant, ALLOWANCE)
+    await keep_tenant(admin, tenant, ALLOWANCE, [])
     denied = await admin.get(NETWORK_POLICY, "splitplane-deny", tenant.namespace)
     assert "ingress" not in denied["spec"] or denied["spec"]["ingress"] == []
+
+
+async def test_a_kubeconfig_to_view_reads_pods_and_no_secrets_and_changes_nothing(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    token = _token(await _issue(kubernetes, admin, tenant, role=Role.VIEW))
+    space = f"/api/v1/namespaces/{tenant.namespace}"
+    async with raw(kubernetes, token) as client:
+        for path in ("pods", "configmaps", "events"):
+            assert (await client.get(f"{space}/{path}")).status_code == 200, path
+        assert (await client.get(f"{space}/secrets")).status_code == 403
+        assert (await client.post(f"{space}/pods", json=pod(tenant.namespace, "p"))).status_code == 403
+        assert (await client.post(f"{space}/pods/p/exec?command=sh&stdout=true")).status_code == 403
+        assert (await client.delete(f"{space}/pods/p")).status_code == 403
+
+
+async def test_a_tenant_is_removed_with_every_kubeconfig_and_other_tenants_keep_theirs(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    other = new_tenant()
+    await keep_tenant(admin, other, ALLOWANCE, [])
+    mine, theirs = await _issue(kubernetes, admin, tenant), await _issue(kubernetes, admin, other)
+
+    async def is_gone() -> bool:
+        return await remove_tenant(admin, tenant) is None
+
+    await eventually("the namespace is gone", is_gone)
+    assert tenant.namespace not in {space["metadata"]["name"] for space in await admin.list(NAMESPACE)}
+    path = f"/api/v1/namespaces/{tenant.namespace}/pods"
+    async with raw(kubernetes, _token(mine)) as client:
+        assert (await client.get(path)).status_code in (401, 403)
+    async with raw(kubernetes, _token(theirs)) as client:
+        assert (await client.get(f"/api/v1/namespaces/{other.namespace}/pods")).status_code == 200

@@ -12,6 +12,7 @@ from data_plane.cluster.objects.bootstrap_token import LIFE_MAX, BootstrapToken,
 from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
+from data_plane.cluster.objects.probe import probe
 from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PREFIX, Tenant
 from data_plane.cluster.port import Token
@@ -31,16 +32,18 @@ def _everything(tenant: Tenant) -> list[Object]:
         resource_quota(tenant, ALLOWANCE),
         limit_range(tenant),
         role.service_account(tenant, "kc_1"),
-        *role.bindings(tenant, "kc_1", role.lease_nodes_role_name("le_1")),
+        *role.bindings(tenant, "kc_1", work_role=role.EDIT_ROLE, nodes_role=role.own_nodes_role_name(tenant)),
+        role.own_nodes_role(tenant, ["a"]),
+        probe(tenant, "probe-1"),
     ]
 
 
 def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> None:
     shared = [
         kubeconfigs_namespace(),
-        role.tenant_role(),
+        role.view_role(),
+        role.edit_role(),
         role.all_nodes_role(),
-        role.lease_nodes_role("le_1", ["a"]),
         *admission_policies(),
     ]
     for thing in [*_everything(TENANT), *shared]:
@@ -60,7 +63,7 @@ def test_what_is_no_id_names_nothing_in_a_cluster() -> None:
         with pytest.raises(ValueError, match="is no id"):
             Tenant("org_1", bad)
         with pytest.raises(ValueError, match="is no id"):
-            role.lease_nodes_role(bad, [])
+            role.service_account(TENANT, bad)
 
 
 def test_an_object_has_a_namespace_exactly_if_its_kind_has_one() -> None:
@@ -71,7 +74,7 @@ def test_an_object_has_a_namespace_exactly_if_its_kind_has_one() -> None:
 
 
 def test_no_rule_of_a_tenant_reaches_beyond_workloads() -> None:
-    rules = role.tenant_role()["rules"]
+    rules = role.edit_role()["rules"]
     writes = {
         (group, resource)
         for rule in rules
@@ -96,17 +99,38 @@ def test_no_rule_of_a_tenant_reaches_beyond_workloads() -> None:
     assert not [name for name in named if name.startswith("nodes")]
 
 
+def test_who_may_view_reads_what_an_editor_reads_but_no_secrets_and_opens_no_connection_into_a_pod() -> None:
+    verbs = {verb for rule in role.view_role()["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+    seen, edited = (
+        {
+            (group, resource)
+            for rule in made["rules"]
+            if "get" in rule["verbs"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        for made in (role.view_role(), role.edit_role())
+    )
+    connections = {
+        ("", f"pods/{name}") for name in ("exec", "attach", "portforward", "ephemeralcontainers", "resize")
+    }
+    scales = {("apps", f"{name}/scale") for name in ("deployments", "replicasets", "statefulsets")}
+    assert edited - seen == {("", "secrets"), *connections, *scales}
+    assert not seen - edited
+
+
 def test_a_shared_clusters_role_for_nodes_names_them_and_grants_nothing_without_names() -> None:
-    named = role.lease_nodes_role("le_1", ["b", "a"])["rules"]
+    named = role.own_nodes_role(TENANT, ["b", "a"])["rules"]
     assert [rule["resourceNames"] for rule in named] == [["a", "b"]]
     # A rule with an empty list of names would permit all of them.
-    assert role.lease_nodes_role("le_1", [])["rules"] == []
+    assert role.own_nodes_role(TENANT, [])["rules"] == []
 
 
 def test_accounts_behind_kubeconfigs_are_where_no_tenant_is() -> None:
     account = role.service_account(TENANT, "kc_1")
     assert account["metadata"]["namespace"] == KUBECONFIGS_NAMESPACE != TENANT.namespace
-    for binding in role.bindings(TENANT, "kc_1", role.ALL_NODES_ROLE):
+    for binding in role.bindings(TENANT, "kc_1", work_role=role.VIEW_ROLE, nodes_role=role.ALL_NODES_ROLE):
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "kc-1", "namespace": KUBECONFIGS_NAMESPACE}
         ]

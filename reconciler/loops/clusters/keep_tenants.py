@@ -1,0 +1,176 @@
+"""Keeps the place of each project in each cluster: its namespace with quota, network policies and pod security.
+
+A project has one in a cluster where it has a node pool or a kubeconfig. What somebody changed there is put right at the
+next look, and the quota follows the project's nodes. A day after the project had something there, the namespace is
+deleted with everything in it. A new place counts as ready once the API server refuses a pod that our rules forbid: it
+needs some seconds until it applies them.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from control_plane.db import cluster_tenants, clusters
+from control_plane.db.cluster_tenants import ClusterTenant, Leased
+from control_plane.domain.backoff import delay
+from control_plane.domain.cluster import Cluster, ClusterState
+from control_plane.domain.ids import ClusterId, Prefix, on_wire
+from control_plane.vault.errors import KeyManagerError
+from data_plane.cluster.objects.resource_quota import Allowance
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.port import ClusterError, KubernetesPort
+from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant, rules_bind
+from reconciler.loop import Loop, Report, each
+from reconciler.server_hosts import connected
+from reconciler.worlds.clusters import ClusterWorld
+
+NAME = "keep_tenants"
+TENANTS_PER_ACTIVATION_MAX = 100
+HELD_FOR = timedelta(minutes=5)
+"""Longer than an activation takes. A tenant waits this long when its worker dies."""
+AGAIN = timedelta(minutes=5)
+"""How long what somebody changed may stay."""
+UNNEEDED_FOR = timedelta(hours=24)
+"""How long a place stays that nobody needs, with what a customer stored there: a kubeconfig ends overnight."""
+SOON = timedelta(seconds=1)
+"""When we look again whether the rules bind, or a namespace is gone."""
+RETRY_FIRST, RETRY_CEILING = timedelta(seconds=5), timedelta(minutes=5)
+
+
+async def activate(world: ClusterWorld) -> Report:
+    now, token = world.now(), world.new_id()
+    async with world.db.transaction() as connection:
+        await cluster_tenants.add_needed(connection, now=now)
+        await cluster_tenants.note_changes(connection, now=now)
+        due = await cluster_tenants.take(
+            connection,
+            token=token,
+            now=now,
+            until=now + HELD_FOR,
+            unneeded_before=now - UNNEEDED_FOR,
+            limit=TENANTS_PER_ACTIVATION_MAX,
+        )
+        places = {each.cluster_id: await clusters.get(connection, each.cluster_id) for each in due}
+    report = Report(looked_at=len(due), more=len(due) == TENANTS_PER_ACTIVATION_MAX)
+    await each(
+        [cluster for cluster in places.values() if cluster is not None],
+        lambda cluster: _keep_all(world, cluster, _of(due, cluster.id), token, report),
+        report,
+    )
+    return report
+
+
+def _of(tenants: list[ClusterTenant], cluster_id: ClusterId) -> list[ClusterTenant]:
+    return [tenant for tenant in tenants if tenant.cluster_id == cluster_id]
+
+
+async def _keep_all(
+    world: ClusterWorld, cluster: Cluster, tenants: list[ClusterTenant], token: UUID, report: Report
+) -> None:
+    """The tenants of one cluster, over one connection. Another cluster that does not answer delays none of them."""
+    if cluster.state is not ClusterState.READY:
+        for tenant in tenants:
+            await _without_cluster(world, cluster, tenant, token, report)
+        return
+    try:
+        async with connected(world, cluster) as port:
+            await prepare_cluster(port)
+            for tenant in tenants:
+                await _look_after(world, port, tenant, token, report)
+    except (ClusterError, KeyManagerError) as error:
+        for tenant in tenants:
+            await _fail(world, tenant, error, token, report)
+
+
+async def _without_cluster(
+    world: ClusterWorld, cluster: Cluster, tenant: ClusterTenant, token: UUID, report: Report
+) -> None:
+    """Nothing is done in a cluster that is being deleted, as its server goes with everything in it."""
+    now = world.now()
+    async with world.db.transaction() as connection:
+        if cluster.state is ClusterState.GONE:
+            report.count(int(await cluster_tenants.removed(connection, tenant.id, token=token, now=now)))
+        else:
+            await cluster_tenants.wait(connection, tenant.id, token=token, due_at=now + AGAIN)
+
+
+async def _look_after(
+    world: ClusterWorld, port: KubernetesPort, tenant: ClusterTenant, token: UUID, report: Report
+) -> None:
+    try:
+        if tenant.leaves:
+            await _remove(world, port, tenant, token, report)
+        else:
+            await _keep(world, port, tenant, token, report)
+    except ClusterError as error:
+        await _fail(world, tenant, error, token, report)
+
+
+async def _keep(
+    world: ClusterWorld, port: KubernetesPort, tenant: ClusterTenant, token: UUID, report: Report
+) -> None:
+    async with world.db.reading() as connection:
+        leased = await cluster_tenants.leased(connection, tenant.cluster_id, tenant.project_id)
+    place = place_of(tenant)
+    await keep_tenant(port, place, allowance_of(leased), leased.names)
+    is_ready = tenant.ready_at is not None or await rules_bind(port, place, f"probe-{world.new_id().hex}")
+    now = world.now()
+    async with world.db.statement() as connection:
+        kept = await cluster_tenants.kept(
+            connection,
+            tenant.id,
+            ready_at=now if is_ready else None,
+            digest=leased.digest,
+            token=token,
+            due_at=now + (AGAIN if is_ready else SOON),
+        )
+    report.count(int(kept and tenant.ready_at is None and is_ready))
+
+
+async def _remove(
+    world: ClusterWorld, port: KubernetesPort, tenant: ClusterTenant, token: UUID, report: Report
+) -> None:
+    async with world.db.transaction() as connection:
+        leaves = await cluster_tenants.leave(
+            connection, tenant.id, token=token, unneeded_before=world.now() - UNNEEDED_FOR
+        )
+        if not leaves:  # It is needed again, or another worker has it.
+            await cluster_tenants.wait(connection, tenant.id, token=token, due_at=world.now())
+    if not leaves:
+        return
+    waits_for = await remove_tenant(port, place_of(tenant))
+    now = world.now()
+    async with world.db.transaction() as connection:
+        if waits_for is None:
+            report.count(int(await cluster_tenants.removed(connection, tenant.id, token=token, now=now)))
+        else:
+            await cluster_tenants.wait(connection, tenant.id, token=token, due_at=now + SOON)
+
+
+async def _fail(
+    world: ClusterWorld, tenant: ClusterTenant, error: Exception, token: UUID, report: Report
+) -> None:
+    why = f"{type(error).__name__}: {error}"
+    report.errors.append(f"{on_wire(Prefix.PROJECT, tenant.project_id)}: {why}")
+    now = world.now()
+    due_at = now + delay(tenant.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
+    async with world.db.statement() as connection:
+        await cluster_tenants.failed(connection, tenant.id, why, token=token, now=now, due_at=due_at)
+
+
+def place_of(tenant: ClusterTenant) -> Tenant:
+    """The tenant by the names that it has in a cluster."""
+    return Tenant(
+        on_wire(Prefix.ORGANIZATION, tenant.organization_id), on_wire(Prefix.PROJECT, tenant.project_id)
+    )
+
+
+def allowance_of(leased: Leased) -> Allowance:
+    return Allowance(
+        nodes=len(leased.names),
+        gpus=leased.gpus,
+        cpu_millis=leased.vcpus * 1_000,
+        memory_bytes=leased.memory_gib * 2**30,
+    )
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("keep_kubeconfigs",), lasts=HELD_FOR)

@@ -128,7 +128,9 @@ async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:
 _READY = text("""
 UPDATE clusters SET state = 'ready', version = 'v1', endpoint = 'https://k8s.example.com', ca_pem = '' WHERE id = :id
 """)
-_ISSUED = text("UPDATE kubeconfigs SET issued_at = requested_at, expires_at = requested_at + interval '1 day'")
+_ISSUED = text(
+    "UPDATE kubeconfigs SET issued_at = requested_at, expires_at = requested_at + interval '1 day'"
+)
 
 
 async def _of_a_kubeconfig(endpoint: Endpoint, shared: Shared) -> str:

@@ -5,157 +5,40 @@ K3S_BINARY.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from control_plane.domain.overlay import PODS, SERVICES, address_of, range_of
-from control_plane.world import utc_now
-from data_plane.access.port import StepFailed, Target
-from data_plane.cluster import agent_scripts, files, k3s_files
-from data_plane.cluster.admin import credential_of
-from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
-from data_plane.cluster.bootstrap_token import admit_machine
-from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.access.port import StepFailed
+from data_plane.cluster import agent_scripts, files
+from data_plane.cluster.agents import NodePasswordRejected
 from data_plane.cluster.node import forget
-from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import JOINING
-from data_plane.cluster.port import Cluster
 from data_plane.cluster.resource import NODE
-from data_plane.cluster.servers import ServerOrder
-from data_plane.cluster.ssh_agents import SshAgents
-from data_plane.cluster.ssh_servers import SshServers
-from data_plane.mesh.members import SshMembers
-from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from tests.support import agent_laws
-from tests.support.kubernetes import parts
 from tests.support.kubernetes.clients import eventually
-from tests.support.kubernetes.k3s_machines import Server, operators_files
+from tests.support.kubernetes.nodes import FIRST, SECOND, Nodes, overlay_address, prepared_nodes
 from tests.support.kubernetes.parts import SERVER_IMAGE
 from tests.support.kubernetes.tier import NODES
-from tests.support.kubernetes.toolchain import expected_version
-from tests.support.machine_state import State, state_of
-from tests.support.machines import Machine
-from tests.support.providers_apart import ProvidersApart, providers_apart
+from tests.support.machine_state import state_of
 
 pytestmark = NODES
-SERVER, FIRST, SECOND = "sp-kube", "sp-first", "sp-second"
-BLOCK = 5
-NUMBERS = {SERVER: 1, FIRST: 2, SECOND: 3}
-QUICK = {
-    # A node counts as lost after 10 s instead of 50, in which it would have said something 5 times.
-    SERVER: 'kube-controller-manager-arg: ["node-monitor-grace-period=10s", "node-monitor-period=1s"]',
-    FIRST: 'kubelet-arg+: ["node-status-update-frequency=2s"]',
-    SECOND: 'kubelet-arg+: ["node-status-update-frequency=2s"]',
-}
-
-
-def overlay_address(name: str) -> str:
-    return address_of(BLOCK, NUMBERS[name])
-
-
-def place(name: str) -> OverlayPlace:
-    return OverlayPlace(overlay_address(name), str(range_of(BLOCK)), str(PODS))
-
-
-@dataclass
-class Nodes:
-    """A cluster's server and two machines that became its nodes."""
-
-    world: ProvidersApart
-    agents: SshAgents
-    members: SshMembers
-    port: LightkubePort
-    authority: str
-    before: Mapping[str, State]
-    """How the machines were before they were touched."""
-    keys: dict[str, str] = field(default_factory=dict[str, str])
-
-    def machine(self, name: str) -> Machine:
-        return self.world.machines[name]
-
-    def target(self, name: str) -> Target:
-        return self.machine(name).target
-
-    @property
-    def server(self) -> Server:
-        return Server(self.machine(SERVER))
-
-    def peers(self, name: str) -> list[OverlayPeer]:
-        """The tunnels to the two others."""
-        return [
-            OverlayPeer(
-                self.keys[other], (f"{overlay_address(other)}/32",), f"{self.target(other).address}:51820"
-            )
-            for other in NUMBERS
-            if other != name
-        ]
-
-    async def order(self, name: str, number: int = 0, *, token: bool = True) -> AgentOrder:
-        """What makes the machine a node; with a token that the cluster knows, unless said otherwise."""
-        made = BootstrapToken(f"{NUMBERS[name]:03}{number:03}", f"{NUMBERS[name]:016}")
-        if token:
-            await admit_machine(self.port, made, name, now=utc_now(), life=timedelta(minutes=10))
-        server = f"https://{overlay_address(SERVER)}:6443"
-        text = made.text(self.authority)
-        target = self.target(name)
-        return AgentOrder(target, name, overlay_address(name), server, text, {"splitplane.io/kind": "node"})
-
-    async def is_ready(self, name: str) -> bool:
-        conditions = (await self.port.get(NODE, name))["status"]["conditions"]
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-async def _prepared(agents: SshAgents, machine: Machine) -> State:
-    """Prepare a machine; how it was before."""
-    await machine.sh("cloud-init status --wait")
-    before = await state_of(machine)
-    await _quick(machine, machine.target.principal)
-    await agents.prepare(machine.target)
-    return before
-
-
-async def _quick(machine: Machine, name: str) -> None:
-    """A setting of the test's own, beside those of the product."""
-    folder = "/etc/rancher/k3s/config.yaml.d"
-    await machine.sh(f"sudo mkdir -p {folder} && echo '{QUICK[name]}' | sudo tee {folder}/90-test.yaml")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def nodes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nodes]:
-    folder = await asyncio.to_thread(operators_files, tmp_path_factory.mktemp("release"))
-    k3s = await asyncio.to_thread(k3s_files.read, folder)
-    async with providers_apart(tuple(NUMBERS), parts.parts(expected_version())) as world:
-        members, agents = SshMembers(world.access), SshAgents(world.access, k3s)
-        servers, target = SshServers(world.access, k3s), world.machines[SERVER].target
-        order = ServerOrder(target, target.address, place(SERVER), str(SERVICES), "a-credential-of-servers")
-        await _quick(world.machines[SERVER], SERVER)
-        identity, first, second = await asyncio.gather(
-            servers.install(order),
-            _prepared(agents, world.machines[FIRST]),
-            _prepared(agents, world.machines[SECOND]),
-        )
-        port = LightkubePort(
-            Cluster(identity.endpoint, identity.ca_pem, credential_of(identity.admin_kubeconfig))
-        )
-        before = {FIRST: first, SECOND: second}
-        made = Nodes(world, agents, members, port, identity.ca_pem, before)
-        for name in NUMBERS:
-            made.keys[name] = await members.make_key(made.target(name))
-        for name in NUMBERS:
-            await members.apply(made.target(name), place(name), made.peers(name))
+    """Both machines are nodes."""
+    async with prepared_nodes(tmp_path_factory.mktemp("release")) as made:
+        await made.tunnel()
         orders = [await made.order(name) for name in (FIRST, SECOND)]
-        await asyncio.gather(*(agents.start(order) for order in orders))
+        await asyncio.gather(*(made.agents.start(order) for order in orders))
         for name in (FIRST, SECOND):
             await eventually(f"{name} is ready", partial(made.is_ready, name))
         yield made
-        await port.aclose()
 
 
 async def test_a_machine_registers_with_our_taint_at_its_overlay_address(nodes: Nodes) -> None:
@@ -166,7 +49,7 @@ async def test_a_machine_registers_with_our_taint_at_its_overlay_address(nodes: 
         addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
         assert addresses["InternalIP"] == overlay_address(name)
         assert node["metadata"]["labels"]["splitplane.io/kind"] == "node"
-        assert await nodes.members.probe(nodes.target(name), overlay_address(SERVER)) == 1_420
+        assert await nodes.members.probe(nodes.target(name), nodes.server_address) == 1_420
 
 
 async def test_a_pod_of_one_machine_answers_a_pod_of_the_other_through_the_tunnel(nodes: Nodes) -> None:
@@ -227,7 +110,7 @@ async def test_a_node_that_lost_its_tunnel_is_lost_to_the_cluster_and_found_agai
 
     nodes.world.close_internet(SECOND)
     try:
-        assert await nodes.members.probe(nodes.target(SECOND), overlay_address(SERVER)) is None
+        assert await nodes.members.probe(nodes.target(SECOND), nodes.server_address) is None
         await eventually("the node is lost", is_lost)
         await eventually("the other node is ready", lambda: nodes.is_ready(FIRST))
         running = await nodes.machine(SECOND).sh("pgrep -fc 'serve on sp-second'")
@@ -266,7 +149,7 @@ async def test_cleaning_leaves_a_machine_as_it_was_before(nodes: Nodes) -> None:
             await nodes.agents.start(await nodes.order(name, token=False))
 
 
-async def test_preparing_fails_as_a_whole_and_goes_on_where_it_was(nodes: Nodes, tmp_path: Path) -> None:
+async def test_preparing_fails_as_a_whole_and_goes_on_where_it_was(nodes: Nodes) -> None:
     """Run on a machine that was cleaned, so that nothing of what it leaves is there already."""
     name = SECOND
     machine, target = nodes.machine(name), nodes.target(name)

@@ -3,9 +3,13 @@ included: pods run on the nodes of their own project and nowhere else.
 
 One policy adds to each pod what the scheduler needs: the node label of its project, and the toleration of its nodes'
 taint. The other one refuses what would get around the scheduler or reach outside. The second binds also where the first
-one is missing. Both are evaluated inside the API server: there is no webhook that could be away.
+one is missing. All are evaluated inside the API server: there is no webhook that could be away.
+
+Nodes register themselves. One that leaves out our taint is refused: otherwise pods of the system, which choose no
+nodes, could land on a machine that nobody has checked.
 """
 
+from data_plane.cluster.objects.node import JOINING
 from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
 from data_plane.cluster.resource import (
     MUTATING_ADMISSION_POLICY,
@@ -20,6 +24,7 @@ from data_plane.cluster.resource import (
 PLACEMENT = "splitplane-placement"
 PODS = "splitplane-pods"
 SERVICES = "splitplane-services"
+NODES = "splitplane-nodes"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
@@ -62,12 +67,20 @@ _SERVICE_RULES = (
 )
 
 
+_BY_A_NODE = {"name": "by-a-node", "expression": "'system:nodes' in request.userInfo.groups"}
+_NODE_RULE = {
+    "expression": f"object.spec.?taints.orValue([]).exists(taint, taint.key == '{JOINING}')",
+    "message": f"a node registers with the taint {JOINING}",
+}
+
+
 def admission_policies() -> Objects:
     return [
         _placement(),
         _binding_of_placement(),
         *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
         *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
+        *_registration(),
     ]
 
 
@@ -97,6 +110,20 @@ def _refusals(name: str, what: Object, rules: tuple[tuple[str, str], ...]) -> Ob
         "validations": [{"expression": rule, "message": message} for rule, message in rules],
         "failurePolicy": "Fail",
     }
+    return _validating(name, spec)
+
+
+def _registration() -> Objects:
+    spec = {
+        "matchConstraints": {"resourceRules": [_on("nodes", ["CREATE"])]},
+        "matchConditions": [_BY_A_NODE],
+        "validations": [_NODE_RULE],
+        "failurePolicy": "Fail",
+    }
+    return _validating(NODES, spec)
+
+
+def _validating(name: str, spec: Object) -> Objects:
     binding = head(VALIDATING_ADMISSION_POLICY_BINDING, name, labels=_OURS)
     return [
         {**head(VALIDATING_ADMISSION_POLICY, name, labels=_OURS), "spec": spec},

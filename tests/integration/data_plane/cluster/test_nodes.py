@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import httpx2
 import pytest
 
 from control_plane.domain.node_capacity import GPU, Capacity, Finding, judge_capacity
@@ -14,7 +15,7 @@ from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_LEASE, NODE_POOL, NODE_PROJECT, PROJECT, Tenant
 from data_plane.cluster.port import Conflict, NotFound, Token
-from data_plane.cluster.resource import NODE, POD, SECRET, head
+from data_plane.cluster.resource import NODE, POD, SECRET, Object, head
 from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.tier import KUBERNETES
@@ -44,6 +45,26 @@ async def _running(
     async with raw(plane, plane.admin) as client:
         path = f"/api/v1/namespaces/{tenant.namespace}/pods/{name}/status"
         (await merge(client, path, {"status": status})).raise_for_status()
+
+
+@pytest.mark.usefixtures("admin")
+async def test_a_node_that_registers_without_our_taint_is_refused(kubernetes: ControlPlane) -> None:
+    name = new_name("node-")
+    other = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    async with raw(kubernetes, kubernetes.client(f"system:node:{name}", "system:nodes")) as itself:
+
+        async def registering(*taints: Object) -> httpx2.Response:
+            node = {**head(NODE, name), "spec": {"taints": list(taints)}}
+            return await itself.post("/api/v1/nodes?dryRun=All", json=node)
+
+        async def rule_binds() -> bool:
+            return (await registering()).status_code == 422
+
+        await eventually("the API server applies the rule", rule_binds)
+        refused = await registering(other)
+        assert refused.status_code == 422
+        assert f"registers with the taint {joining_taint()['key']}" in refused.text
+        assert (await registering(other, joining_taint())).status_code == 201
 
 
 async def test_an_admitted_node_is_its_tenants_and_a_second_admission_moves_it_as_a_whole(

@@ -49,6 +49,7 @@ FILES = {
     "environments": ("environment",),
     "networks": ("network",),
     "clusters": ("cluster",),
+    "kubeconfigs": ("kubeconfig",),
     "envelopes": ("envelope",),
     "quota_requests": ("quota",),
     "users": ("user",),

@@ -1,6 +1,6 @@
 """Kubeconfigs: what opens the namespace of a project in a cluster, for hours at most."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -83,7 +83,7 @@ class KubeconfigRequest(Request):
     pair for each request."""
     project: Name | None = None
     """The project whose namespace it opens, by its name or its id; the default project when it is left out."""
-    role: KubeconfigRoleWord = "edit"
+    role: Literal["view", "edit"] = "edit"
     """What its holder may do there."""
     lasts_minutes: Annotated[int, Meta(ge=LASTS_MINUTES_MIN, le=LASTS_MINUTES_MAX)] = LASTS_MINUTES_DEFAULT
     """For how many minutes it counts: 10 minutes to 24 hours. It ends with the API key or the session at the latest."""

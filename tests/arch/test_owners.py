@@ -44,7 +44,7 @@ OWNERS = {
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "boto3": r"control_plane/vault/kms\.py|reconciler/archive\.py",
     "botocore": r"control_plane/vault/kms\.py|reconciler/archive\.py",
-    "cryptography": r"control_plane/(vault|identity)/.*|control_plane/cli/audit_chain\.py|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
+    "cryptography": r"control_plane/(vault|identity)/.*|control_plane/cli/(audit_chain|kubeconfigs)\.py|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(
     r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"

@@ -1,7 +1,13 @@
 """Answers of the API as it gives them, for the CLI to draw. NOW is when they are looked at."""
 
+import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 NOW = datetime(2026, 11, 20, 15, 20, 0, tzinfo=UTC)
 LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b"
@@ -199,6 +205,51 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
         "revoked_why": "requested" if state == "revoked" else None,
         **other,
     }
+
+
+KUBECONFIG_ID = "kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5e"
+KUBECONFIG_FILE: Json = {
+    "clusters": [
+        {"name": "x", "cluster": {"server": "https://k8s-1:6443", "certificate-authority-data": "Y2E="}}
+    ],
+    "users": [{"name": "x", "user": {"token": "a-token"}}],
+    "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "prj-1"}}],
+}
+
+
+def a_kubeconfig(state: str = "issued", **other: Any) -> Json:
+    """A kubeconfig for a key pair that nobody has."""
+    issued = state not in ("wanted", "refused")
+    return {
+        "id": KUBECONFIG_ID,
+        "name": "laptop",
+        "cluster_id": "cl_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+        "cluster": "eu-1",
+        "project_id": "prj_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+        "project": "research",
+        "namespace": "prj-019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+        "role": "edit",
+        "state": state,
+        "sealed": None,
+        "expires_at": at(hours=-8) if issued else None,
+        "rotates": None,
+        "subject": SUBJECT,
+        "credential": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+        "requested_at": at(seconds=1),
+        "issued_at": at() if issued else None,
+        "refused_why": "waited_too_long" if state == "refused" else None,
+        "revoked_at": at() if state == "revoked" else None,
+        "revoked_why": "requested" if state == "revoked" else None,
+        **other,
+    }
+
+
+def sealed(request: httpx.Request, file: Json = KUBECONFIG_FILE, **other: Any) -> httpx.Response:
+    """A kubeconfig that is issued at once, sealed for the key of the request."""
+    public = X25519PublicKey.from_public_bytes(base64.b64decode(json.loads(request.content)["public_key"]))
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+    made = suite.encrypt(json.dumps(file).encode(), public, info=KUBECONFIG_ID.encode())
+    return httpx.Response(202, json=a_kubeconfig(sealed=base64.b64encode(made).decode(), **other))
 
 
 CLUSTERS: Json = {

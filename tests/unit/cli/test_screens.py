@@ -135,6 +135,21 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             CERTIFICATE: answers.a_certificate(),
         },
     ),
+    "kubeconfig_list": (
+        "kubeconfig list",
+        answers.NAMES
+        | {
+            "GET /v1/kubeconfigs": {
+                "items": [
+                    answers.a_kubeconfig(),
+                    answers.a_kubeconfig("revoked", id=f"kc_{'1' * 32}", role="view", subject=answers.USER),
+                    answers.a_kubeconfig("refused", id=f"kc_{'2' * 32}", requested_at=answers.at(days=2)),
+                ],
+                "next_cursor": None,
+            }
+        },
+    ),
+    "kubeconfig_list_empty": ("kubeconfig list", {"GET /v1/kubeconfigs": EMPTY}),
     "envelope_show": ("envelope show", {"GET /v1/organization/envelope": answers.ENVELOPE}),
     "envelope_set": (
         "envelope set --project research --gpus 8 --model h100-sxm-80gb=4 --burst 50",

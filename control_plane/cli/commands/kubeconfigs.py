@@ -1,0 +1,178 @@
+"""Kubeconfigs, which open the namespace of a project in a cluster."""
+
+import re
+import socket
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from pathlib import Path
+from urllib.parse import quote
+
+from control_plane.cli import kubeconfigs
+from control_plane.cli.answers import Answer
+from control_plane.cli.errors import usage
+from control_plane.cli.kubeconfigs import Issued
+from control_plane.cli.names import Names
+from control_plane.cli.parsing import Commands, command, is_id, noun
+from control_plane.cli.render.kubeconfigs import kubeconfig_page, kubeconfig_table
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.kubeconfigs import (
+    OVERLAP_MINUTES_DEFAULT,
+    KubeconfigPage,
+    KubeconfigRequest,
+    KubeconfigRotationRequest,
+    KubeconfigView,
+)
+
+PREFIX = "kc"
+_MINUTES = {"m": 1, "h": 60}
+
+
+def add(to: Commands) -> None:
+    commands = noun(to, "kubeconfig", "Create, list, rotate and revoke kubeconfigs, which open clusters.")
+    parser = command(
+        commands,
+        "create",
+        create,
+        "Create a kubeconfig for a project, and hand it to kubectl.",
+        more=(
+            "It is merged into the configuration of kubectl (the first file of KUBECONFIG, or\n"
+            "~/.kube/config) as the context CLUSTER-PROJECT, which becomes the current one."
+        ),
+        examples="""
+        splitplane kubeconfig create --cluster eu-1
+        splitplane kubeconfig create --cluster eu-1 --project research --role view
+        splitplane kubeconfig create --cluster eu-1 --lasts 30m --output ci.kubeconfig
+        """,
+    )
+    parser.add_argument("--cluster", metavar="CLUSTER", required=True, help="the cluster, by name or id")
+    parser.add_argument(
+        "--project", metavar="PROJECT", help="the project, by name or id (default: the default one)"
+    )
+    parser.add_argument(
+        "--role", choices=("view", "edit"), default="edit", help="what it may do there (default: edit)"
+    )
+    parser.add_argument(
+        "--lasts", metavar="TIME", type=_minutes, default=480, help="such as 30m; 10m to 24h (default: 8h)"
+    )
+    parser.add_argument("--name", metavar="NAME", help="for people (default: the name of this machine)")
+    _add_output(parser)
+    command(
+        commands,
+        "list",
+        list_kubeconfigs,
+        "List kubeconfigs, newest first: who can get in where, and until when.",
+        examples="splitplane kubeconfig list",
+    )
+    parser = command(
+        commands,
+        "rotate",
+        rotate,
+        "Replace a kubeconfig by a new one; the old one ends after the overlap.",
+        examples="splitplane kubeconfig rotate kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b --overlap 10m",
+    )
+    parser.add_argument("kubeconfig", metavar="KUBECONFIG", help="the id of a kubeconfig: kc_...")
+    parser.add_argument(
+        "--overlap",
+        metavar="TIME",
+        type=_minutes,
+        default=OVERLAP_MINUTES_DEFAULT,
+        help="how long the old one still counts, such as 0m (default: 1h)",
+    )
+    _add_output(parser)
+    parser = command(
+        commands,
+        "revoke",
+        revoke,
+        "Revoke kubeconfigs. They have no rights within seconds.",
+        more="What runs in pods goes on, and so do open exec sessions: delete their pods to end them.",
+        examples="splitplane kubeconfig revoke kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+    )
+    parser.add_argument("kubeconfigs", metavar="KUBECONFIG", nargs="+", help="the id of a kubeconfig: kc_...")
+
+
+def _add_output(parser: ArgumentParser) -> None:
+    parser.add_argument("--output", metavar="FILE", help="write a file of its own; kubectl's stays as it is")
+
+
+def _minutes(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,5})([mh])", text)
+    if found is None:
+        raise ArgumentTypeError(f"{text!r} is no time; write 30m or 8h")
+    return int(found[1]) * _MINUTES[found[2]]
+
+
+def create(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+
+    def ask(public_key: str) -> Issued:
+        wanted = KubeconfigRequest(
+            name=args.name or _this_machine(),
+            public_key=public_key,
+            project=args.project,
+            role=args.role,
+            lasts_minutes=args.lasts,
+        )
+        path = f"/v1/clusters/{quote(args.cluster, safe='')}/kubeconfigs"
+        return client.post(path, KubeconfigView, wanted)
+
+    issued, file = kubeconfigs.request(terminal, client, ask)
+    _hand_over(terminal, args, issued, file)
+
+
+def _this_machine() -> str:
+    """A name that the API accepts."""
+    name = re.sub(r"[^a-zA-Z0-9._-]", "", socket.gethostname()).lstrip("._-")[:63]
+    return name or "kubeconfig"
+
+
+def _hand_over(terminal: Terminal, args: Namespace, issued: Issued, file: dict[str, object]) -> None:
+    if args.output:
+        path = Path(args.output).expanduser()
+        kubeconfigs.write(path, file)
+    else:
+        path = kubeconfigs.configuration(terminal.environ)
+        kubeconfigs.merge(path, file)
+    command_line = f"kubectl --kubeconfig {path}" if args.output else "kubectl"
+    terminal.present(
+        args.json,
+        issued,
+        lambda shown: kubeconfig_page(shown, str(path), f"{command_line} get pods", terminal.now()),
+    )
+
+
+def list_kubeconfigs(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    answer = client.every("/v1/kubeconfigs", KubeconfigPage)
+    terminal.present(
+        args.json, answer, lambda page: kubeconfig_table(page.items, Names(client), terminal.now())
+    )
+
+
+def rotate(terminal: Terminal, args: Namespace) -> None:
+    _check(args.kubeconfig)
+    client = terminal.client()
+
+    def ask(public_key: str) -> Issued:
+        wanted = KubeconfigRotationRequest(public_key=public_key, overlap_minutes=args.overlap)
+        return client.post(f"/v1/kubeconfigs/{args.kubeconfig}/rotations", KubeconfigView, wanted)
+
+    issued, file = kubeconfigs.request(terminal, client, ask)
+    _hand_over(terminal, args, issued, file)
+
+
+def revoke(terminal: Terminal, args: Namespace) -> None:
+    for word in args.kubeconfigs:
+        _check(word)
+    client = terminal.client()
+    answers = [client.post(f"/v1/kubeconfigs/{word}/revoke", KubeconfigView) for word in args.kubeconfigs]
+    page = Answer(
+        {"items": [answer.content for answer in answers], "next_cursor": None},
+        KubeconfigPage(tuple(answer.value for answer in answers), None),
+    )
+    terminal.present(
+        args.json, page, lambda page: kubeconfig_table(page.items, Names(client), terminal.now())
+    )
+
+
+def _check(word: str) -> None:
+    if not is_id(PREFIX, word):
+        raise usage(f"{word!r} is not the id of a kubeconfig; see: splitplane kubeconfig list")

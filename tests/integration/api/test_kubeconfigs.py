@@ -237,6 +237,15 @@ async def test_who_may_not_gets_none_and_sees_none_of_others(
     hold(await other.http.post(f"/v1/kubeconfigs/{mine['id']}/rotations", json=rotation), "not_found")
     hold(await ask(other.http, project=mine["project_id"]), "project_unknown")
     assert (await other.http.get("/v1/kubeconfigs")).json()["items"] == []
+    assert (await acme.http.post("/v1/projects", json={"name": "research"})).is_success
+    _, client, _ = await account(api, acme, "elsewhere", "member", kind="project", id="research")
+    hold(await client.get(f"/v1/kubeconfigs/{mine['id']}"), "not_found")
+    hold(await client.post(f"/v1/kubeconfigs/{mine['id']}/revoke"), "not_found")
+    hold(await client.post(f"/v1/kubeconfigs/{mine['id']}/rotations", json=rotation), "not_found")
+    assert (await client.get("/v1/kubeconfigs")).json()["items"] == []
+    for project in ({}, {"project": "default"}):
+        hold(await ask(client, **project), "project_unknown")
+    assert (await ask(client, project="research")).status_code == 202
     _, client, _ = await account(api, acme, "viewer", "viewer", kind="project", id="default")
     hold_denied(await ask(client), Permission.KUBECONFIGS_CREATE)
     assert (await client.get(f"/v1/kubeconfigs/{mine['id']}")).json()["id"] == mine["id"]

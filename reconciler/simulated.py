@@ -16,6 +16,7 @@ from data_plane.proof.prover.emulation.machine import Claim
 from data_plane.simulation.access import FakeAccess
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.prover import simulated_prover
+from reconciler.server_hosts import SERVER_PRINCIPAL
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -23,7 +24,9 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
     shapes: dict[str, Shape] = {}
 
     async def look_up(target: Target, _step: str) -> None:
-        if target.host_key not in shapes:
+        if (
+            target.host_key not in shapes and target.principal != SERVER_PRINCIPAL
+        ):  # A host of ours has no GPUs.
             async with db.reading() as connection:
                 model, count = await machines.ordered_as(connection, target.host_key)
             shapes[target.host_key] = Shape(model, count, vcpus=0, memory_gib=0, disk_gib=0)

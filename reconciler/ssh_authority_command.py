@@ -38,7 +38,7 @@ class SshAuthorityCommand:
             behind = await ssh_authorities.count_behind(connection, trust)
         lines = [_line(each) for each in every]
         if behind:
-            lines.append(f"{behind} machines have not been told yet whom to trust now.")
+            lines.append(f"{behind} machines and server hosts have not been told yet whom to trust now.")
         return lines
 
     async def trusted(self) -> Sequence[str]:

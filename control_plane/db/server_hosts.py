@@ -1,5 +1,7 @@
 """Queries on the hosts of ours that servers of clusters run on."""
 
+from datetime import datetime
+
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
@@ -27,6 +29,30 @@ UPDATE server_hosts SET cluster_id = :cluster_id WHERE name = (
 RETURNING name
 """)
 _FREE = text("UPDATE server_hosts SET cluster_id = NULL WHERE cluster_id = :cluster_id")
+
+# A host was never told (null) until the first time after it was added.
+_TAKE_BEHIND = text(f"""
+WITH behind AS (
+  UPDATE server_hosts SET ssh_trust_due_at = :again WHERE name IN (
+    SELECT name FROM server_hosts
+    WHERE ssh_trust IS DISTINCT FROM :trust AND (ssh_trust_due_at IS NULL OR ssh_trust_due_at <= :now)
+    ORDER BY ssh_trust_due_at NULLS FIRST, name LIMIT :limit FOR UPDATE SKIP LOCKED
+  ) RETURNING name)
+SELECT {_COLUMNS} JOIN behind b ON b.name = h.name ORDER BY h.name
+""")
+_TOLD = text("UPDATE server_hosts SET ssh_trust = :trust, ssh_trust_due_at = NULL WHERE name = :name")
+
+
+async def take_behind(
+    connection: Connection, trust: str, *, now: datetime, again: datetime, limit: int
+) -> list[ServerHost]:
+    """Hosts that trust other SSH authorities than those with this fingerprint. Nobody else takes them until `again`."""
+    return await read(connection, _TAKE_BEHIND, ServerHost, trust=trust, now=now, again=again, limit=limit)
+
+
+async def told(connection: Connection, name: ServerHostName, trust: str) -> bool:
+    """Store which authorities a host was told to trust. False when it was removed meanwhile."""
+    return bool(await write(connection, _TOLD, name=name, trust=trust))
 
 
 async def insert(connection: Connection, host: ServerHost) -> bool:

@@ -42,7 +42,10 @@ _ON_ITS_WAY = among("state", (MachineState.LAUNCHING, MachineState.BOOTING))
 _REACHED = among("state", (MachineState.BOOTSTRAPPING, MachineState.VERIFIED))
 _BEHIND = f"{_REACHED} AND ssh_trust <> :trust"
 _COUNT_BEHIND = text(
-    f"SELECT count(*) FROM machines WHERE ({_ON_ITS_WAY} OR {_REACHED}) AND ssh_trust <> :trust"
+    f"""
+SELECT (SELECT count(*) FROM machines WHERE ({_ON_ITS_WAY} OR {_REACHED}) AND ssh_trust <> :trust)
+     + (SELECT count(*) FROM server_hosts WHERE ssh_trust IS DISTINCT FROM :trust) AS behind
+"""
 )
 _ORDERED = text("UPDATE machines SET ssh_trust = :trust WHERE id = ANY(:ids)")
 _TAKE_BEHIND = text(f"""
@@ -112,7 +115,7 @@ async def owner(connection: Connection) -> OrganizationId | None:
 
 
 async def count_behind(connection: Connection, trust: str) -> int:
-    """How many machines trust other authorities than those with this fingerprint."""
+    """How many machines and server hosts trust other authorities than those with this fingerprint."""
     return await read_one(connection, _COUNT_BEHIND, int, trust=trust) or 0
 
 

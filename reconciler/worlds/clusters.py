@@ -1,14 +1,18 @@
-"""The world of loops of clusters: their servers, and their API servers."""
+"""The world of loops of clusters: their servers, the hosts of these, and their API servers."""
 
 from dataclasses import dataclass
 
+from data_plane.access.port import Access
 from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.servers import Servers
+from reconciler.ssh_authorities import SshAuthorities
 from reconciler.worlds.secrets import SecretWorld
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterWorld(SecretWorld):
+    access: Access
+    ssh_authorities: SshAuthorities
     servers: Servers
     kubernetes: Clusters
     """The API servers of clusters."""

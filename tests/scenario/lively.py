@@ -290,6 +290,9 @@ _ROWS = {
                       FROM kubeconfigs ORDER BY name""",
     "cluster_tenants": """SELECT project_id, ready_at, unneeded_since, due_at, work_until, tries FROM cluster_tenants
                           ORDER BY project_id""",
+    "server_hosts": "SELECT name, ssh_trust, ssh_trust_due_at FROM server_hosts ORDER BY name",
+    "agents": """SELECT l.name, a.agent_sha256, a.installed_at, a.due_at, a.tries, a.sequence, a.ended_at
+                 FROM agents a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 4""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -354,6 +357,9 @@ _SETTLED = {
     "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
+    "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",
+    "agents": """SELECT l.name, a.agent_sha256 IS NULL FROM agents a JOIN leases l ON l.id = a.lease_id
+                 WHERE a.ended_at IS NULL""",
 }
 
 

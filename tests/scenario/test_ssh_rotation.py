@@ -5,9 +5,11 @@ from datetime import datetime
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.ssh_authority import STRAGGLERS_WAITED_FOR
 from data_plane.access.authority import CERTIFICATE_LASTS_MAX
-from data_plane.access.port import Unreachable
+from data_plane.access.port import Target, Unreachable
 from reconciler.ssh_authority_command import Refused
+from tests.support import clusters
 from tests.support.rows import rows
 from tests.support.ssh_rotation import cast_of
 from tests.support.stage import Stage
@@ -55,7 +57,7 @@ async def test_the_next_authority_signs_nothing_while_a_machine_does_not_trust_i
     for _ in range(100):
         await cast.turn()
     assert await cast.states() == ["signing", "next"]
-    assert any("1 machines" in line for line in await cast.command.listed())
+    assert any("1 machines and server hosts" in line for line in await cast.command.listed())
     stage.access.script(away)
     for _ in range(20):
         await cast.turn()
@@ -106,3 +108,51 @@ async def test_a_machine_that_is_ordered_during_a_rotation_trusts_what_the_other
     order = next(each.order for each in stage.cloud.machines.values() if each.address == machine.address)
     assert all(key in order.user_data for key in await cast.authorities.trusted())
     assert set(stage.access.machine(str(machine.address)).authorities) == cast.trusted()[0]
+
+
+async def test_a_server_host_learns_each_authority_before_it_signs_and_forgets_it_afterwards(
+    stage: Stage,
+) -> None:
+    cast = await cast_of(stage, leases=0)
+    await clusters.created(stage, "eu")
+    host = stage.access.machine("eu.internal")
+    await cast.turn()
+    assert set(host.authorities) == set(await cast.authorities.trusted()), "told soon after it was added"
+    await cast.command.rotate(leaked=False)
+    for _ in range(220):
+        signing = (await cast.authorities.signing()).public_key
+        assert signing in host.authorities
+        await cast.turn()
+    assert await cast.states() == ["removed", "signing"]
+    assert host.authorities == ((await cast.authorities.signing()).public_key,)
+    assert host.calls.count("trust authorities") == 3, "when it was added, and once for each change"
+
+
+async def test_a_server_host_that_cannot_be_reached_holds_up_a_rotation_for_a_day(stage: Stage) -> None:
+    cast = await cast_of(stage, leases=0)
+    await clusters.created(stage, "eu")
+    await cast.turn()
+    stage.access.script("eu.internal", unreachable=1_000_000)
+    await cast.command.rotate(leaked=False)
+    for _ in range(30):
+        await cast.turn()
+    assert await cast.states() == ["signing", "next"]
+    assert any("1 machines and server hosts" in line for line in await cast.command.listed())
+    stage.clock.advance(STRAGGLERS_WAITED_FOR.total_seconds())
+    await cast.turn()
+    assert await cast.states() == ["retired", "signing"]
+
+
+async def test_a_slow_login_does_not_tell_a_server_host_what_was_replaced_meanwhile(stage: Stage) -> None:
+    cast = await cast_of(stage, leases=0)
+    await clusters.created(stage, "eu")
+
+    async def rotate_meanwhile(_: Target, step: str) -> None:
+        if step == "connect" and await cast.states() == ["signing"]:
+            await cast.command.rotate(leaked=False)
+            stage.clock.advance(2)  # This process reads them again.
+
+    stage.access.before = rotate_meanwhile
+    await stage.run("trust_server_hosts")
+    assert set(stage.access.machine("eu.internal").authorities) == set(await cast.authorities.trusted())
+    assert len(stage.access.machine("eu.internal").authorities) == 2

@@ -31,7 +31,7 @@ class Cast:
             return [row.state for row in await rows(connection, _STATES)]
 
     async def turn(self) -> None:
-        for loop in ("rotate_ssh_authorities", "trust_ssh_authorities"):
+        for loop in ("rotate_ssh_authorities", "trust_ssh_authorities", "trust_server_hosts"):
             await self.stage.run(loop)
         self.stage.clock.advance(5)
 

@@ -1,4 +1,4 @@
-"""Takes each step of a rotation of the SSH authority when all machines and the hub are ready for it.
+"""Takes each step of a rotation of the SSH authority when all machines, server hosts and the hub are ready for it.
 
 An operator begins a rotation: `python -m reconciler ssh-authority rotate`. The next authority signs when every machine
 trusts it, and the one before is removed, with its private key, when its last certificate has ended. This loop also
@@ -48,7 +48,9 @@ async def activate(world: MeshWorld) -> Report:
             report.acted_on += 1
     report.looked_at = len(live)
     if behind:
-        report.notes.append(f"{behind} machines trust other SSH authorities than they should.")
+        report.notes.append(
+            f"{behind} machines and server hosts trust other SSH authorities than they should."
+        )
     return report
 
 
@@ -75,4 +77,4 @@ async def _take(connection: Connection, step: Due, now: datetime) -> None:
         await secrets.delete(connection, authority.secret_id)
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("trust_ssh_authorities",))
+LOOP = Loop(NAME, timedelta(seconds=5), activate, wakes=("trust_ssh_authorities", "trust_server_hosts"))

@@ -41,6 +41,7 @@ class Figures:
     at: datetime
     leases: Sequence[LeaseCount]
     unmetered: int
+    silent_agents: int
     machines: Sequence[MachineCount]
     unclaimed: Liability
     accounts: Sequence[AccountFigures]
@@ -128,6 +129,9 @@ def _of_leases(figures: Figures) -> Iterator[Metric]:
     yield _gauge("leases_waiting", "Leases that wait for stock.", waiting)
     yield _gauge(
         "leases_unmetered", "Ready leases whose meter has not advanced for two hours.", figures.unmetered
+    )
+    yield _gauge(
+        "agents_silent", "Agents that reported before, and have not for five minutes.", figures.silent_agents
     )
 
 

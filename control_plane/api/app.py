@@ -14,6 +14,7 @@ from litestar.datastructures import State
 from control_plane.api.account_requests import AccountRequestController
 from control_plane.api.accounts import AccountController
 from control_plane.api.admissions import AdmissionController
+from control_plane.api.agents import AgentController
 from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
@@ -88,6 +89,7 @@ CONTROLLERS = (
     ProofController,
     BillingController,
     LoopController,
+    AgentController,
     OrphanController,
     AccountController,
     AuditController,

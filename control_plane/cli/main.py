@@ -62,6 +62,7 @@ FILES = {
     "organizations": ("organization", "credit"),
     "loops": ("loops",),
     "orphans": ("orphan",),
+    "agents": ("agent",),
     "accounts": ("account",),
     "server_hosts": ("server-host",),
     "audit": ("audit",),

@@ -56,6 +56,13 @@ class Reported:
     results: Mapping[str, Mapping[str, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page of agents ends."""
+
+    claim_id: ClaimId
+
+
 _REPORTED = Recordset(Reported, "reported")
 
 # The network's addresses are those that admit_customers gave the claim.
@@ -106,10 +113,13 @@ UPDATE agents a SET sequence = reported.sequence, reported_at = greatest(a.repor
   heartbeat = reported.heartbeat, received = a.received + reported.received, results = a.results || reported.results
 FROM {_REPORTED} WHERE a.digest = reported.digest AND a.sequence < reported.sequence
 """)
-_EVERY = text("""
+_PAGE = text("""
 SELECT claim_id, machine_id, lease_id, agent_sha256, installed_at, why, reported_at, heartbeat, received, results,
        ended_at
-FROM agents ORDER BY claim_id
+FROM agents
+WHERE (CAST(:after AS uuid) IS NULL OR claim_id > :after)
+  AND (CAST(:silent_since AS timestamptz) IS NULL OR (ended_at IS NULL AND reported_at < :silent_since))
+ORDER BY claim_id LIMIT :limit
 """)
 _COUNT_SILENT = text("""
 SELECT count(*) FROM agents WHERE ended_at IS NULL AND reported_at < :before
@@ -159,8 +169,16 @@ async def store(connection: Connection, reported: Sequence[Reported]) -> int:
     return await write(connection, _STORE, reported=_REPORTED.document(reported)) if reported else 0
 
 
-async def every(connection: Connection) -> list[Agent]:
-    return await read(connection, _EVERY, Agent)
+async def page(
+    connection: Connection, *, silent_since: datetime | None, after: Place | None, limit: int
+) -> list[Agent]:
+    """Agents by the age of their claims; if `silent_since` is given, those that reported before and not since then."""
+    values = {
+        "silent_since": silent_since,
+        "after": None if after is None else after.claim_id,
+        "limit": limit,
+    }
+    return await read(connection, _PAGE, Agent, **values)
 
 
 async def count_silent(connection: Connection, *, before: datetime) -> int:

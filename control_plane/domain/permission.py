@@ -136,6 +136,8 @@ class Permission(StrEnum):
     BILLING_READ = "billing.read"
     """Read usage, the bill, and the organization's reconciliation."""
     LOOPS_READ = "loops.read"
+    AGENTS_READ = "agents.read"
+    """Read what the agents on machines reported last."""
     ORPHANS_READ = "orphans.read"
     ORPHANS_TERMINATE = "orphans.terminate"
     """Decide that single orphans are terminated, whatever holds them back."""
@@ -170,6 +172,7 @@ _OF_PLATFORM = frozenset(
         _P.COSTS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
+        _P.AGENTS_READ,
         _P.ORPHANS_READ,
         _P.ORPHANS_TERMINATE,
         _P.PROVIDER_ACCOUNTS_READ,
@@ -348,6 +351,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.COSTS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
+        _P.AGENTS_READ,
         _P.ORPHANS_READ,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.SERVER_HOSTS_READ,

@@ -174,7 +174,9 @@ async def test_it_does_the_tasks_that_it_is_asked_for(stage: Stage) -> None:
     assert all(result.done for result in done.values()), done
     assert "8 GPUs" in done["topology"].detail
     assert done["verify"].digest == build_agent().sha256
-    assert "memory.max 268435456" in done["verify"].detail
+    # Of the older hierarchies of control groups, the agent cannot read its limits.
+    unified = await stage.machine.sh("stat -fc %T /sys/fs/cgroup") == "cgroup2fs\n"
+    assert f"memory.max {268435456 if unified else 'not readable'}" in done["verify"].detail
     assert "0 lost" in done["report"].detail
 
 

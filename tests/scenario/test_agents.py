@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import cast
 
 import pytest
+from prometheus_client import REGISTRY
 from sqlalchemy import text
 
 from control_plane.db import agents
@@ -21,6 +22,7 @@ from data_plane.access.port import Unreachable
 from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeMachine
 from data_plane.simulation.collector import FakeCollector
+from reconciler.figures import FIGURES
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -39,7 +41,7 @@ async def _leased(stage: Stage) -> tuple[Lease, FakeMachine]:
 
 async def _agent(stage: Stage) -> Agent:
     async with stage.db.reading() as connection:
-        (agent,) = await agents.every(connection)
+        (agent,) = await agents.page(connection, silent_since=None, after=None, limit=100)
     return agent
 
 
@@ -82,7 +84,7 @@ async def test_an_agent_is_installed_reports_does_its_tasks_and_goes_with_its_le
     stage.clock.advance(KNOWN_AFTER_THE_END.total_seconds())
     await stage.run("collect_heartbeats")
     async with stage.db.reading() as connection:
-        assert await agents.every(connection) == []
+        assert await agents.page(connection, silent_since=None, after=None, limit=100) == []
 
 
 async def test_only_the_digest_of_a_credential_is_stored(stage: Stage) -> None:
@@ -95,7 +97,8 @@ async def test_only_the_digest_of_a_credential_is_stored(stage: Stage) -> None:
     assert machine.agent.credential not in row.whole
 
 
-async def test_a_silent_agent_costs_nobody_anything(stage: Stage) -> None:
+async def test_a_silent_agent_costs_nobody_anything(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FIGURES, "figures", None)
     lease, machine = await _leased(stage)
     await stage.run("install_agents")
     await _hear(stage, 2)
@@ -103,6 +106,8 @@ async def test_a_silent_agent_costs_nobody_anything(stage: Stage) -> None:
     _collector(stage).silent.add(address)
     await stage.play(2 * SILENT_AFTER.total_seconds(), step=30)
     assert state(await _agent(stage), stage.clock.now()) is AgentState.SILENT
+    await stage.run("read_figures")
+    assert REGISTRY.get_sample_value("splitplane_agents_silent") == 1
     assert await stage.state(lease) == "ready"
     _collector(stage).silent.clear()
     await _hear(stage)

@@ -23,6 +23,7 @@ SAMPLE_FIGURES = Figures(
     at=AT,
     leases=[LeaseCount(LeaseState.PLACING, leases=2, waiting=1)],
     unmetered=0,
+    silent_agents=0,
     machines=[
         MachineCount(
             ACCOUNT, "fake", "eu", "h100-sxm-80gb", MachineState.VERIFIED, machines=1, gpus=8, missed=0

@@ -27,6 +27,7 @@ _TAGS = {
     "audit log": "What was asked, allowed, refused and done, in hash chains.",
     "provider accounts": "For operators: our accounts at providers.",
     "loops": "For operators: what the reconciler's loops reported.",
+    "agents": "For operators: what the agents on machines reported last.",
     "orphans": "For operators: machines that no record claims.",
     "health": "Whether the process can serve. No key is needed.",
 }

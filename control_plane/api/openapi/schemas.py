@@ -18,6 +18,7 @@ from control_plane.wire import (
     account_requests,
     accounts,
     admissions,
+    agents,
     api_keys,
     audit,
     billing,
@@ -50,8 +51,8 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
-    leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, orphans, audit,
-    health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
+    leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, agents,
+    orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -5,7 +5,8 @@ When the database does not answer, the metrics keep the last figures, and their 
 
 from datetime import timedelta
 
-from control_plane.db import figures, usage
+from control_plane.db import agents, figures, usage
+from control_plane.domain import agent
 from control_plane.domain.metering import SILENT_AFTER
 from reconciler.figures import FIGURES, Figures
 from reconciler.loop import Loop, Report
@@ -21,6 +22,7 @@ async def activate(world: World) -> Report:
             at=now,
             leases=await figures.leases(connection),
             unmetered=await usage.silent(connection, before=now - SILENT_AFTER),
+            silent_agents=await agents.count_silent(connection, before=now - agent.SILENT_AFTER),
             machines=await figures.machines(connection),
             unclaimed=await figures.unclaimed(connection, now=now),
             accounts=await figures.accounts(connection, now=now),

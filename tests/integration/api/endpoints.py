@@ -308,6 +308,7 @@ ENDPOINTS = (
     _get("/v1/operator/audit-events", Permission.AUDIT_READ_ALL, "chain", *AUDIT_FILTERS),
     _get("/v1/operator/audit-events/export", Permission.AUDIT_READ_ALL, "chain", "after"),
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
+    _get("/v1/operator/agents", Permission.AGENTS_READ, "silent", "limit", "cursor"),
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),

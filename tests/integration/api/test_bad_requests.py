@@ -188,6 +188,7 @@ async def test_a_balance_beyond_64_bits_is_refused_and_nothing_is_posted(
 
 QUERIES = {
     "gone": ("maybe", "2", "-1", "%00"),
+    "silent": ("maybe", "2", "-1", "%00"),
     "name": ["", "%00", "a" * 101],
     "limit": ["null", "0", "-1", "201", "1.5", "", "abc", "1" * 400, "%00", "\uff11", "1&limit=2", "0x10"],
     "cursor": ["", "abc", "%00", "%F0%9F", "x" * 300, "AAAA", "bGVhc2VzOjE6MQ", "a b", "=", "bGVhc2Vz==="],

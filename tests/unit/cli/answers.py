@@ -283,6 +283,35 @@ CLUSTERS: Json = {
     ],
     "next_cursor": None,
 }
+AGENTS: Json = {
+    "items": [
+        {
+            "machine_id": f"mc_019aa0000000700080000000000000{digit}1",
+            "lease_id": f"le_019aa0000000700080000000000000{digit}2",
+            "state": state,
+            "agent_sha256": None if age is None else "5e" * 32,
+            "installed_at": None if age is None else at(days=2),
+            "why": why,
+            "reported_at": None if age is None else at(seconds=age),
+            "age_seconds": age,
+            "received": received,
+            "dropped": None if age is None else 0,
+            "uptime_seconds": None if age is None else 172_800,
+            "results": [] if age is None else [
+                {
+                    "task": "report", "at": at(seconds=age), "done": True,
+                    "detail": "8 GPUs, 0 lost, 0 errors, nvml", "digest": "ab" * 32,
+                }
+            ],
+        }
+        for digit, state, age, received, why in (
+            ("a", "reporting", 42, 2_880, None),
+            ("b", "silent", 1_260, 120, None),
+            ("c", "waiting", None, 0, "StepFailed: install agent (exit 1): no space left on device"),
+        )
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 SERVER_HOSTS: Json = {
     "items": [
         {

@@ -114,6 +114,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "cluster_list": ("cluster list", {"GET /v1/clusters": answers.CLUSTERS}),
     "cluster_show": ("cluster show eu-1", {"GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]}),
     "cluster_show_failing": ("cluster show acme", {"GET /v1/clusters/acme": answers.CLUSTERS["items"][1]}),
+    "agent_list": ("agent list", {"GET /v1/operator/agents": answers.AGENTS}),
     "server_host_list": ("server-host list", {"GET /v1/operator/server-hosts": answers.SERVER_HOSTS}),
     "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_all": ("session list --all", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),

@@ -34,6 +34,8 @@ from control_plane.api.loops import LoopController
 from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
 from control_plane.api.networks import NetworkController
+from control_plane.api.node_pools import NodePoolController
+from control_plane.api.nodes import NodeController
 from control_plane.api.oauth import OAuthController
 from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organization_states import OrganizationStateController
@@ -78,6 +80,8 @@ CONTROLLERS = (
     NetworkController,
     ClusterController,
     KubeconfigController,
+    NodePoolController,
+    NodeController,
     ServerHostController,
     EnvelopeController,
     QuotaRequestController,

@@ -46,6 +46,7 @@ CSV_COLUMNS = (
     "purchase",
     "price_book",
     "labels",
+    "node_pool",
 )
 """New columns go to the end, because people's sheets count them."""
 
@@ -194,6 +195,7 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.purchase,
         charge.price_book,
         json.dumps(charge.labels, sort_keys=True, ensure_ascii=False, separators=(",", ":")),
+        charge.node_pool or "",
     )
 
 

@@ -18,6 +18,8 @@ LISTS = {
     "KEY": "/v1/ssh-keys",
     "NETWORK": "/v1/projects/default/networks",
     "CLUSTER": "/v1/clusters",
+    "POOL": "/v1/node-pools",
+    "NODE": "/v1/nodes",
 }
 """The lists whose names complete an argument, by its place holder in the help."""
 

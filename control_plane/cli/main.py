@@ -50,6 +50,8 @@ FILES = {
     "networks": ("network",),
     "clusters": ("cluster",),
     "kubeconfigs": ("kubeconfig",),
+    "node_pools": ("node-pool",),
+    "nodes": ("node",),
     "envelopes": ("envelope",),
     "quota_requests": ("quota",),
     "users": ("user",),

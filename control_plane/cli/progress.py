@@ -84,7 +84,7 @@ def follow(
                         return
             failures += 1  # The stream ended and the lease is not settled; look again behind the last event.
         except CliError as error:
-            if not _is_passing(error):
+            if not is_passing(error):
                 raise
             failures += 1
             if error.status is None:  # An API that answers can still be polled, so there is no outage.
@@ -122,7 +122,7 @@ def _polled(
         try:
             answer = client.get(f"/v1/leases/{lease_id}", LeaseView)
         except CliError as error:
-            if not _is_passing(error) or client.clock.seconds() - answered >= outage_seconds_max:
+            if not is_passing(error) or client.clock.seconds() - answered >= outage_seconds_max:
                 raise
         else:
             answered = client.clock.seconds()
@@ -132,7 +132,7 @@ def _polled(
         wait(POLL_SECONDS)
 
 
-def _is_passing(error: CliError) -> bool:
+def is_passing(error: CliError) -> bool:
     """Whether a later try may succeed: there was no answer, or one of 429 or 5xx."""
     return error.status is None or error.status == 429 or error.status >= 500
 

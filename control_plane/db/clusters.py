@@ -12,6 +12,7 @@ from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.cluster import LIVE, Cluster, ClusterEvent, ClusterState
 from control_plane.domain.ids import ClusterId, OrganizationId, SecretId
+from control_plane.domain.node_pool import LIVE as LIVE_POOLS
 from control_plane.domain.transitions import Moved
 
 
@@ -62,7 +63,13 @@ UPDATE clusters SET state = :after, generation = generation + 1, due_at = :now, 
   gone_at = CASE WHEN :after = '{ClusterState.GONE}' THEN CAST(:now AS timestamptz) END
 WHERE id = :id AND state = :before AND generation = :seen
 """)
-_TAKE = work.take("clusters", "state = :state AND due_at <= :now", order="due_at, id")
+# A cluster that is being deleted waits until nothing is left of its node pools.
+_TAKE = work.take(
+    "clusters",
+    f"""state = :state AND due_at <= :now AND (state <> '{ClusterState.DELETING}' OR NOT EXISTS (
+      SELECT FROM node_pools p WHERE p.cluster_id = clusters.id AND {among("p.state", LIVE_POOLS)}))""",
+    order="due_at, id",
+)
 _TAKEN = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = ANY(:ids) ORDER BY created_at, id")
 _SECRETS = text("SELECT token_secret_id, admin_secret_id FROM clusters WHERE id = :id")
 _KEEP_TOKEN = text(

@@ -37,12 +37,14 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import cost_until
 from control_plane.domain.money import Nano
 
-_NAMED_BY = frozenset({"project", "environment", "network"})
+_NAMED_BY = frozenset({"project", "environment", "network", "node_pool", "cluster"})
 _COLUMNS = tuple(field.name for field in fields(Lease) if field.name not in _NAMED_BY)
 _NAMES = """
 (SELECT name FROM projects WHERE id = l.project_id) AS project,
 (SELECT name FROM environments WHERE id = l.environment_id) AS environment,
-(SELECT name FROM networks WHERE id = l.network_id) AS network"""
+(SELECT name FROM networks WHERE id = l.network_id) AS network,
+(SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
+(SELECT c.name FROM node_pools p JOIN clusters c ON c.id = p.cluster_id WHERE p.id = l.node_pool_id) AS cluster"""
 """SQL: the names of what a lease belongs to. Without joins, so that `FOR UPDATE` locks the lease alone."""
 COLUMNS = f"{', '.join(f'l.{column}' for column in _COLUMNS)}, {_NAMES}"
 """SQL: the columns of `Lease`, of the row `l`."""

@@ -242,6 +242,8 @@ class Charge:
     amount_nano: Nano
     labels: Mapping[str, str]
     """The labels that the lease has now; a charge itself never changes."""
+    node_pool: str | None
+    """The name of the node pool that the lease is a node of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +264,8 @@ class LeaseUsage(Use):
     project: str
     """The project's name."""
     sku: str
+    node_pool: str | None
+    """The name of the node pool that it is a node of."""
     metered_until: datetime | None
     gpu_seconds: int
     """Rated in the period."""
@@ -272,7 +276,7 @@ class LeaseUsage(Use):
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
-       c.amount_nano, l.labels
+       c.amount_nano, l.labels, (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
   AND {within("l")}
@@ -287,6 +291,7 @@ FROM charges WHERE organization_id = :organization_id AND started_at >= :since A
 """)
 _BY_LEASE = text(f"""
 SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.metered_until, {USE},
+       (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
        coalesce(rated.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
 FROM leases l {USED} JOIN projects p ON p.id = l.project_id
 LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges

@@ -30,6 +30,12 @@ class Action(StrEnum):
     """A lease that waits is to be placed before others of its organization."""
     LEASE_BATCH = "lease_batch"
     """Several equal leases are to be created by one request, all or none."""
+    NODE_POOL_CREATE = "node_pool_create"
+    """The leases of all nodes of a new pool are to be created, all or none."""
+    NODE_POOL_SCALE = "node_pool_scale"
+    """The leases of more nodes of a pool are to be created, all or none."""
+    NODE_REPLACE = "node_replace"
+    """The lease of one node is to be created, in place of one that ended."""
     QUOTA_INCREASE = "quota_increase"
 
 

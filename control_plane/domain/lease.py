@@ -16,7 +16,15 @@ from enum import StrEnum
 
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import EnvironmentId, LeaseId, NetworkId, OrganizationId, ProjectId, SshKeyId
+from control_plane.domain.ids import (
+    EnvironmentId,
+    LeaseId,
+    NetworkId,
+    NodePoolId,
+    OrganizationId,
+    ProjectId,
+    SshKeyId,
+)
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
@@ -70,6 +78,15 @@ class PurchaseKind(StrEnum):
 
     ON_DEMAND = "on_demand"
     """Per second, until it is released."""
+
+
+class LeaseKind(StrEnum):
+    """What a customer gets."""
+
+    MACHINE = "machine"
+    """A machine to log in to."""
+    NODE = "node"
+    """A node in a Kubernetes cluster, of a node pool."""
 
 
 class EndReason(StrEnum):
@@ -162,10 +179,16 @@ class Lease:
     environment_id: EnvironmentId
     environment: str
     """The environment's name."""
-    network_id: NetworkId
-    """The network that its machines join."""
-    network: str
+    network_id: NetworkId | None
+    """The network that its machines join; None for a node of a pool."""
+    network: str | None
     """The network's name."""
+    node_pool_id: NodePoolId | None
+    """The pool of which it is a node; None for a machine that its customer logs in to."""
+    node_pool: str | None
+    """The pool's name."""
+    cluster: str | None
+    """The name of the pool's cluster."""
     name: str
     sku: str
     gpu_model: GpuModel
@@ -203,6 +226,10 @@ class Lease:
     """When it is released by itself; None before it is ready, and when no limit applies."""
     billed_until: datetime | None
     ended_at: datetime | None
+
+    @property
+    def kind(self) -> LeaseKind:
+        return LeaseKind.MACHINE if self.node_pool_id is None else LeaseKind.NODE
 
     @property
     def scope(self) -> Scope:

@@ -97,6 +97,10 @@ class Permission(StrEnum):
     """Create and rotate kubeconfigs of projects, which open their namespaces in clusters."""
     KUBECONFIGS_REVOKE = "kubeconfigs.revoke"
     """Revoke kubeconfigs of projects, one's own and those of others."""
+    NODE_POOLS_READ = "node_pools.read"
+    """Read node pools and their nodes."""
+    NODE_POOLS_MANAGE = "node_pools.manage"
+    """Create, scale and delete node pools, whose nodes are leases."""
     SERVER_HOSTS_READ = "server_hosts.read"
     """Read the hosts that servers of clusters run on."""
     SERVER_HOSTS_MANAGE = "server_hosts.manage"
@@ -228,6 +232,8 @@ _OF_ENVIRONMENT = frozenset(
         _P.ENVIRONMENTS_READ,
         _P.QUOTES_CREATE,
         _P.LEASES_CREATE,
+        _P.NODE_POOLS_READ,
+        _P.NODE_POOLS_MANAGE,
         _P.ENVELOPES_READ,
         _P.ENVELOPES_SET,
         _P.QUOTA_REQUESTS_READ,
@@ -272,6 +278,7 @@ VIEWER = (
         _P.NETWORKS_READ,
         _P.SSH_KEYS_READ,
         _P.LEASES_READ,
+        _P.NODE_POOLS_READ,
         _P.SSH_CERTIFICATES_READ,
         _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,
@@ -292,6 +299,7 @@ MEMBER = VIEWER | {
     _P.LEASES_RELEASE,
     _P.LEASES_LABEL,
     _P.LEASES_UPDATE,
+    _P.NODE_POOLS_MANAGE,
     _P.SSH_CERTIFICATES_CREATE,
     _P.SSH_CERTIFICATES_REVOKE,
     _P.KUBECONFIGS_CREATE,
@@ -375,6 +383,7 @@ AUDITOR = frozenset(
         _P.ENVIRONMENTS_READ,
         _P.NETWORKS_READ,
         _P.LEASES_READ,
+        _P.NODE_POOLS_READ,
         _P.SSH_CERTIFICATES_READ,
         _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,

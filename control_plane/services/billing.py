@@ -58,6 +58,8 @@ class BillLine:
     project: str
     """The project's name."""
     sku: str
+    node_pool: str | None
+    """The name of the node pool that the lease is a node of."""
     nano_per_gpu_hour: Nano
     gpu_seconds: int
     """Rated in this period."""
@@ -154,6 +156,7 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
         project_id=lease.project_id,
         project=lease.project,
         sku=lease.sku,
+        node_pool=lease.node_pool,
         nano_per_gpu_hour=price,
         gpu_seconds=lease.gpu_seconds,
         amount_nano=lease.amount_nano,

@@ -7,7 +7,7 @@ from uuid import UUID
 from control_plane.db import clusters, organizations, server_hosts
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
-from control_plane.domain.cluster import Cluster, ClusterEvent, looks_like_an_id, step
+from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, looks_like_an_id, step
 from control_plane.domain.ids import ClusterId, MalformedIdError, OrganizationId, Prefix, off_wire, on_wire
 from control_plane.domain.organization import OPEN
 from control_plane.domain.overlay import BLOCKS
@@ -87,6 +87,7 @@ async def delete(connection: Connection, world: World, word: str) -> Cluster | R
     Deleting one again changes nothing. The connection acts for the operators' organization.
     """
     found = await _lookup(connection, word)
+    found = await _lookup(connection, word)
     locked = None if found is None else await clusters.lock(connection, found.id)
     if locked is None:
         return _not_found(word)
@@ -127,3 +128,9 @@ async def _lookup(connection: Connection, word: str) -> Cluster | None:
 
 def _not_found(word: str) -> Refused:
     return Refused(RefusalCode.NOT_FOUND, f"There is no cluster {word!r}.")
+
+
+async def names(connection: Connection, *, limit: int) -> list[str]:
+    """The names of ready clusters that the caller may use, for a refusal that lists them."""
+    found = await clusters.page(connection, after=None, limit=limit)
+    return [cluster.name for cluster in found if cluster.state is ClusterState.READY]

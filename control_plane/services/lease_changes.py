@@ -25,13 +25,14 @@ from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.envelope_rules import Applied, exceeds, without
 from control_plane.domain.ids import AdmissionDecisionId, LeaseId, OrganizationId
 from control_plane.domain.journal import Note
-from control_plane.domain.lease import LIVE, Lease, LeaseState
+from control_plane.domain.lease import LIVE, Lease, LeaseKind, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
+from control_plane.outcomes.market import market_of
 from control_plane.services import admissions
 from control_plane.services.lease_overviews import NOT_FOUND
-from control_plane.services.market import market_of
+from control_plane.services.leases import of_node_pool
 from control_plane.world import World
 
 
@@ -73,6 +74,8 @@ async def change(
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
         return NOT_FOUND
+    if lease.kind is LeaseKind.NODE:
+        return of_node_pool(lease, "changed")
     if lease.state not in LIVE:
         return Refused(RefusalCode.LEASE_ENDING, f"The lease is {lease.state}, so nothing of it can change.")
     changing = _Changing(connection, world, lease, actor, world.now())

@@ -9,7 +9,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.ssh_certificates import Requested
 from control_plane.domain.access import Principal, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, SshCertificateId, on_wire
-from control_plane.domain.lease import Lease
+from control_plane.domain.lease import Lease, LeaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.ssh_certificate import Admission, SshCertificate, refusal
 from control_plane.domain.ssh_public_key import InvalidSshKeyError, SshPublicKey, parse
@@ -42,6 +42,9 @@ async def request(
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
         return NOT_FOUND
+    if lease.kind is LeaseKind.NODE:
+        why = f"The lease is a node of the node pool {lease.node_pool!r}, and nobody logs in to a node."
+        return Refused(RefusalCode.LEASE_IS_NODE, why)
     found = given or await _stored(connection, lease, key)
     if isinstance(found, Refused):
         return found

@@ -51,6 +51,8 @@ class UsageRow(View):
     """The version of the price book that the price is from."""
     labels: dict[str, str] = field(default_factory=dict)
     """The labels that the lease has now. Charges never change; labels may."""
+    node_pool: str | None = None
+    """The name of the node pool that the lease is a node of; null for a machine."""
 
 
 class UsagePage(View):
@@ -84,6 +86,8 @@ class BillLineView(View):
     """GPU-seconds that are not rated yet."""
     unrated: Money
     """Used since the last rated interval, and not rated yet."""
+    node_pool: str | None = None
+    """The name of the node pool that the lease is a node of; null for a machine."""
 
 
 class ProjectTotalView(View):
@@ -183,3 +187,5 @@ class UsageCsvRow(View):
     """The version of the price book that the price is from."""
     labels: str
     """The labels that the lease has now, as one JSON object."""
+    node_pool: str
+    """The name of the node pool that the lease is a node of; empty for a machine."""

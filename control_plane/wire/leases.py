@@ -27,10 +27,12 @@ from control_plane.wire.vocabulary import (
     EnvironmentIdText,
     GpuModelWord,
     LeaseIdText,
+    LeaseKindWord,
     LeaseStateWord,
     MachineIdText,
     MachineStateWord,
     NetworkIdText,
+    NodePoolIdText,
     ProjectIdText,
     ProofIdText,
     ProofOutcomeWord,
@@ -269,10 +271,18 @@ class LeaseView(View, kw_only=True):
     """The name of the environment that it belongs to."""
     environment_id: EnvironmentIdText
     """The id of that environment."""
-    network: str
-    """The name of the private network that its machine joins."""
-    network_id: NetworkIdText
-    """The id of that network."""
+    network: str | None
+    """The name of the private network that its machine joins; null for a node, which joins its cluster instead."""
+    network_id: NetworkIdText | None
+    """The id of that network; null for a node."""
+    kind: LeaseKindWord = "machine"
+    """What it is: a machine to log in to, or a node of a node pool."""
+    node_pool: str | None = None
+    """The name of the node pool that it is a node of; null for a machine."""
+    node_pool_id: NodePoolIdText | None = None
+    """The id of that node pool; null for a machine."""
+    cluster: str | None = None
+    """The name of the cluster that it is a node of; null for a machine."""
     request: LeaseRequestView
     """What was asked for."""
     gpu_model: GpuModelWord

@@ -35,6 +35,8 @@ EnvironmentIdText = Annotated[str, _id("env", "an environment")]
 NetworkIdText = Annotated[str, _id("net", "a private network")]
 ClusterIdText = Annotated[str, _id("cl", "a Kubernetes cluster")]
 KubeconfigIdText = Annotated[str, _id("kc", "a kubeconfig")]
+NodePoolIdText = Annotated[str, _id("np", "a node pool")]
+NodeIdText = Annotated[str, _id("nd", "a node")]
 UserIdText = Annotated[str, _id("user", "a user")]
 ServiceAccountIdText = Annotated[str, _id("sa", "a service account")]
 RoleBindingIdText = Annotated[str, _id("rb", "a role binding")]
@@ -54,6 +56,15 @@ ChargeIdText = Annotated[str, _id("ch", "a charge")]
 QuotaRequestIdText = Annotated[str, _id("qr", "a quota request")]
 DecisionIdText = Annotated[str, _id("ad", "a decision of admission")]
 
+LeaseKindWord = Annotated[
+    str,
+    one_of(
+        "LeaseKind",
+        "What a customer gets.",
+        machine="A machine to log in to.",
+        node="A node in a Kubernetes cluster, of a node pool. Nobody logs in to it.",
+    ),
+]
 RoleWord = Annotated[
     str,
     one_of(
@@ -404,6 +415,9 @@ ActionWord = Annotated[
         lease_move="Have a lease placed in other regions, with other providers or under another ceiling of its price.",
         lease_priority="Have a lease placed before others of the organization.",
         lease_batch="Create several equal leases, all or none.",
+        node_pool_create="Create the leases of all nodes of a new pool, all or none.",
+        node_pool_scale="Create the leases of more nodes of a pool, all or none.",
+        node_replace="Create the lease of one node, in place of one that ended.",
         quota_increase="Have a limit raised.",
     ),
 ]

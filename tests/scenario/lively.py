@@ -22,7 +22,7 @@ from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, keys
+from tests.support import clusters, keys, node_pools
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
@@ -163,6 +163,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.run("build_clusters")
     await clusters.deleted(stage, "deleting")
     await _tenants(stage, rich, broke)
+    closed = await stage.organization()
+    await node_pools.pool(stage, closed, cluster="ready")
+    await stage.close_organization(closed)
     await clusters.created(stage, "building")
     stage.clock.advance(3)
     await stage.check()
@@ -293,6 +296,7 @@ _ROWS = {
     "server_hosts": "SELECT name, ssh_trust, ssh_trust_due_at FROM server_hosts ORDER BY name",
     "agents": """SELECT l.name, a.agent_sha256, a.installed_at, a.due_at, a.tries, a.sequence, a.ended_at
                  FROM agents a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 4""",
+    "node_pools": "SELECT name, state, generation, due_at, waiting_code, why FROM node_pools ORDER BY created_at, id",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -355,6 +359,7 @@ _SETTLED = {
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id""",
     "kubeconfigs": "SELECT name, sealed IS NULL, revoked_why, removed_at IS NULL FROM kubeconfigs",
     "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
+    "node_pools": "SELECT name, state, why FROM node_pools",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",

@@ -566,6 +566,7 @@ async def test_a_machine_that_ended_while_the_hub_was_being_updated_leaves_the_h
     async with stage.db.reading() as connection:
         number = (await rows(connection, text("SELECT number FROM hub_networks")))[0].number
     of_lease = Network(number, range_of(0))
+    assert ends.network_id is not None
     telling = asyncio.create_task(network.sync(slow, ends.network_id, of_lease))
     await hub_called.wait()
     await stage.release(ends)

@@ -143,6 +143,7 @@ async def test_a_machine_that_joins_while_the_hub_drops_its_network_is_on_the_hu
     assert found is not None
     slow = stage.replica("slow")
     object.__setattr__(slow, "hub", Slow())
+    assert first.network_id is not None
     assert not await network.drop(slow, first.network_id, found), "a machine waits to join it"
     await _ready(stage, [late])
     kept = await _on_hub(stage, late)

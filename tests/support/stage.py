@@ -22,7 +22,15 @@ from control_plane.domain.admission import Price
 from control_plane.domain.attempt import Attempt
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, EnvelopeId, LaunchKey, LeaseId, OrganizationId, launch_key
+from control_plane.domain.ids import (
+    AccountName,
+    EnvelopeId,
+    LaunchKey,
+    LeaseId,
+    NodePoolId,
+    OrganizationId,
+    launch_key,
+)
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -35,6 +43,7 @@ from control_plane.services import (
     catalogue,
     lease_overviews,
     leases,
+    node_pools,
     organization_states,
     organizations,
 )
@@ -83,6 +92,9 @@ LOOPS = registry.discovered()
 CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
 OPERATOR = Actor(ActorKind.OPERATOR, "test")
 
+_LIVE_POOLS = text(
+    "SELECT organization_id, id FROM node_pools WHERE state IN ('pending', 'ready') ORDER BY id"
+)
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
 _STATES = text("SELECT name, state FROM leases")
 
@@ -119,6 +131,18 @@ class Stage:
 
     async def release_all(self) -> None:
         """Every customer releases everything."""
+        async with self.db.reading() as connection:
+            pools = await rows(connection, _LIVE_POOLS)
+        for row in pools:
+            async with self.db.transaction(row.organization_id) as connection:
+                await node_pools.delete(
+                    connection,
+                    self.api,
+                    OrganizationId(row.organization_id),
+                    NodePoolId(row.id),
+                    actor=CUSTOMER,
+                    reach=EVERYWHERE,
+                )
         async with self.db.reading() as connection:
             live = await rows(connection, _LIVE)
         for row in live:

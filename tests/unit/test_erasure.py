@@ -28,8 +28,8 @@ KEPT = {
     },
     "master_keys": {"master"},
     "networks": set(),
-    "node_pools": {"request", "state"},
     "cluster_tenants": {"failing_why", "node_digest"},
+    "node_pools": {"request", "state", "waiting_code", "waiting_why", "why"},
     "nodes": {
         *(
             "name",

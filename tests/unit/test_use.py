@@ -72,6 +72,7 @@ def _answers(use: Use) -> Answers:
         project="default",
         name="training",
         sku="h100x1",
+        node_pool=None,
         metered_until=None,
         gpu_seconds=0,
         amount_nano=Nano(0),

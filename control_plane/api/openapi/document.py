@@ -15,6 +15,7 @@ _TAGS = {
     "networks": "Private networks of a project, which the machines of leases join.",
     "clusters": "Kubernetes clusters, and for operators the hosts that their servers run on.",
     "kubeconfigs": "What opens the namespace of a project in a cluster, for hours at most.",
+    "node pools": "Nodes in Kubernetes clusters: equal ones of one SKU, each of which is a lease.",
     "envelopes": "Limits, what is used of them, requests for higher ones, and what was decided by them.",
     "SSH keys": "Public keys that leases can be limited to.",
     "SSH certificates": "What one logs in to the machines of leases with: signed for a key, for minutes.",

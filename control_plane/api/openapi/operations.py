@@ -33,6 +33,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
+    ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),
     ("users", "user_id"): (Prefix.USER, "user"),
     ("service-accounts", "service_account_id"): (Prefix.SERVICE_ACCOUNT, "service account"),
     ("role-bindings", "role_binding_id"): (Prefix.ROLE_BINDING, "role binding"),
@@ -64,6 +65,7 @@ _NAMED = {
     "environment": ("The name or the id of the environment.", "default"),
     "network": ("The name or the id of the private network.", "default"),
     "cluster": ("The name or the id of the cluster.", "eu-1"),
+    "node": ("The name or the id of the node.", f"node-{_SOME_ID}"),
     "host": ("The name of the server host.", "k8s-1"),
 }
 """What a path names by a name: its description, and an example."""

@@ -34,6 +34,8 @@ from control_plane.wire import (
     leases,
     loops,
     networks,
+    node_pools,
+    nodes,
     organizations,
     orphans,
     problems,
@@ -53,6 +55,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, agents,
     orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
+    node_pools, nodes,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")
@@ -81,7 +84,7 @@ def components() -> dict[str, Schema]:
     for name in kinds:
         if name.endswith("Request") and "gpus_of_model" in found[name]["properties"]:
             found[name]["properties"]["gpus_of_model"]["propertyNames"] = {"$ref": f"{REF}GpuModel"}
-    for name in ("Problem", "VerdictView"):
+    for name in ("Problem", "VerdictView", "NodePoolWaitingView"):
         code = found[name]["properties"]["code"]
         found[name]["properties"]["code"] = _with_ref(code, "ProblemCode")
     return dict(sorted((found | events()).items()))

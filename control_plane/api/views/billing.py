@@ -27,6 +27,7 @@ def usage_row(charge: Charge) -> UsageRow:
         purchase=charge.purchase,
         price_book=charge.price_book,
         labels=dict(charge.labels),
+        node_pool=charge.node_pool,
     )
 
 
@@ -67,6 +68,7 @@ def _line(line: BillLine) -> BillLineView:
         amount=money(line.amount_nano),
         unrated_gpu_seconds=line.unrated_gpu_seconds,
         unrated=money(line.unrated_nano),
+        node_pool=line.node_pool,
     )
 
 

@@ -43,8 +43,12 @@ def lease_view(shown: Shown) -> LeaseView:
         environment=lease.environment,
         environment_id=on_wire(Prefix.ENVIRONMENT, lease.environment_id),
         network=lease.network,
-        network_id=on_wire(Prefix.NETWORK, lease.network_id),
-        request=_request(lease.request),
+        network_id=None if lease.network_id is None else on_wire(Prefix.NETWORK, lease.network_id),
+        kind=lease.kind.value,
+        node_pool=lease.node_pool,
+        node_pool_id=None if lease.node_pool_id is None else on_wire(Prefix.NODE_POOL, lease.node_pool_id),
+        cluster=lease.cluster,
+        request=request_view(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
         price_per_gpu_hour=money(lease.nano_per_gpu_hour),
@@ -101,7 +105,7 @@ def _auto_release(limits: AutoRelease) -> AutoReleaseView | None:
     return AutoReleaseView(limits.after_seconds, money_or_none(limits.spend_nano))
 
 
-def _request(requested: CapacityRequest) -> LeaseRequestView:
+def request_view(requested: CapacityRequest) -> LeaseRequestView:
     ceiling = requested.price_nano_per_hour_max
     return LeaseRequestView(
         sku=requested.sku,

@@ -3,10 +3,15 @@
 from argparse import Namespace
 from urllib.parse import quote
 
+from control_plane.cli.client import Client
+from control_plane.cli.commands import node_pools, nodes
+from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.clusters import cluster_page, cluster_table
+from control_plane.cli.render.clusters import Inside, cluster_page, cluster_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
+from control_plane.wire.node_pools import NodePoolPage
+from control_plane.wire.nodes import NodePage
 
 _CLUSTER = "its name or its id"
 
@@ -25,7 +30,7 @@ def add(to: Commands) -> None:
         clusters,
         "show",
         show,
-        "Show a cluster with its version, and the URL of its API server.",
+        "Show a cluster: version, URL of its API server, your node pools and nodes in it.",
         examples="splitplane cluster show eu-1",
     )
     parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
@@ -65,8 +70,26 @@ def list_clusters(terminal: Terminal, args: Namespace) -> None:
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get(f"/v1/clusters/{quote(args.cluster, safe='')}", ClusterView)
-    terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
+    client = terminal.client()
+    answer = client.get(f"/v1/clusters/{quote(args.cluster, safe='')}", ClusterView)
+    if args.json or terminal.quiet:
+        terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
+        return
+    inside = _inside(client, answer.cleaned())
+    terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now(), inside))
+
+
+def _inside(client: Client, cluster: ClusterView) -> Inside | None:
+    """What the caller has in the cluster; None for one who may not read node pools."""
+    of_cluster = {"cluster": cluster.id}
+    try:
+        pools = client.every("/v1/node-pools", NodePoolPage, of_cluster | {"state": list(node_pools.LIVE)})
+        found = client.every("/v1/nodes", NodePage, of_cluster | {"state": list(nodes.LIVE)})
+    except CliError as error:
+        if error.code == "permission_denied":
+            return None
+        raise
+    return Inside(pools.cleaned().items, found.cleaned().items)
 
 
 def create(terminal: Terminal, args: Namespace) -> None:

@@ -1,14 +1,19 @@
 """Kubernetes clusters and their server hosts on the screen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, table
+from control_plane.cli.render.node_pools import node_pool_table
+from control_plane.cli.render.nodes import node_table
 from control_plane.cli.words import both, coarse
 from control_plane.wire.clusters import ClusterView
+from control_plane.wire.node_pools import NodePoolView
+from control_plane.wire.nodes import NodeView
 from control_plane.wire.server_hosts import ServerHostView
 
 _SHARED = "all organizations"
@@ -29,7 +34,15 @@ def cluster_table(clusters: Sequence[ClusterView], now: datetime) -> RenderableT
     return table(columns, rows, right=("AGE",), whole=("FOR",))
 
 
-def cluster_page(cluster: ClusterView, now: datetime) -> RenderableType:
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the caller has in a cluster."""
+
+    pools: Sequence[NodePoolView]
+    nodes: Sequence[NodeView]
+
+
+def cluster_page(cluster: ClusterView, now: datetime, inside: Inside | None = None) -> RenderableType:
     failing = []
     if cluster.failing_since is not None:
         why = cluster.failing_why or "the operator is told why"
@@ -47,7 +60,16 @@ def cluster_page(cluster: ClusterView, now: datetime) -> RenderableType:
             *failing,
             ("Created", both(cluster.created_at, now)),
         ),
+        *([] if inside is None else _inside(inside, now)),
     )
+
+
+def _inside(inside: Inside, now: datetime) -> Iterator[RenderableType]:
+    yield Text()
+    yield node_pool_table(inside.pools, now)
+    if inside.pools:
+        yield Text()
+        yield node_table(inside.nodes, now)
 
 
 def server_host_table(hosts: Sequence[ServerHostView], now: datetime) -> RenderableType:

@@ -86,6 +86,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Lease", lease.id),
             ("Project", lease.project),
             ("Network", lease.network),
+            ("Node pool", f"{lease.node_pool} in the cluster {lease.cluster}" if lease.node_pool else None),
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
             ("Constraints", _constraints(lease.request)),

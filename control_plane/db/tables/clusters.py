@@ -145,11 +145,21 @@ node_pools = table(
     Column("state", Text, nullable=False),
     Column("generation", Integer, nullable=False, server_default=text("1")),
     *work(),
+    # Since when and why a node that it lacks is not admitted.
+    at("waiting_since"),
+    Column("waiting_code", Text),
+    Column("waiting_why", Text),
+    # Why it is being deleted.
+    Column("why", Text),
     at("created_at", nullable=False),
     # When all its nodes were first ready together; null until then.
     at("ready_at"),
     at("gone_at"),
     known("state", NodePoolState),
+    CheckConstraint(
+        "(waiting_since IS NULL) = (waiting_code IS NULL) AND (waiting_since IS NULL) = (waiting_why IS NULL)",
+        name="waiting_has_its_reason",
+    ),
     UniqueConstraint("organization_id", "id"),
     CheckConstraint("nodes >= 0", name="nodes_not_negative"),
     CheckConstraint("wait_timeout_seconds >= 0", name="wait_timeout_not_negative"),

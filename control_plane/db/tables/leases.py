@@ -46,8 +46,8 @@ leases = table(
     tenant(),
     *project(),
     *environment(),
-    # The network that its machines join.
-    Column("network_id", Uuid, nullable=False),
+    # The network that its machines join; null for a node of a pool.
+    Column("network_id", Uuid),
     ForeignKeyConstraint(
         ["organization_id", "project_id", "network_id"],
         ["networks.organization_id", "networks.project_id", "networks.id"],
@@ -106,6 +106,7 @@ leases = table(
     known("end_reason", EndReason),
     known("proof", Tier),
     UniqueConstraint("organization_id", "id"),
+    CheckConstraint("(network_id IS NULL) = (node_pool_id IS NOT NULL)", name="in_a_network_or_a_pool"),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),
     CheckConstraint("billed_until >= ready_at", name="billed_no_earlier_than_ready"),
     CheckConstraint(f"(state = '{LeaseState.READY}') <= (ready_at IS NOT NULL)", name="ready_has_its_time"),

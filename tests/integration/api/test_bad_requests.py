@@ -122,7 +122,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 NULLABLE = ENVELOPE.keys() - {"gpus_of_model"}
-UNUSABLE = [("labels", {"a": 1}), ("auto_release", {"a": 1})]
+UNUSABLE = [("labels", {"a": 1}), ("node_labels", {"a": 1}), ("auto_release", {"a": 1})]
 
 
 def _usable(path: str, field: str, value: Any) -> bool:
@@ -148,11 +148,14 @@ def _usable(path: str, field: str, value: Any) -> bool:
                 "overlap_minutes",
                 "priority",
                 "count",
+                "nodes",
             }
             and value is not True
         )
         or (
-            value in ({}, {"a": 1}) and field in {"labels", "auto_release"} and (field, value) not in UNUSABLE
+            value in ({}, {"a": 1})
+            and field in {"labels", "auto_release", "node_labels"}
+            and (field, value) not in UNUSABLE
         )
         or (value is None and field in NULLABLE)
         or (value == 7 and field == "gpus" and value is not True)

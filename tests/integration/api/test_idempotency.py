@@ -17,6 +17,7 @@ from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
 from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
+from tests.integration.api.test_node_pools import made_pool, ready_cluster
 from tests.integration.api.test_ssh_certificates import ready
 from tests.integration.db.sample import a_row, insert
 from tests.support.rows import rows
@@ -52,7 +53,7 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.endswith("/orphan-terminations"):
         await _plant_orphan(shared, endpoint)
-    if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts")):
+    if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)
     state = BEFORE.get(endpoint.path.rpartition("/")[2])
     if state is not None:
@@ -112,6 +113,8 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
 
 async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:
     """A new name in the endpoint's body, and a free server host; for what is done to a cluster, a cluster."""
+    if endpoint.path.startswith("/v1/node-pools"):
+        return await _of_node_pools(endpoint, shared)
     operator, name = shared.operator.http, f"made {next(_NUMBERS)}"
     if endpoint.body is not None:
         endpoint.body["name"] = name
@@ -148,6 +151,16 @@ async def _of_a_kubeconfig(endpoint: Endpoint, shared: Shared) -> str:
     async with shared.api.owner.db.transaction() as connection:
         await connection.execute(_ISSUED)
     return endpoint.at(asked.json()["id"])
+
+
+async def _of_node_pools(endpoint: Endpoint, shared: Shared) -> str:
+    """A ready cluster and a new name in the endpoint's body; for what is done to a node pool, a node pool."""
+    cluster, name = f"cluster-{next(_NUMBERS)}", f"pool-{next(_NUMBERS)}"
+    await ready_cluster(shared.api, shared.operator, cluster)
+    if endpoint.body is not None and "{" not in endpoint.path:
+        endpoint.body.update(cluster=cluster, name=name)
+        return endpoint.path
+    return endpoint.at(str((await made_pool(shared.operator.http, cluster, name=name, nodes=1))["id"]))
 
 
 async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:

@@ -18,6 +18,7 @@ from control_plane.domain.scope import ScopeKind
 from tests.integration.api.conftest import Shared
 from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY, Endpoint
 from tests.integration.api.problems import SOME_ID, hold, hold_denied
+from tests.integration.api.test_node_pools import made_pool, ready_cluster
 from tests.support import golden
 from tests.support.cases import case
 
@@ -26,6 +27,7 @@ GOLDEN = Path("tests/golden/access.txt")
 WITH_KEY = [endpoint for endpoint in ENDPOINTS if not endpoint.public]
 OF_THINGS = [endpoint for endpoint in WITH_KEY if endpoint.id_prefix and endpoint.for_customers]
 """Endpoints about one thing of an organization."""
+CLUSTER = "for all"
 NOT_FOUND = ("lease_not_found", "not_found")
 
 
@@ -94,11 +96,16 @@ async def _things(http: httpx.AsyncClient, project: str) -> dict[str, str]:
             environment="prod",
         ),
         "pf": f"pf_{SOME_ID}",
+        "nd": f"nd_{SOME_ID}",
+        "np": (await made_pool(http, CLUSTER, name=project, nodes=1, project=project, environment="prod"))[
+            "id"
+        ],
     }
 
 
 @pytest.fixture(scope="module")
 async def stage(shared: Shared) -> Stage:
+    await ready_cluster(shared.api, shared.operator, CLUSTER)
     acme, near = shared.acme.http, await _things(shared.acme.http, "near")
     far = await _things(acme, "far")
     foreign = await _things((await shared.api.tenant("foreign")).http, "theirs")
@@ -218,7 +225,7 @@ async def test_what_is_in_reach_is_read(stage: Stage) -> None:
     for endpoint in OF_THINGS:
         if (
             endpoint.method != "GET"
-            or endpoint.id_prefix == "pf"
+            or endpoint.id_prefix in {"pf", "nd"}
             or "{certificate_id}" in endpoint.path
             or "{kubeconfig_id}" in endpoint.path
             or endpoint.path.endswith("/events")
@@ -234,6 +241,7 @@ async def test_what_is_in_reach_is_read(stage: Stage) -> None:
 
 LISTS = {
     "/v1/leases": "le",
+    "/v1/node-pools": "np",
     "/v1/projects": "prj",
     "/v1/ssh-keys": "ssh",
     "/v1/quota-requests": "qr",

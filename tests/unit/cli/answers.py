@@ -312,6 +312,109 @@ AGENTS: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+
+
+def _node_pool(digit: str, name: str, state: str, ready: int, **other: Any) -> Json:
+    return {
+        "id": f"np_019aa0000000700080000000000000f{digit}",
+        "name": name,
+        "cluster": "eu-1",
+        "cluster_id": "cl_019aa0000000700080000000000000fa",
+        "project": "default",
+        "project_id": "prj_019aa0000000700080000000000000aa",
+        "environment": "default",
+        "environment_id": "env_019aa0000000700080000000000000aa",
+        "request": {
+            "sku": "h100-sxm.8x",
+            "regions": ["eu"],
+            "providers": [],
+            "price_usd_per_hour_max": None,
+            "priority": 50,
+        },
+        "nodes": 2,
+        "node_labels": {"team": "vision"},
+        "node_taints": [{"key": "batch", "value": "only", "effect": "NoSchedule"}],
+        "state": state,
+        "leases": {"live": 2, "with_machine": 1, "ready": ready, "ending": 0},
+        "price_per_hour": usd(51_040_000_000),
+        "wait_timeout_seconds": 1_800,
+        "gives_up_at": None,
+        "waiting": None,
+        "why": None,
+        "created_at": at(minutes=12),
+        "ready_at": at(minutes=5) if ready else None,
+        "gone_at": None,
+        **other,
+    }
+
+
+NODE_POOLS: Json = {
+    "items": [
+        _node_pool("a", "train", "pending", 0, gives_up_at=at(minutes=-18)),
+        _node_pool(
+            "b",
+            "batch",
+            "ready",
+            1,
+            waiting={
+                "since": at(minutes=3),
+                "code": "balance_too_low",
+                "why": "The first hour takes a hold of 25.52 USD and 3.00 USD is available; top up the balance.",
+            },
+        ),
+    ],
+    "next_cursor": None,
+}
+
+
+def _node(digit: str, pool: str, state: str, steps: tuple[str, ...], **other: Any) -> Json:
+    return {
+        "id": f"nd_019aa0000000700080000000000000f{digit}",
+        "name": f"node-019aa0000000700080000000000000f{digit}",
+        "cluster": "eu-1",
+        "cluster_id": "cl_019aa0000000700080000000000000fa",
+        "node_pool": pool,
+        "node_pool_id": "np_019aa0000000700080000000000000fa",
+        "project": "default",
+        "project_id": "prj_019aa0000000700080000000000000aa",
+        "lease": f"{pool}-00000f{digit}",
+        "lease_id": "le_019aa0000000700080000000000000fa",
+        "machine_id": "mc_019aa0000000700080000000000000fa",
+        "gpu_model": "h100-sxm-80gb",
+        "gpu_count": 8,
+        "state": state,
+        "steps": [{"step": step, "at": at(minutes=9 - number)} for number, step in enumerate(steps)],
+        "failing_why": None,
+        "conditions": {},
+        "leave_why": None,
+        "created_at": at(minutes=10),
+        "ready_at": None,
+        "unready_since": None,
+        "gone_at": None,
+        **other,
+    }
+
+
+NODES: Json = {
+    "items": [
+        _node(
+            "a",
+            "train",
+            "joining",
+            ("prepared", "tunnelled"),
+            failing_why="its agent did not register within 60 seconds",
+        ),
+        _node(
+            "b",
+            "batch",
+            "ready",
+            ("prepared", "tunnelled", "started", "registered", "labelled", "measured", "healthy", "opened"),
+            ready_at=at(minutes=2),
+            conditions={"Ready": "True", "MemoryPressure": "False", "DiskPressure": "True"},
+        ),
+    ],
+    "next_cursor": None,
+}
 SERVER_HOSTS: Json = {
     "items": [
         {

@@ -22,6 +22,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b3J\x7f\x08\u202e\u2066\u200b\u2028\ufeff"
 """Sets the title, clears the screen, returns, rings, deletes, reverses, hides, and ends a line."""
 ALLOWED_AT_A_TERMINAL = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r(?=\x1b\[2K|\n|$)")
 """What the console itself sends: colours, and the movements of bars."""
+_BATCH = f"/v1/node-pools/{answers.NODE_POOLS['items'][1]['id']}"
 SHOW = f"GET /v1/leases/{LEASE_ID}"
 KEYS: dict[str, Answer] = {"GET /v1/ssh-keys": answers.SSH_KEYS}
 STREAM = "event: status\ndata: {data}\nid: 1{evil}\n\nevent: end{evil}\ndata: {data}\n\n"
@@ -127,6 +128,14 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
             "GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0],
             f"POST /v1/operator/clusters/{answers.CLUSTERS['items'][0]['id']}/deletion": answers.CLUSTERS["items"][0],
         },
+    ),
+    "node-pool scale": (
+        "node-pool scale batch --nodes 3",
+        {"GET /v1/node-pools": answers.NODE_POOLS, f"GET {_BATCH}": answers.NODE_POOLS["items"][1], f"PATCH {_BATCH}": answers.NODE_POOLS["items"][1]},
+    ),
+    "node-pool delete": (
+        "node-pool delete batch --yes",
+        {"GET /v1/node-pools": answers.NODE_POOLS, f"GET {_BATCH}": answers.NODE_POOLS["items"][1], f"POST {_BATCH}/deletion": answers.NODE_POOLS["items"][1]},
     ),
     "server-host add": (
         "server-host add k8s-1 192.0.2.10 --region eu --host-key -",

@@ -74,6 +74,8 @@ def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
 
 DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
 
+IN_CLUSTER: dict[str, Answer] = {"GET /v1/node-pools": answers.NODE_POOLS, "GET /v1/nodes": answers.NODES}
+BATCH = answers.NODE_POOLS["items"][1]
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
     "whoami_without_role": (
@@ -112,9 +114,31 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"POST /v1/projects/default/networks": answers.NETWORKS["items"][1]},
     ),
     "cluster_list": ("cluster list", {"GET /v1/clusters": answers.CLUSTERS}),
-    "cluster_show": ("cluster show eu-1", {"GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]}),
-    "cluster_show_failing": ("cluster show acme", {"GET /v1/clusters/acme": answers.CLUSTERS["items"][1]}),
     "agent_list": ("agent list", {"GET /v1/operator/agents": answers.AGENTS}),
+    "cluster_show": (
+        "cluster show eu-1",
+        IN_CLUSTER | {"GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
+    ),
+    "cluster_show_failing": (
+        "cluster show acme",
+        {
+            "GET /v1/node-pools": EMPTY,
+            "GET /v1/nodes": EMPTY,
+            "GET /v1/clusters/acme": answers.CLUSTERS["items"][1],
+        },
+    ),
+    "node_pool_list": ("node-pool list", {"GET /v1/node-pools": answers.NODE_POOLS}),
+    "node_pool_list_empty": ("node-pool list", {"GET /v1/node-pools": EMPTY}),
+    "node_pool_show": (
+        "node-pool show batch",
+        {"GET /v1/node-pools": answers.NODE_POOLS, f"GET /v1/node-pools/{BATCH['id']}": BATCH},
+    ),
+    "node_pool_create": (
+        "node-pool create train --cluster eu-1 --nodes 2 --sku h100-sxm.8x --taint batch=only:NoSchedule --no-wait",
+        {"POST /v1/node-pools": answers.NODE_POOLS["items"][0]},
+    ),
+    "node_list": ("node list", {"GET /v1/nodes": answers.NODES}),
+    "node_show": ("node show node-019aa", {"GET /v1/nodes/node-019aa": answers.NODES["items"][0]}),
     "server_host_list": ("server-host list", {"GET /v1/operator/server-hosts": answers.SERVER_HOSTS}),
     "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_all": ("session list --all", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),

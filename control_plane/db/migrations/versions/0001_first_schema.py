@@ -1407,9 +1407,17 @@ def _create_tables() -> None:
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waiting_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waiting_code", sa.Text(), nullable=True),
+        sa.Column("waiting_why", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(waiting_since IS NULL) = (waiting_code IS NULL) AND (waiting_since IS NULL) = (waiting_why IS NULL)",
+            name=op.f("ck_node_pools_waiting_has_its_reason"),
+        ),
         sa.CheckConstraint(
             "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_node_pools_gone_has_its_time")
         ),
@@ -1469,7 +1477,7 @@ def _create_tables() -> None:
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
         sa.Column("environment_id", sa.Uuid(), nullable=False),
-        sa.Column("network_id", sa.Uuid(), nullable=False),
+        sa.Column("network_id", sa.Uuid(), nullable=True),
         sa.Column("node_pool_id", sa.Uuid(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
@@ -1509,6 +1517,9 @@ def _create_tables() -> None:
         sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("traceparent", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "(network_id IS NULL) = (node_pool_id IS NOT NULL)", name=op.f("ck_leases_in_a_network_or_a_pool")
+        ),
         sa.CheckConstraint(
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
@@ -2819,7 +2830,7 @@ def _create_tables() -> None:
             name=op.f("ck_admission_decisions_refusal_has_its_code"),
         ),
         sa.CheckConstraint(
-            "action IN ('lease_batch', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_run', 'quota_increase')",
+            "action IN ('lease_batch', 'lease_create', 'lease_extend', 'lease_move', 'lease_place', 'lease_priority', 'lease_resize', 'lease_run', 'node_pool_create', 'node_pool_scale', 'node_replace', 'quota_increase')",
             name=op.f("ck_admission_decisions_action_known"),
         ),
         sa.CheckConstraint(

@@ -1,0 +1,86 @@
+"""The nodes of node pools: what customers read of them. They come and go with the leases of their pool."""
+
+from typing import Annotated
+
+from litestar import Controller, get
+from litestar.params import FromPath, QueryParameter
+
+from control_plane.api import paging
+from control_plane.api.documents import PROBLEMS
+from control_plane.api.errors import refusal
+from control_plane.api.identifiers import read_word
+from control_plane.api.node_pools import OfCluster, read_node_pool_id
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.nodes import node_view
+from control_plane.domain.node import NodeState
+from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
+from control_plane.services import nodes
+from control_plane.services.nodes import NodeFilter
+from control_plane.wire.nodes import NodePage, NodeView
+
+NodeStates = Annotated[
+    list[NodeState] | None,
+    QueryParameter(name="state", max_items=4, description="Only nodes in these states; may be repeated."),
+]
+OfNodePool = Annotated[
+    str | None,
+    QueryParameter(
+        name="node_pool", pattern="^np_[0-9a-f]{32}$", description="Only nodes of the node pool with this id."
+    ),
+]
+
+
+class NodeController(Controller):
+    path = "/nodes"
+    tags = ("node pools",)
+
+    @get(
+        "/",
+        operation_id="listNodes",
+        permission=Permission.NODE_POOLS_READ,
+        scope=ScopeKind.ENVIRONMENT,
+        responses=PROBLEMS,
+    )
+    async def index(
+        self,
+        request: ApiRequest,
+        *,
+        states: NodeStates = None,
+        cluster: OfCluster = None,
+        node_pool: OfNodePool = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> NodePage:
+        """The nodes of your node pools, newest first."""
+        pool_id = None if node_pool is None else read_node_pool_id(node_pool)
+        found = await nodes.page(
+            request.world,
+            request.principal.organization_id,
+            NodeFilter(states, cluster, pool_id),
+            before=paging.moment("nodes", cursor),
+            limit=limit + 1,
+            reach=request.reach,
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("nodes", row.created_at, row.id)
+        )
+        return NodePage(tuple(node_view(row) for row in page), following)
+
+    @get(
+        "/{node:str}",
+        operation_id="getNode",
+        permission=Permission.NODE_POOLS_READ,
+        scope=ScopeKind.ENVIRONMENT,
+        responses=PROBLEMS,
+    )
+    async def show(self, request: ApiRequest, node: FromPath[str]) -> NodeView:
+        """One node, by its id or its name, with the steps that it has taken."""
+        found = await nodes.show(
+            request.world, request.principal.organization_id, read_word("node", node), reach=request.reach
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return node_view(found)

@@ -1,0 +1,48 @@
+"""Node pools on the wire."""
+
+from control_plane.api.views.leases import request_view
+from control_plane.api.views.money import money
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.money import Nano
+from control_plane.domain.node_pool import NodePool, NodePoolState
+from control_plane.services.node_pools import PoolOverview
+from control_plane.wire.node_pools import (
+    NodePoolLeasesView,
+    NodePoolView,
+    NodePoolWaitingView,
+    TaintView,
+)
+
+
+def node_pool_view(overview: PoolOverview) -> NodePoolView:
+    pool, counts = overview.pool, overview.counts
+    return NodePoolView(
+        id=on_wire(Prefix.NODE_POOL, pool.id),
+        name=pool.name,
+        cluster=pool.cluster,
+        cluster_id=on_wire(Prefix.CLUSTER, pool.cluster_id),
+        project=pool.project,
+        project_id=on_wire(Prefix.PROJECT, pool.project_id),
+        environment=pool.environment,
+        environment_id=on_wire(Prefix.ENVIRONMENT, pool.environment_id),
+        request=request_view(pool.request),
+        nodes=pool.nodes,
+        node_labels=dict(pool.node_labels),
+        node_taints=tuple(TaintView(each.key, each.value, each.effect.value) for each in pool.node_taints),
+        state=pool.state.value,
+        leases=NodePoolLeasesView(counts.leases, counts.with_machine, counts.ready, counts.ending),
+        price_per_hour=money(Nano(counts.nano_per_hour)),
+        wait_timeout_seconds=pool.wait_timeout_seconds,
+        gives_up_at=pool.gives_up_at if pool.state is NodePoolState.PENDING else None,
+        waiting=_waiting(pool),
+        why=pool.why,
+        created_at=pool.created_at,
+        ready_at=pool.ready_at,
+        gone_at=pool.gone_at,
+    )
+
+
+def _waiting(pool: NodePool) -> NodePoolWaitingView | None:
+    if pool.waiting_since is None or pool.waiting_code is None or pool.waiting_why is None:
+        return None
+    return NodePoolWaitingView(pool.waiting_since, pool.waiting_code.value, pool.waiting_why)

@@ -1,0 +1,32 @@
+"""Nodes on the wire."""
+
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.services.nodes import NodeOverview
+from control_plane.wire.nodes import NodeStepView, NodeView
+
+
+def node_view(node: NodeOverview) -> NodeView:
+    return NodeView(
+        id=on_wire(Prefix.NODE, node.id),
+        name=node.name,
+        cluster=node.cluster,
+        cluster_id=on_wire(Prefix.CLUSTER, node.cluster_id),
+        node_pool=node.node_pool,
+        node_pool_id=on_wire(Prefix.NODE_POOL, node.node_pool_id),
+        project=node.project,
+        project_id=on_wire(Prefix.PROJECT, node.project_id),
+        lease=node.lease,
+        lease_id=on_wire(Prefix.LEASE, node.lease_id),
+        machine_id=on_wire(Prefix.MACHINE, node.machine_id),
+        gpu_model=node.gpu_model.value,
+        gpu_count=node.gpu_count,
+        state=node.state.value,
+        steps=tuple(NodeStepView(step.step, step.at) for step in node.steps),
+        failing_why=node.failing_why,
+        conditions=dict(node.conditions),
+        leave_why=node.leave_why,
+        created_at=node.created_at,
+        ready_at=node.ready_at,
+        unready_since=node.unready_since,
+        gone_at=node.gone_at,
+    )

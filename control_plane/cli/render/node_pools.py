@@ -1,0 +1,78 @@
+"""Node pools on the screen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import facts, table
+from control_plane.cli.words import both, coarse, price, spaced
+from control_plane.wire.node_pools import NodePoolView, TaintView
+
+
+def node_pool_table(pools: Sequence[NodePoolView], now: datetime) -> RenderableType:
+    if not pools:
+        return Text("No node pools. Create one: splitplane node-pool create NAME --cluster CLUSTER ...")
+    rows = [
+        (
+            pool.name,
+            pool.cluster,
+            "waiting" if pool.waiting else pool.state,
+            f"{pool.leases.ready}/{pool.nodes}",
+            pool.request.sku,
+            price(pool.price_per_hour),
+            coarse(now - pool.created_at),
+        )
+        for pool in pools
+    ]
+    columns = ("NAME", "CLUSTER", "STATE", "READY", "SKU", "USD/H", "AGE")
+    return table(columns, rows, right=("READY", "USD/H", "AGE"))
+
+
+def node_pool_page(pool: NodePoolView, now: datetime) -> RenderableType:
+    return Group(
+        Text(pool.name, style="bold"),
+        Text(),
+        facts(
+            ("Node pool", pool.id),
+            ("State", f"{pool.state}: {progress_of(pool)}"),
+            ("Waiting", _waiting(pool, now)),
+            ("Why", pool.why),
+            ("Gives up", both(pool.gives_up_at, now)),
+            ("Cluster", pool.cluster),
+            ("Project", f"{pool.project}, {pool.environment}"),
+            ("Each node", _request(pool)),
+            ("Price", f"{price(pool.price_per_hour)} USD per hour together"),
+            ("Labels", " ".join(f"{key}={value}" for key, value in sorted(pool.node_labels.items())) or None),
+            ("Taints", " ".join(taint_text(taint) for taint in pool.node_taints) or None),
+            ("Created", both(pool.created_at, now)),
+            ("Ready", both(pool.ready_at, now)),
+            ("Gone", both(pool.gone_at, now)),
+        ),
+    )
+
+
+def progress_of(pool: NodePoolView) -> str:
+    """How far the nodes of a pool are, as a phrase."""
+    leases = pool.leases
+    said = f"{leases.ready} of {pool.nodes} nodes ready, {leases.with_machine} with a machine"
+    return f"{said}, {leases.ending} ending" if leases.ending else said
+
+
+def taint_text(taint: TaintView) -> str:
+    """A taint as kubectl writes it."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _waiting(pool: NodePoolView, now: datetime) -> str | None:
+    waiting = pool.waiting
+    if waiting is None:
+        return None
+    return f"for {coarse(now - waiting.since)}, {spaced(waiting.code)}: {waiting.why}"
+
+
+def _request(pool: NodePoolView) -> str:
+    request = pool.request
+    parts = [request.sku, " or ".join(request.regions), " or ".join(request.providers)]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,142 @@
+"""What customers read of the nodes of their pools."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.reach import reach_values, within
+from control_plane.db.rows import read, read_one
+from control_plane.domain.access import Reach
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import (
+    ClusterId,
+    LeaseId,
+    MachineId,
+    NodeId,
+    NodePoolId,
+    OrganizationId,
+    ProjectId,
+)
+from control_plane.domain.node import LeaveReason, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStep:
+    """A step that a node has taken into its cluster or out of it."""
+
+    step: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOverview:
+    """A node with its pool, its lease and its steps."""
+
+    id: NodeId
+    name: str
+    project_id: ProjectId
+    project: str
+    cluster_id: ClusterId
+    cluster: str
+    node_pool_id: NodePoolId
+    node_pool: str
+    lease_id: LeaseId
+    lease: str
+    machine_id: MachineId
+    gpu_model: GpuModel
+    gpu_count: int
+    state: NodeState
+    steps: tuple[NodeStep, ...]
+    """In the order in which they were taken."""
+    failing_why: str | None
+    conditions: Mapping[str, str]
+    """The conditions that its cluster last told, by type. They are the word of the node."""
+    leave_reason: LeaveReason | None
+    leave_why: str | None
+    created_at: datetime
+    ready_at: datetime | None
+    unready_since: datetime | None
+    gone_at: datetime | None
+
+
+_OVERVIEW = """
+SELECT n.id, n.name, n.project_id, (SELECT name FROM projects WHERE id = n.project_id) AS project, n.cluster_id,
+  (SELECT name FROM clusters WHERE id = n.cluster_id) AS cluster, n.node_pool_id, p.name AS node_pool, n.lease_id,
+  l.name AS lease, n.machine_id, l.gpu_model, l.gpu_count, n.state, n.failing_why, n.leave_reason, n.leave_why,
+  n.created_at, n.ready_at, n.unready_since, n.gone_at,
+  coalesce((SELECT jsonb_agg(jsonb_build_object('step', s.step, 'at', s.at) ORDER BY s.at, s.step)
+            FROM node_steps s WHERE s.node_id = n.id), '[]') AS steps,
+  coalesce((SELECT jsonb_object_agg(c.key, c.value)
+            FROM jsonb_each_text(CASE jsonb_typeof(n.reported -> 'conditions')
+                                 WHEN 'object' THEN n.reported -> 'conditions' ELSE '{}' END) c
+            WHERE c.value IS NOT NULL), '{}') AS conditions
+FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id JOIN leases l ON l.id = n.lease_id"""
+_SHOW = text(
+    _OVERVIEW
+    + f"""
+WHERE n.organization_id = :organization_id AND {within("p", lease=None)}
+  AND (n.id = CAST(:id AS uuid) OR n.name = CAST(:name AS text))
+"""
+)
+_PAGE = text(
+    _OVERVIEW
+    + f"""
+WHERE n.organization_id = :organization_id AND {within("p", lease=None)}
+  AND (CAST(:before_at AS timestamptz) IS NULL OR (n.created_at, n.id) < (:before_at, CAST(:before_id AS uuid)))
+  AND (CAST(:states AS text[]) IS NULL OR n.state = ANY(:states))
+  AND (CAST(:cluster_id AS uuid) IS NULL OR n.cluster_id = :cluster_id)
+  AND (CAST(:pool_id AS uuid) IS NULL OR n.node_pool_id = :pool_id)
+ORDER BY n.created_at DESC, n.id DESC LIMIT :limit
+"""
+)
+
+
+async def show(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    node_id: NodeId | None = None,
+    name: str | None = None,
+    reach: Reach,
+) -> NodeOverview | None:
+    """A node within reach, by its id or by its name."""
+    return await read_one(
+        connection,
+        _SHOW,
+        NodeOverview,
+        organization_id=organization_id,
+        id=node_id,
+        name=name,
+        **reach_values(reach),
+    )
+
+
+async def page(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    reach: Reach,
+    before: tuple[datetime, UUID] | None = None,
+    states: Sequence[NodeState] | None = None,
+    cluster_id: ClusterId | None = None,
+    pool_id: NodePoolId | None = None,
+    limit: int,
+) -> list[NodeOverview]:
+    """Nodes within reach, newest first; `before` is time and id of the previous page's last one."""
+    return await read(
+        connection,
+        _PAGE,
+        NodeOverview,
+        organization_id=organization_id,
+        **reach_values(reach),
+        before_at=before[0] if before else None,
+        before_id=before[1] if before else None,
+        states=None if states is None else list(states),
+        cluster_id=cluster_id,
+        pool_id=pool_id,
+        limit=limit,
+    )

@@ -1,0 +1,285 @@
+"""Queries on node pools. A state changes only through `move`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import work
+from control_plane.db.connection import Connection
+from control_plane.db.reach import reach_values, within
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.access import Reach
+from control_plane.domain.cluster import ClusterState
+from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId
+from control_plane.domain.lease import LIVE as LIVE_LEASES
+from control_plane.domain.lease import TERMINAL as ENDED_LEASES
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.node_pool import (
+    LIVE,
+    WANTED,
+    Member,
+    NodePool,
+    NodePoolEvent,
+    NodePoolState,
+)
+from control_plane.domain.organization import OPEN
+from control_plane.domain.refusal import Refused
+from control_plane.domain.transitions import Moved
+
+_COLUMNS = """
+p.id, p.organization_id, p.project_id, (SELECT name FROM projects WHERE id = p.project_id) AS project,
+p.environment_id, (SELECT name FROM environments WHERE id = p.environment_id) AS environment,
+p.cluster_id, (SELECT name FROM clusters WHERE id = p.cluster_id) AS cluster, p.name, p.request, p.nodes, p.node_labels,
+p.node_taints, p.wait_timeout_seconds, p.state, p.generation, p.due_at, p.waiting_since, p.waiting_code, p.waiting_why,
+p.why, p.created_at, p.ready_at, p.gone_at"""
+_INSERT = text(f"""
+INSERT INTO node_pools (id, organization_id, project_id, environment_id, cluster_id, name, request, nodes, node_labels,
+                        node_taints, wait_timeout_seconds, state, due_at, created_at)
+VALUES (:id, :organization_id, :project_id, :environment_id, :cluster_id, :name, CAST(:request AS jsonb), :nodes,
+        CAST(:node_labels AS jsonb), CAST(:node_taints AS jsonb), :wait_timeout_seconds, '{NodePoolState.PENDING}',
+        :created_at, :created_at)
+ON CONFLICT (organization_id, project_id, cluster_id, name) WHERE {among("state", LIVE)} DO NOTHING
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id")
+_LOCK = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id FOR NO KEY UPDATE")
+_MEMBERS = text("SELECT id AS lease_id, state, created_at FROM leases WHERE node_pool_id = :id ORDER BY id")
+_RESIZE = text("UPDATE node_pools SET nodes = :nodes, generation = generation + 1 WHERE id = :id")
+_MOVE = text(f"""
+UPDATE node_pools SET state = :after, generation = generation + 1, due_at = :now, tries = 0, {work.GIVE_BACK},
+  waiting_since = NULL, waiting_code = NULL, waiting_why = NULL, why = coalesce(:why, why),
+  ready_at = CASE WHEN :after = '{NodePoolState.READY}' THEN CAST(:now AS timestamptz) ELSE ready_at END,
+  gone_at = CASE WHEN :after = '{NodePoolState.GONE}' THEN CAST(:now AS timestamptz) END
+WHERE id = :id AND state = :before AND generation = :seen
+""")
+_WAIT = text("""
+UPDATE node_pools SET waiting_since = coalesce(waiting_since, :now), waiting_code = :code, waiting_why = :why,
+  due_at = :due_at WHERE id = :id
+""")
+_DUE_AGAIN = text("""
+UPDATE node_pools SET waiting_since = NULL, waiting_code = NULL, waiting_why = NULL, due_at = :due_at WHERE id = :id
+""")
+_LIVE_MEMBERS = (
+    f"SELECT count(*) FROM leases l WHERE l.node_pool_id = p.id AND {among('l.state', LIVE_LEASES)}"
+)
+_OPEN_MEMBERS = f"SELECT FROM leases l WHERE l.node_pool_id = p.id AND NOT ({among('l.state', ENDED_LEASES)})"
+_ENDED_WHERE = f"""
+SELECT CASE WHEN NOT ({among("o.state", OPEN)}) THEN 'the organization is closed'
+            WHEN c.state <> '{ClusterState.READY}' AND c.state <> '{ClusterState.BUILDING}'
+            THEN 'the cluster ' || c.name || ' is being deleted' END AS why
+FROM organizations o, clusters c"""
+# A steady pool is not taken at all: what is to be done about a pool is seen in its rows.
+_DUE = text(f"""
+SELECT p.id FROM node_pools p
+WHERE {among("p.state", LIVE)} AND p.due_at <= :now AND (
+  ({among("p.state", WANTED)} AND p.nodes <> ({_LIVE_MEMBERS}))
+  OR ({among("p.state", WANTED)}
+      AND ({_ENDED_WHERE} WHERE o.id = p.organization_id AND c.id = p.cluster_id) IS NOT NULL)
+  OR (p.state = '{NodePoolState.PENDING}'
+      AND p.created_at + make_interval(secs => p.wait_timeout_seconds) <= :now)
+  OR (p.state = '{NodePoolState.DELETING}' AND (({_LIVE_MEMBERS}) > 0 OR NOT EXISTS ({_OPEN_MEMBERS})))
+)
+ORDER BY p.due_at, p.id LIMIT :limit
+""")
+_TAKE = text(f"""
+SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id AND p.due_at <= :now FOR NO KEY UPDATE SKIP LOCKED
+""")
+_ENDED = text(f"{_ENDED_WHERE} WHERE o.id = :organization_id AND c.id = :cluster_id")
+# What customers read
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How far the leases of a pool are."""
+
+    leases: int
+    """Those that are not ended by anybody."""
+    with_machine: int
+    """Of these, those that have a machine."""
+    ready: int
+    """Of these, those whose node is open; they are billed."""
+    nano_per_hour: int
+    """What the live leases cost per hour, in nano-USD."""
+    ending: int
+    """Those whose machine may still be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOverview:
+    """A pool with what became of it."""
+
+    pool: NodePool
+    counts: Counts
+
+
+_WITH_MACHINE = among("l.state", (LeaseState.STARTING, LeaseState.READY))
+_COUNTS = text(f"""
+SELECT p.id,
+  count(l.id) FILTER (WHERE {among("l.state", LIVE_LEASES)}) AS leases,
+  count(l.id) FILTER (WHERE {_WITH_MACHINE}) AS with_machine,
+  count(l.id) FILTER (WHERE l.state = '{LeaseState.READY}') AS ready,
+  coalesce(sum(l.nano_per_gpu_hour * l.gpu_count) FILTER (WHERE {among("l.state", LIVE_LEASES)}), 0)::bigint
+    AS nano_per_hour,
+  count(l.id) FILTER (WHERE l.state = '{LeaseState.ENDING}') AS ending
+FROM node_pools p LEFT JOIN leases l ON l.node_pool_id = p.id WHERE p.id = ANY(:ids) GROUP BY p.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class _CountsOf(Counts):
+    id: NodePoolId
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    why: str | None
+
+
+_SHOW = text(f"""
+SELECT {_COLUMNS} FROM node_pools p
+WHERE p.organization_id = :organization_id AND p.id = :id AND {within("p", lease=None)}
+""")
+_PAGE = text(f"""
+SELECT {_COLUMNS} FROM node_pools p
+WHERE p.organization_id = :organization_id AND {within("p", lease=None)}
+  AND (CAST(:before_at AS timestamptz) IS NULL OR (p.created_at, p.id) < (:before_at, CAST(:before_id AS uuid)))
+  AND (CAST(:states AS text[]) IS NULL OR p.state = ANY(:states))
+  AND (CAST(:project_id AS uuid) IS NULL OR p.project_id = :project_id)
+  AND (CAST(:cluster_id AS uuid) IS NULL OR p.cluster_id = :cluster_id)
+  AND (CAST(:name AS text) IS NULL OR p.name = :name)
+ORDER BY p.created_at DESC, p.id DESC LIMIT :limit
+""")
+
+
+async def insert(connection: Connection, pool: NodePool) -> bool:
+    """Store a new pool. False when a live one of the project has the name in the cluster."""
+    return bool(
+        await write(
+            connection,
+            _INSERT,
+            id=pool.id,
+            organization_id=pool.organization_id,
+            project_id=pool.project_id,
+            environment_id=pool.environment_id,
+            cluster_id=pool.cluster_id,
+            name=pool.name,
+            request=document(pool.request),
+            nodes=pool.nodes,
+            node_labels=document(pool.node_labels),
+            node_taints=document(pool.node_taints),
+            wait_timeout_seconds=pool.wait_timeout_seconds,
+            created_at=pool.created_at,
+        )
+    )
+
+
+async def get(connection: Connection, pool_id: NodePoolId) -> NodePool | None:
+    return await read_one(connection, _GET, NodePool, id=pool_id)
+
+
+async def lock(connection: Connection, pool_id: NodePoolId) -> NodePool | None:
+    """Lock a pool. It is locked before its leases, after its organization."""
+    return await read_one(connection, _LOCK, NodePool, id=pool_id)
+
+
+async def members(connection: Connection, pool_id: NodePoolId) -> list[Member]:
+    """All leases that the pool has or had, in the order of their ids."""
+    return await read(connection, _MEMBERS, Member, id=pool_id)
+
+
+async def resize(connection: Connection, pool_id: NodePoolId, nodes: int) -> None:
+    """Store how many nodes a locked pool wants."""
+    await write(connection, _RESIZE, id=pool_id, nodes=nodes)
+
+
+async def move(
+    connection: Connection,
+    pool: NodePool,
+    moved: Moved[NodePoolState, NodePoolEvent],
+    *,
+    now: datetime,
+    why: str | None = None,
+) -> bool:
+    """Move a pool, and make it due. False when somebody has moved or resized it since it was read."""
+    values = {"id": pool.id, "before": moved.before, "after": moved.after, "seen": pool.generation}
+    return bool(await write(connection, _MOVE, **values, now=now, why=why))
+
+
+async def wait(
+    connection: Connection, pool_id: NodePoolId, refused: Refused, *, now: datetime, due_at: datetime
+) -> None:
+    """Store why a node that the pool lacks is not admitted, and when to try again."""
+    await write(connection, _WAIT, id=pool_id, code=refused.code, why=refused.why, now=now, due_at=due_at)
+
+
+async def due_again(connection: Connection, pool_id: NodePoolId, *, due_at: datetime) -> None:
+    """Nothing refuses the pool; look at it again at this time."""
+    await write(connection, _DUE_AGAIN, id=pool_id, due_at=due_at)
+
+
+async def due(connection: Connection, *, now: datetime, limit: int) -> list[NodePoolId]:
+    """The pools about which something has to be done, the longest due first."""
+    return await read(connection, _DUE, NodePoolId, now=now, limit=limit)
+
+
+async def take(connection: Connection, pool_id: NodePoolId, *, now: datetime) -> NodePool | None:
+    """One of them, locked for this transaction; None when another worker has it, or it is not due any more."""
+    return await read_one(connection, _TAKE, NodePool, id=pool_id, now=now)
+
+
+async def ended_why(connection: Connection, pool: NodePool) -> str | None:
+    """Why no pool can go on in this cluster or in this organization; None when pools can."""
+    found = await read_one(
+        connection, _ENDED, _Ended, organization_id=pool.organization_id, cluster_id=pool.cluster_id
+    )
+    return None if found is None else found.why
+
+
+async def show(
+    connection: Connection, organization_id: OrganizationId, pool_id: NodePoolId, *, reach: Reach
+) -> PoolOverview | None:
+    """A pool of the organization within reach."""
+    found = await read(
+        connection, _SHOW, NodePool, organization_id=organization_id, id=pool_id, **reach_values(reach)
+    )
+    overviews = await _with_counts(connection, found)
+    return overviews[0] if overviews else None
+
+
+async def page(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    reach: Reach,
+    before: tuple[datetime, UUID] | None = None,
+    states: Sequence[NodePoolState] | None = None,
+    project_id: ProjectId | None = None,
+    cluster_id: ClusterId | None = None,
+    name: str | None = None,
+    limit: int,
+) -> list[PoolOverview]:
+    """Pools within reach, newest first; `before` is time and id of the previous page's last one."""
+    found = await read(
+        connection,
+        _PAGE,
+        NodePool,
+        organization_id=organization_id,
+        **reach_values(reach),
+        before_at=before[0] if before else None,
+        before_id=before[1] if before else None,
+        states=None if states is None else list(states),
+        project_id=project_id,
+        cluster_id=cluster_id,
+        name=name,
+        limit=limit,
+    )
+    return await _with_counts(connection, found)
+
+
+async def _with_counts(connection: Connection, pools: Sequence[NodePool]) -> list[PoolOverview]:
+    counts = await read(connection, _COUNTS, _CountsOf, ids=[pool.id for pool in pools])
+    of_pool = {each.id: each for each in counts}
+    return [PoolOverview(pool, of_pool[pool.id]) for pool in pools]

@@ -1,0 +1,281 @@
+"""Node pools for customers: create, scale, delete, list.
+
+Each change is one transaction, which admits and stores all new leases or none.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from control_plane.db import node_pools
+from control_plane.db.connection import Connection
+from control_plane.db.node_pools import PoolOverview
+from control_plane.domain.access import Reach
+from control_plane.domain.actor import Actor
+from control_plane.domain.cluster import Cluster, ClusterState
+from control_plane.domain.decision import Action, NotAdmitted
+from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId
+from control_plane.domain.node_marks import Taint, label_problem, taint_problem
+from control_plane.domain.node_pool import (
+    WANTED,
+    NodePool,
+    NodePoolEvent,
+    NodePoolState,
+    missing,
+    to_release,
+)
+from control_plane.domain.refusal import RefusalCode, Refused, choose
+from control_plane.domain.request import WAIT_SECONDS_DEFAULT, CapacityRequest
+from control_plane.outcomes import node_pools as outcomes
+from control_plane.services import admissions, clusters, leases, projects
+from control_plane.world import World
+
+__all__ = ["PoolOverview"]  # For controllers and views, which must not import the layer below.
+
+_NAMED_MAX = 100
+NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such node pool.")
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPool:
+    """A node pool as somebody asks for it. None of a name means the default one."""
+
+    cluster: str
+    """The name or the id of a cluster that the organization may use."""
+    name: str
+    request: CapacityRequest
+    nodes: int
+    project: str | None = None
+    environment: str | None = None
+    node_labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    node_taints: tuple[Taint, ...] = ()
+    wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
+
+
+async def create(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    wanted: WantedPool,
+    *,
+    actor: Actor,
+    reach: Reach,
+) -> PoolOverview | Refused:
+    """Store a pool with the leases of all of its nodes. A refusal has to roll the caller's transaction back."""
+    refused = _marks_refused(wanted)
+    if refused is not None:
+        return refused
+    place = await leases.place_of(
+        connection, organization_id, wanted.project, wanted.environment, reach=reach
+    )
+    if isinstance(place, Refused):
+        return place
+    cluster = await _cluster(connection, wanted.cluster)
+    if isinstance(cluster, Refused):
+        return cluster
+    pool = _pool(NodePoolId(world.new_id()), place, cluster, wanted, now=world.now())
+    if not await node_pools.insert(connection, pool):
+        why = (
+            f"The project {pool.project!r} has a node pool {pool.name!r} in the cluster {pool.cluster!r} already;"
+            " choose another name."
+        )
+        return Refused(RefusalCode.NAME_TAKEN, why)
+    refused = await _lease(connection, world, pool, pool.nodes, Action.NODE_POOL_CREATE, actor=actor)
+    return refused or await _shown(connection, pool.id, organization_id, reach)
+
+
+def _marks_refused(wanted: WantedPool) -> Refused | None:
+    problem = label_problem(wanted.node_labels)
+    if problem is not None:
+        return Refused(RefusalCode.NODE_LABEL_INVALID, problem)
+    problem = taint_problem(wanted.node_taints)
+    return None if problem is None else Refused(RefusalCode.NODE_TAINT_INVALID, problem)
+
+
+async def _cluster(connection: Connection, word: str) -> Cluster | Refused:
+    """The ready cluster of a new pool: row-level security shows those that the organization may use."""
+    found = await clusters.find(connection, word)
+    if isinstance(found, Refused) or found.state is ClusterState.GONE:
+        known = await clusters.names(connection, limit=_NAMED_MAX)
+        why = f"There is no cluster {word!r} that your organization may use; {choose(word, known)}."
+        return Refused(RefusalCode.CLUSTER_UNKNOWN, why)
+    if found.state is not ClusterState.READY:
+        why = f"The cluster {found.name!r} is {found.state}, and nodes join only a ready one."
+        return Refused(RefusalCode.CLUSTER_NOT_READY, why)
+    return found
+
+
+def _pool(
+    pool_id: NodePoolId, place: leases.Place, cluster: Cluster, wanted: WantedPool, *, now: datetime
+) -> NodePool:
+    return NodePool(
+        id=pool_id,
+        organization_id=place.project.organization_id,
+        project_id=place.project.id,
+        project=place.project.name,
+        environment_id=place.environment.id,
+        environment=place.environment.name,
+        cluster_id=cluster.id,
+        cluster=cluster.name,
+        name=wanted.name,
+        request=wanted.request,
+        nodes=wanted.nodes,
+        node_labels=wanted.node_labels,
+        node_taints=wanted.node_taints,
+        wait_timeout_seconds=wanted.wait_timeout_seconds,
+        state=NodePoolState.PENDING,
+        generation=1,
+        due_at=now,
+        waiting_since=None,
+        waiting_code=None,
+        waiting_why=None,
+        why=None,
+        created_at=now,
+        ready_at=None,
+        gone_at=None,
+    )
+
+
+async def _lease(
+    connection: Connection, world: World, pool: NodePool, count: int, action: Action, *, actor: Actor
+) -> Refused | None:
+    """Create the leases of so many nodes, all or none."""
+    made = await outcomes.lease(connection, pool, count, action, world.new_id, actor=actor, now=world.now())
+    if isinstance(made, NotAdmitted):
+        return admissions.refused(made, outcomes.place_of(pool).about)
+    if isinstance(made, Refused):
+        return made
+    for lease in made:
+        await leases.follow(connection, world, lease.id)
+    return None
+
+
+async def scale(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    pool_id: NodePoolId,
+    nodes: int,
+    *,
+    actor: Actor,
+    reach: Reach,
+) -> PoolOverview | Refused:
+    """Let a pool have another number of nodes. What is more is admitted, and what is less stops being billed, now."""
+    pool = await _locked(connection, organization_id, pool_id, reach)
+    if isinstance(pool, Refused):
+        return pool
+    if pool.state not in WANTED:
+        return Refused(RefusalCode.NODE_POOL_DELETING, f"The node pool {pool.name!r} is {pool.state}.")
+    if nodes != pool.nodes:
+        await node_pools.resize(connection, pool_id, nodes)
+        refused = await _resized(connection, world, replace(pool, nodes=nodes), pool.nodes, actor)
+        if refused is not None:
+            return refused
+    return await _shown(connection, pool_id, organization_id, reach)
+
+
+async def _resized(
+    connection: Connection, world: World, pool: NodePool, before: int, actor: Actor
+) -> Refused | None:
+    members = await node_pools.members(connection, pool.id)
+    if pool.nodes > before:
+        count = missing(pool.nodes, members)
+        return (
+            await _lease(connection, world, pool, count, Action.NODE_POOL_SCALE, actor=actor)
+            if count
+            else None
+        )
+    why = f"the node pool {pool.name} was scaled to {pool.nodes} nodes"
+    ending = to_release(pool.nodes, members)
+    await outcomes.release(connection, ending, why=why, actor=actor, now=world.now())
+    return None
+
+
+async def delete(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    pool_id: NodePoolId,
+    *,
+    actor: Actor,
+    reach: Reach,
+) -> PoolOverview | Refused:
+    """Delete a pool: all of its leases end now, and its nodes leave the cluster. Repeating it changes nothing."""
+    pool = await _locked(connection, organization_id, pool_id, reach)
+    if isinstance(pool, Refused):
+        return pool
+    why = "its customer deleted it"
+    await outcomes.delete(connection, pool, NodePoolEvent.DELETED, why=why, actor=actor, now=world.now())
+    return await _shown(connection, pool_id, organization_id, reach)
+
+
+async def _locked(
+    connection: Connection, organization_id: OrganizationId, pool_id: NodePoolId, reach: Reach
+) -> NodePool | Refused:
+    pool = await node_pools.lock(connection, pool_id)
+    if pool is None or pool.organization_id != organization_id or not reach.contains(pool.scope):
+        return NOT_FOUND
+    return pool
+
+
+async def _shown(
+    connection: Connection, pool_id: NodePoolId, organization_id: OrganizationId, reach: Reach
+) -> PoolOverview:
+    found = await node_pools.show(connection, organization_id, pool_id, reach=reach)
+    if found is None:
+        raise LookupError(f"node pool {pool_id} vanished while it was locked")
+    return found
+
+
+async def show(
+    world: World, organization_id: OrganizationId, pool_id: NodePoolId, *, reach: Reach
+) -> PoolOverview | Refused:
+    async with world.db.reading(organization_id) as connection:
+        return await node_pools.show(connection, organization_id, pool_id, reach=reach) or NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFilter:
+    """Which pools are wanted; None is every one."""
+
+    states: Sequence[NodePoolState] | None = None
+    project: str | None = None
+    cluster: str | None = None
+    name: str | None = None
+
+
+async def page(
+    world: World,
+    organization_id: OrganizationId,
+    only: PoolFilter,
+    *,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+    reach: Reach,
+) -> Sequence[PoolOverview] | Refused:
+    """The pools of an organization within reach, newest first."""
+    async with world.db.reading(organization_id) as connection:
+        project_id: ProjectId | None = None
+        if only.project is not None:
+            project = await projects.named(connection, organization_id, only.project, reach=reach)
+            if isinstance(project, Refused):
+                return project
+            project_id = project.id
+        cluster_id: ClusterId | None = None
+        if only.cluster is not None:
+            cluster = await clusters.find(connection, only.cluster)
+            if isinstance(cluster, Refused):
+                return []
+            cluster_id = cluster.id
+        return await node_pools.page(
+            connection,
+            organization_id,
+            reach=reach,
+            before=before,
+            states=only.states,
+            project_id=project_id,
+            cluster_id=cluster_id,
+            name=only.name,
+            limit=limit,
+        )

@@ -1,0 +1,237 @@
+"""Node pools over HTTP: created, listed, scaled, deleted; their leases, and who may not touch those alone."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.endpoints import SERVER_HOST, SSH_KEY
+from tests.integration.api.problems import hold
+from tests.integration.db.sample import a_row, insert
+
+pytestmark = pytest.mark.database
+
+POOLS = "/v1/node-pools"
+_READY = text("""
+UPDATE clusters SET state = 'ready', version = 'v1.36.3+k3s1', endpoint = 'https://k8s:6443', ca_pem = 'pem',
+  ready_at = created_at WHERE id = :id
+""")
+
+
+async def ready_cluster(api: Api, operator: Tenant, name: str, **other: object) -> str:
+    """The id of a new cluster that is ready, as far as the API can tell."""
+    host = await operator.http.post("/v1/operator/server-hosts", json=SERVER_HOST | {"name": f"of {name}"})
+    assert host.is_success, host.text
+    body = {"name": name, "region": SERVER_HOST["region"], **other}
+    made = await operator.http.post("/v1/operator/clusters", json=body)
+    assert made.is_success, made.text
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(_READY, {"id": UUID(hex=made.json()["id"].removeprefix("cl_"))})
+    return str(made.json()["id"])
+
+
+async def made_pool(
+    http: httpx.AsyncClient, cluster: str, name: str = "train", **other: object
+) -> dict[str, Any]:
+    body = {"cluster": cluster, "name": name, "sku": "h100x1", "nodes": 2, **other}
+    made = await http.post(POOLS, json=body)
+    assert made.status_code == 202, made.text
+    return dict(made.json())
+
+
+async def test_a_pool_is_what_was_asked_for_and_each_of_its_nodes_a_lease(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    taint = {"key": "batch", "value": "", "effect": "NoSchedule"}
+    made = await made_pool(
+        acme.http, "eu-1", node_labels={"team": "vision"}, node_taints=[taint], priority=80
+    )
+    assert (made["state"], made["cluster"], made["cluster_id"]) == ("pending", "eu-1", cluster)
+    assert (made["node_labels"], made["node_taints"]) == ({"team": "vision"}, [taint])
+    assert made["leases"] == {"live": 2, "with_machine": 0, "ready": 0, "ending": 0}
+    assert made["gives_up_at"] is not None
+    shown = await acme.http.get(f"{POOLS}/{made['id']}")
+    assert shown.json() == made
+    leases = (await acme.http.get("/v1/leases")).json()["items"]
+    assert [(each["kind"], each["node_pool"], each["node_pool_id"], each["cluster"]) for each in leases] == [
+        ("node", "train", made["id"], "eu-1")
+    ] * 2
+    assert [(each["network"], each["ssh_keys"], each["request"]["priority"]) for each in leases] == [
+        (None, [], 80)
+    ] * 2
+    held = (await acme.http.get("/v1/organization")).json()
+    assert held["gpus_held"] == 2
+
+
+async def test_pools_are_listed_by_cluster_name_and_state(api: Api, acme: Tenant, operator: Tenant) -> None:
+    for name in ("eu-1", "eu-2"):
+        await ready_cluster(api, operator, name)
+    made = [
+        await made_pool(acme.http, cluster, name)
+        for cluster, name in (("eu-1", "a"), ("eu-1", "b"), ("eu-2", "a"))
+    ]
+    for query, expected in (
+        ("", [2, 1, 0]),
+        ("?cluster=eu-1", [1, 0]),
+        (f"?cluster={made[2]['cluster_id']}", [2]),
+        ("?cluster=elsewhere", []),
+        ("?name=a", [2, 0]),
+        ("?name=a&cluster=eu-1", [0]),
+        ("?state=ready", []),
+        ("?state=pending&project=default&limit=3", [2, 1, 0]),
+    ):
+        found = (await acme.http.get(f"{POOLS}{query}")).json()["items"]
+        assert [each["id"] for each in found] == [made[number]["id"] for number in expected], query
+    first = (await acme.http.get(f"{POOLS}?limit=2")).json()
+    rest = (await acme.http.get(f"{POOLS}?limit=2&cursor={first['next_cursor']}")).json()
+    assert [each["name"] for each in first["items"] + rest["items"]] == ["a", "b", "a"]
+
+
+async def test_a_pool_is_refused_with_what_to_change(api: Api, acme: Tenant, operator: Tenant) -> None:
+    await ready_cluster(api, operator, "eu-1")
+    await operator.http.post("/v1/operator/server-hosts", json=SERVER_HOST | {"name": "free"})
+    await operator.http.post("/v1/operator/clusters", json={"name": "new", "region": SERVER_HOST["region"]})
+    await made_pool(acme.http, "eu-1")
+    body = {"cluster": "eu-1", "name": "more", "sku": "h100x1", "nodes": 1}
+    for change, code, words in (
+        ({"cluster": "eu-9"}, "cluster_unknown", "eu-1"),
+        ({"cluster": "new"}, "cluster_not_ready", "building"),
+        ({"name": "train"}, "name_taken", "'train'"),
+        ({"name": "Train"}, "invalid_request", "name"),
+        ({"nodes": 0}, "invalid_request", "nodes"),
+        ({"nodes": 64}, "quota_exceeded", "GPU"),
+        ({"sku": "h200x1"}, "sku_unknown", "h200x1"),
+        ({"node_labels": {"kubernetes.io/os": "x"}}, "node_label_invalid", "reserved"),
+        ({"node_labels": {"team": "a b"}}, "node_label_invalid", "value"),
+        ({"node_taints": [{"key": "-", "effect": "NoSchedule"}]}, "node_taint_invalid", "key"),
+        ({"node_taints": [{"key": "a", "effect": "Never"}]}, "invalid_request", "NoExecute"),
+        ({"network": "default"}, "invalid_request", "network"),
+        ({"ssh_key_ids": []}, "invalid_request", "ssh_key_ids"),
+    ):
+        answer = await acme.http.post(POOLS, json=body | change)
+        hold(answer, code)
+        assert words in answer.text, (change, answer.text)
+    assert len((await acme.http.get(POOLS)).json()["items"]) == 1
+    refused = (await acme.http.get("/v1/admission-decisions?outcome=refused")).json()["items"]
+    assert {each["action"] for each in refused} == {"node_pool_create"}
+
+
+async def test_a_dedicated_cluster_is_for_its_organization_alone(
+    api: Api, acme: Tenant, other: Tenant, operator: Tenant
+) -> None:
+    await ready_cluster(api, operator, "acme", organization_id=f"org_{acme.id.hex}")
+    made = await made_pool(acme.http, "acme")
+    body = {"cluster": "acme", "name": "train", "sku": "h100x1", "nodes": 1}
+    hold(await other.http.post(POOLS, json=body), "cluster_unknown")
+    for answer in (
+        await other.http.get(f"{POOLS}/{made['id']}"),
+        await other.http.patch(f"{POOLS}/{made['id']}", json={"nodes": 1}),
+        await other.http.post(f"{POOLS}/{made['id']}/deletion"),
+    ):
+        hold(answer, "not_found")
+    assert (await other.http.get(POOLS)).json()["items"] == []
+
+
+async def test_a_pool_is_scaled_and_deleted(api: Api, acme: Tenant, operator: Tenant) -> None:
+    await ready_cluster(api, operator, "eu-1")
+    path = f"{POOLS}/{(await made_pool(acme.http, 'eu-1'))['id']}"
+    for nodes in (4, 1):
+        scaled = await acme.http.patch(path, json={"nodes": nodes})
+        assert scaled.status_code == 200, scaled.text
+        assert (scaled.json()["nodes"], scaled.json()["leases"]["live"]) == (nodes, nodes)
+    assert scaled.json()["leases"]["ending"] == 3
+    deleted = await acme.http.post(f"{path}/deletion")
+    assert deleted.status_code == 202
+    assert (deleted.json()["state"], deleted.json()["leases"]["live"]) == ("deleting", 0)
+    assert deleted.json()["why"] == "its customer deleted it"
+    assert deleted.json()["gives_up_at"] is None
+    hold(await acme.http.patch(path, json={"nodes": 2}), "node_pool_deleting")
+    assert (await acme.http.get("/v1/organization")).json()["gpus_held"] == 0
+
+
+async def test_the_lease_of_a_node_is_not_released_changed_or_logged_in_to_alone(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    await ready_cluster(api, operator, "eu-1")
+    await made_pool(acme.http, "eu-1")
+    lease = (await acme.http.get("/v1/leases")).json()["items"][0]["id"]
+    for answer in (
+        await acme.http.post(f"/v1/leases/{lease}/release"),
+        await acme.http.patch(f"/v1/leases/{lease}", json={"priority": 90}),
+    ):
+        hold(answer, "lease_of_node_pool")
+        assert "'train'" in answer.json()["detail"]
+    certificate = await acme.http.post(f"/v1/leases/{lease}/ssh-certificates", json={"key": SSH_KEY})
+    hold(certificate, "lease_is_node")
+    labelled = await acme.http.put(f"/v1/leases/{lease}/labels", json={"labels": {"team": "vision"}})
+    assert labelled.json()["labels"] == {"team": "vision"}
+
+
+async def test_a_node_is_shown_with_its_steps_and_what_its_cluster_told(
+    api: Api, acme: Tenant, other: Tenant, operator: Tenant
+) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    pool = await made_pool(acme.http, "eu-1", nodes=1)
+    lease = (await acme.http.get("/v1/leases")).json()["items"][0]
+    node = await _node(api, acme, cluster, pool, lease)
+    (listed,) = (await acme.http.get("/v1/nodes")).json()["items"]
+    assert (listed["id"], listed["name"], listed["node_pool"], listed["lease"]) == (
+        f"nd_{node.hex}",
+        f"node-{node.hex}",
+        "train",
+        lease["name"],
+    )
+    assert [step["step"] for step in listed["steps"]] == ["prepared", "tunnelled"]
+    assert listed["conditions"] == {"Ready": "True"}
+    assert (listed["gpu_model"], listed["gpu_count"]) == (lease["gpu_model"], 1)
+    for word in (listed["id"], listed["name"]):
+        assert (await acme.http.get(f"/v1/nodes/{word}")).json() == listed
+        hold(await other.http.get(f"/v1/nodes/{word}"), "not_found")
+    for query, count in (
+        (f"?node_pool={pool['id']}", 1),
+        (f"?node_pool=np_{0:032x}", 0),
+        ("?cluster=eu-1&state=joining", 1),
+        ("?cluster=eu-1&state=ready", 0),
+        ("?cluster=elsewhere", 0),
+    ):
+        assert len((await acme.http.get(f"/v1/nodes{query}")).json()["items"]) == count, query
+    assert (await other.http.get("/v1/nodes")).json()["items"] == []
+
+
+async def _node(api: Api, tenant: Tenant, cluster: str, pool: dict[str, Any], lease: dict[str, Any]) -> UUID:
+    """A node that has taken two steps, as the reconciler would store it."""
+    now = api.clock.now()
+    of_lease: dict[str, Any] = {
+        "project_id": UUID(hex=lease["project_id"].removeprefix("prj_")),
+        "lease_id": UUID(hex=lease["id"].removeprefix("le_")),
+    }
+    machine = a_row("machines", tenant.id, account="fake", gpu_count=1)
+    claim = a_row("claims", tenant.id, machine_id=machine["id"], **of_lease)
+    node_id = a_row("nodes", tenant.id)["id"]
+    node = a_row(
+        "nodes",
+        tenant.id,
+        id=node_id,
+        name=f"node-{node_id.hex}",
+        cluster_id=UUID(hex=cluster.removeprefix("cl_")),
+        node_pool_id=UUID(hex=pool["id"].removeprefix("np_")),
+        claim_id=claim["id"],
+        machine_id=machine["id"],
+        state="joining",
+        reported={"conditions": {"Ready": "True"}},
+        **of_lease,
+    )
+    async with api.owner.db.transaction() as connection:
+        await insert(connection, "machines", machine)
+        await insert(connection, "claims", claim)
+        await insert(connection, "nodes", node)
+        for number, step in enumerate(("prepared", "tunnelled")):
+            at = now + timedelta(seconds=number)
+            row = a_row("node_steps", tenant.id, node_id=node_id, step=step, at=at, evidence={})
+            await insert(connection, "node_steps", row)
+    return UUID(str(node_id))
